@@ -1,0 +1,91 @@
+"""What can go wrong, as one tree.
+
+::
+
+    StreamevalError
+    ├── DataError (ValueError)            the data are at fault
+    │   ├── MissingInputError             no such path, an empty glob, no rows
+    │   ├── MissingColumnError            a requested column is not there
+    │   ├── SchemaError                   a column has a type that cannot be used, or files disagree
+    │   ├── CorruptFileError              a file cannot be read
+    │   ├── LabelError                    the labels are not two classes
+    │   ├── NullError                     nulls or NaN that no policy allows
+    │   └── WeightError                   a negative, NaN or infinite weight
+    ├── OptionError (ValueError)          an argument is out of its range, or two exclude each other
+    ├── IncompatibleStatesError (ValueError)   two states of different specs were merged
+    ├── FormatError                       a stored state cannot be read
+    └── SpillError (OSError)              the spill directory is full or not writable
+
+Every message is one line that names the file, the column and the remedy, where there is one. The command line prints
+it and exits with status 1.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CorruptFileError",
+    "DataError",
+    "FormatError",
+    "IncompatibleStatesError",
+    "LabelError",
+    "MissingColumnError",
+    "MissingInputError",
+    "NullError",
+    "OptionError",
+    "SchemaError",
+    "SpillError",
+    "StreamevalError",
+    "WeightError",
+]
+
+
+class StreamevalError(Exception):
+    """Root of everything streameval raises on purpose."""
+
+
+class DataError(StreamevalError, ValueError):
+    """The data cannot be evaluated as asked."""
+
+
+class MissingInputError(DataError):
+    """A path does not exist, a glob matches nothing, or the input has no rows."""
+
+
+class MissingColumnError(DataError):
+    """A requested column is not in the data."""
+
+
+class SchemaError(DataError):
+    """A column has a type that cannot be used, or files disagree beyond lossless widening."""
+
+
+class CorruptFileError(DataError):
+    """A file cannot be read: truncated, damaged or not Parquet."""
+
+
+class LabelError(DataError):
+    """The labels are not two classes, or it is not clear which one is positive."""
+
+
+class NullError(DataError):
+    """Nulls or NaN where the policy says ``error``."""
+
+
+class WeightError(DataError):
+    """A weight is negative, NaN or infinite."""
+
+
+class OptionError(StreamevalError, ValueError):
+    """An argument is out of its range, or two arguments exclude each other."""
+
+
+class IncompatibleStatesError(StreamevalError, ValueError):
+    """Two states of different specs cannot be merged."""
+
+
+class FormatError(StreamevalError):
+    """A stored state is damaged, foreign, or of an unknown version."""
+
+
+class SpillError(StreamevalError, OSError):
+    """The spill directory is full or cannot be written."""

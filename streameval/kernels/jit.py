@@ -1,0 +1,39 @@
+"""One decorator for every compiled loop.
+
+Compiled code is cached beside the package, or where numba's own rules put it. In a read-only install without a
+writable HOME there is no such place and numba refuses to decorate; then the loop is compiled anew in each process.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+import numba
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    F = TypeVar("F", bound=Callable[..., Any])
+
+__all__ = ["jit"]
+
+
+def jit(function: F) -> F:
+    """Compile `function` on its first call, without the GIL, cached where possible.
+
+    Examples
+    --------
+    >>> @jit
+    ... def triangle(n):
+    ...     total = 0
+    ...     for i in range(n):
+    ...         total += i
+    ...     return total
+    >>> triangle(5)
+    10
+    """
+    options = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+    try:
+        return cast("F", numba.njit(cache=True, **options)(function))
+    except RuntimeError:  # "no locator available": nowhere to write the cache
+        return cast("F", numba.njit(**options)(function))
