@@ -1,0 +1,30 @@
+"""Scan: inputs → partitions → record batches. Nothing else in the library opens data.
+
+A scan has two halves. `plan` looks at everything that was named (paths, globs, directories, URIs, datasets, tables,
+readers), reads every Parquet footer once and answers with a `Scan`: the schema that all inputs share and the pieces to
+read. `read` opens one piece and yields its record batches in exactly that schema. Planning touches no data page;
+reading touches only the requested columns; a piece holds no open file, so that it can be sent to another process.
+
+::
+
+    paths  ─► files ─► footers ─┐
+    datasets ─► fragments ──────┼─► holdings ─► one schema, many pieces ─► read ─► record batches
+    tables, readers ────────────┘
+
+The modules, in the order the data meet them:
+
+- ``paths``: names and patterns, on any file system, to files;
+- ``footers``: files to row groups, types and sizes;
+- ``memory``: tables, readers and datasets that are not Parquet;
+- ``widen``: the smallest type that holds every file's values, and the cast to it;
+- ``pieces``: what a piece is and how each kind of it is opened;
+- ``planning`` and ``reading``: the two halves themselves.
+
+Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.
+"""
+
+from streameval.scan.pieces import Piece, Scan, join
+from streameval.scan.planning import plan
+from streameval.scan.reading import read
+
+__all__ = ["Piece", "Scan", "join", "plan", "read"]

@@ -1,0 +1,127 @@
+"""Columns: finding what was asked for in what an input holds, and saying clearly what is not there.
+
+Only top-level columns of flat types are found; a field of a struct has no name here. A column that the file does not
+have may be a Hive key of its path.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import types
+
+from streameval.errors import MissingColumnError, SchemaError
+from streameval.scan.widen import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.scan.pieces import Piece
+
+__all__ = ["Holding", "find"]
+
+LISTED = 40  # column names shown in a message
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What one file, table or stream holds of the requested columns.
+
+    Parameters
+    ----------
+    name : str
+        The input in messages.
+    kinds : tuple of pyarrow.DataType
+        The type of each requested column, in order.
+    pieces : tuple of Piece
+        The work it makes.
+    """
+
+    name: str
+    kinds: tuple[pa.DataType, ...]
+    pieces: tuple[Piece, ...]
+
+
+def find(
+    schema: pa.Schema,
+    columns: Sequence[str],
+    name: str,
+    keys: Mapping[str, Any] | None = None,
+    also: Sequence[str] | None = None,
+) -> tuple[pa.DataType, ...]:
+    """Types of the requested columns.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        Of the file or table.
+    columns : sequence of str
+        The requested columns.
+    name : str
+        The file or table in messages.
+    keys : mapping of str to pyarrow.Scalar, optional
+        Columns that the path gives.
+    also : sequence of str, optional
+        All columns there are, where `schema` holds only the requested ones.
+
+    Returns
+    -------
+    tuple of pyarrow.DataType
+
+    Raises
+    ------
+    MissingColumnError
+        A column is not there.
+    SchemaError
+        A column is there twice, or nested.
+
+    Examples
+    --------
+    >>> find(pa.schema({"label": pa.int8(), "score": pa.float32()}), ["scroe"], "night.parquet")
+    Traceback (most recent call last):
+    ...
+    streameval.errors.MissingColumnError: night.parquet: no column 'scroe'; did you mean 'score'? It has: label, score
+    """
+    keys = keys or {}
+    absent = [column for column in columns if column not in schema.names and column not in keys]
+    if absent:
+        raise _missing(
+            schema, absent[0], name, [str(other) for other in (schema.names if also is None else also)] + list(keys)
+        )
+    return tuple(_kind(schema, column, name, keys) for column in columns)
+
+
+def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Any]) -> pa.DataType:
+    """The type of one column, or the reason why it cannot be used."""
+    found = schema.get_all_field_indices(column)
+    if len(found) > 1:
+        msg = f"{name}: {len(found)} columns are named {column!r}; rename them"
+        raise SchemaError(msg)
+    if not found:
+        return keys[column].type
+    kind = schema.field(found[0]).type
+    if types.is_nested(plain(kind)):
+        msg = f"{name}: column {column!r} is nested ({_short(kind)}); write the field you want as a column of its own"
+        raise SchemaError(msg)
+    return kind
+
+
+def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) -> MissingColumnError:
+    """The error for a column that is not there: the nearest name, and all names."""
+    parent = column.split(".")[0]
+    if parent != column and parent in schema.names and types.is_nested(schema.field(parent).type):
+        msg = f"{name}: nested columns are not supported; write {column!r} as a column of its own"
+        return MissingColumnError(msg)
+    near = get_close_matches(column, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    more = f", … ({len(names)} in all)" if len(names) > LISTED else ""
+    return MissingColumnError(f"{name}: no column {column!r}; {hint}It has: {', '.join(names[:LISTED])}{more}")
+
+
+def _short(kind: pa.DataType) -> str:
+    """A type's name, cut to a readable length."""
+    text = str(kind)
+    return text if len(text) <= 60 else f"{text[:57]}..."

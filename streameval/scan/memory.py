@@ -1,0 +1,141 @@
+"""Memory: tables, frames, readers and datasets that are not Parquet, as holdings.
+
+Tables are cut into slices without a copy, so that threads share them; all tables of one scan count their rows through,
+so that (partition ``""``, row) names a row. A stream is one piece. A pandas frame is converted column by column, only
+the columns asked for, and only if pandas is there already: it is never imported here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from streameval.errors import OptionError, SchemaError
+from streameval.scan.columns import Holding, find
+from streameval.scan.paths import reason
+from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["SLICE_ROWS", "Fragment", "as_table", "holding"]
+
+SLICE_ROWS = 1 << 21  # rows of a table that one piece covers
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """What Arrow's own scanner reads: a fragment that is not Parquet, or a dataset that has no fragments.
+
+    Parameters
+    ----------
+    data : pyarrow.dataset.Fragment or pyarrow.dataset.Dataset
+    schema : pyarrow.Schema
+        The columns it can give.
+    constants : tuple of (str, pyarrow.Scalar)
+        Its partition keys.
+    """
+
+    data: Any
+    schema: pa.Schema
+    constants: tuple[tuple[str, Any], ...] = ()
+
+
+def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
+    """What anything but a Parquet file holds.
+
+    Parameters
+    ----------
+    item : Fragment, pyarrow.Table, RecordBatch or RecordBatchReader, pandas.DataFrame, or an Arrow exporter
+        The input.
+    columns : sequence of str
+        The requested columns.
+    first_row : int
+        Rows of the tables before it.
+    """
+    name = f"the {type(item).__name__}"
+    if isinstance(item, Fragment):
+        return _fragment_holding(item, columns, first_row)
+    if _is_frame(item):
+        return _table_holding(_from_frame(item, columns), columns, name, first_row, item.columns)
+    if isinstance(item, pa.Table | pa.RecordBatch):
+        return _table_holding(as_table(item), columns, name, first_row)
+    if isinstance(item, pa.RecordBatchReader) or hasattr(item, "__arrow_c_stream__"):
+        kinds = find(_stream_schema(item, name), columns, name)
+        return Holding(name, kinds, (Piece("", name, first_row, -1, 0, source=StreamSource(item, name)),))
+    if hasattr(item, "__arrow_c_array__"):
+        return _table_holding(as_table(pa.record_batch(item)), columns, name, first_row)
+    msg = (
+        f"cannot read data of type {type(item).__name__}; give a path, a dataset, a table, a reader, a frame, or a list"
+    )
+    raise OptionError(msg)
+
+
+def as_table(data: Any) -> pa.Table:
+    """A table, or a record batch as one, without a copy."""
+    return pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+
+
+def _is_frame(data: object) -> bool:
+    """Whether `data` is a pandas frame, without importing pandas."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(data, pandas.DataFrame)
+
+
+def _from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
+    """The requested columns of a frame, as far as they are there; the index does not count."""
+    arrays, names = [], []
+    for i, column in enumerate(frame.columns):
+        if column not in columns:
+            continue
+        try:
+            arrays.append(pa.array(frame.iloc[:, i], from_pandas=True))
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            msg = f"the DataFrame: column {column!r} mixes types ({reason(error)}); convert it with .astype(...)"
+            raise SchemaError(msg) from error
+        names.append(column)
+    return pa.table(arrays, names=names)
+
+
+def _table_holding(
+    table: pa.Table, columns: Sequence[str], name: str, first_row: int, names: Sequence[str] | None = None
+) -> Holding:
+    """A table's slices of about `SLICE_ROWS` rows; `names` are those of the frame it came from."""
+    kinds = find(table.schema, columns, name, also=names)
+    table = table.select(list(columns))
+    rows, size = table.num_rows, table.nbytes
+    count = -(-rows // SLICE_ROWS)
+    cuts = [rows * i // count for i in range(count + 1)] if rows else []
+    pieces = tuple(
+        Piece("", name, first_row + a, b - a, size * (b - a) // rows, source=TableSource(table.slice(a, b - a)))
+        for a, b in itertools.pairwise(cuts)
+    )
+    return Holding(name, kinds, pieces)
+
+
+def _fragment_holding(item: Fragment, columns: Sequence[str], first_row: int) -> Holding:
+    """A fragment's or dataset's single piece. One in memory counts its rows, a file does not: that would read it."""
+    path = getattr(item.data, "path", "")
+    name = path or f"the {type(item.data).__name__}"
+    keys = dict(item.constants)
+    kinds = find(item.schema, columns, name, keys)
+    constants = tuple((column, keys[column]) for column in columns if column not in item.schema.names)
+    rows = item.data.count_rows() if isinstance(item.data, pa.dataset.Fragment) and not path else -1
+    piece = Piece(path, name, 0 if path else first_row, rows, 0, path, constants, source=FragmentSource(item.data))
+    return Holding(name, kinds, (piece,) if rows else ())
+
+
+def _stream_schema(data: Any, name: str) -> pa.Schema:
+    """The schema of a reader, or of an object that exports Arrow streams."""
+    if isinstance(data, pa.RecordBatchReader):
+        return data.schema
+    try:
+        return pa.schema(data) if hasattr(data, "__arrow_c_schema__") else pa.RecordBatchReader.from_stream(data).schema
+    except (ValueError, TypeError, pa.ArrowException) as error:
+        msg = f"{name}: cannot be read as an Arrow stream: {reason(error)}"
+        raise SchemaError(msg) from error

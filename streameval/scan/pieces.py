@@ -1,0 +1,212 @@
+"""Pieces: the smallest units of work, and how each kind of them is opened.
+
+A `Piece` says what it is (partition, file, offset, rows, bytes) and holds a *source* that yields raw record batches:
+row groups of a Parquet file, a slice of a table, a dataset's fragment, or a stream. Sources know nothing of the unified
+schema; `streameval.scan.reading` brings their batches into it.
+
+Row groups are read with Arrow's own threads off, because the caller runs one piece a thread; only object stores keep
+their I/O threads. Column chunks are read whole, unless they are so large that a buffered stream is kinder to memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.fs
+import pyarrow.parquet as pq
+
+from streameval.errors import MissingInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["FragmentSource", "Piece", "RowGroups", "Scan", "Source", "StreamSource", "TableSource", "join"]
+
+LARGE_CHUNK = 64 << 20  # bytes of one row group's columns beyond which they are streamed, not read whole
+STREAM_BUFFER = 4 << 20  # bytes of each column's read buffer then
+
+
+class Source(Protocol):
+    """Whatever yields raw record batches, again on every call (a stream: once)."""
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield batches that hold at least `columns`, of at most `batch_rows` rows where the source can tell."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The smallest unit of work: some row groups of one file, a slice of a table, a fragment, or a stream.
+
+    Parameters
+    ----------
+    partition : str
+        Path relative to the input's root: the leaf directory of a Hive tree (``night=2026-01-01``), otherwise the
+        file; ``""`` for data in memory. Two inputs never share one unless they are the same place.
+    name : str
+        The file as a user would name it in a message.
+    row : int
+        Offset of the first row in its file; over all tables, for data in memory.
+    rows : int
+        Number of rows, −1 when it is not known before reading.
+    nbytes : int
+        Bytes to read for the requested columns: compressed sizes from the footer, or the size in memory.
+    origin : str
+        The file's path relative to the input's root: with `row` it names a row for good, however the files are read.
+    source : Source
+        How to open it.
+    constants : tuple of (str, pyarrow.Scalar)
+        Columns that are not in the file but in its path: Hive keys.
+    """
+
+    partition: str
+    name: str
+    row: int
+    rows: int
+    nbytes: int
+    origin: str = ""
+    source: Source = field(kw_only=True, repr=False, compare=False)
+    constants: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What `plan` found: one schema, the pieces in order, and their totals.
+
+    Parameters
+    ----------
+    schema : pyarrow.Schema
+        The requested columns, in the requested order, widened without loss over all inputs.
+    pieces : tuple of Piece
+        In the order of the inputs and of the sorted paths within each.
+    rows, nbytes : int
+        Totals; −1 rows when a piece does not know.
+    skipped : tuple of (str, str)
+        Files left out under ``on_error="skip"``: name and reason.
+    splittable : bool
+        False when some piece is a stream that can be read once only, by one thread.
+    """
+
+    schema: pa.Schema
+    pieces: tuple[Piece, ...]
+    rows: int
+    nbytes: int
+    skipped: tuple[tuple[str, str], ...] = ()
+    splittable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Row groups of one Parquet file; picklable, holds no open handle.
+
+    The parsed footer rides along inside the process when a file has several pieces, and is read again elsewhere: a
+    footer of a large file sent with each of its pieces would outweigh them.
+    """
+
+    filesystem: Any
+    path: str
+    groups: tuple[int, ...]
+    nbytes: int
+    footer: Any = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RowGroups, (self.filesystem, self.path, self.groups, self.nbytes)
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the row groups' rows; the file is closed when the iterator is."""
+        local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
+        large = self.nbytes > LARGE_CHUNK * len(self.groups)
+        with pa.OSFile(self.path) if local else self.filesystem.open_input_file(self.path) as handle:
+            file = pq.ParquetFile(
+                handle,
+                metadata=self.footer,
+                buffer_size=STREAM_BUFFER if large else 0,
+                pre_buffer=not (local or large),
+                page_checksum_verification=True,
+            )
+            yield from file.iter_batches(
+                batch_size=batch_rows, row_groups=list(self.groups), columns=list(columns), use_threads=False
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """A slice of a table in memory: no copy."""
+
+    table: pa.Table
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the table's chunks, cut to `batch_rows`."""
+        yield from self.table.select(list(columns)).to_batches(max_chunksize=batch_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentSource:
+    """A fragment of a dataset in another format than Parquet, or of one in memory."""
+
+    fragment: Any
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield what Arrow's own scanner yields."""
+        yield from self.fragment.to_batches(columns=list(columns), batch_size=batch_rows, use_threads=False)
+
+
+@dataclass(slots=True)
+class StreamSource:
+    """One pass over an Arrow stream; a reader is exhausted by it, other objects may offer a new stream each time."""
+
+    data: Any
+    name: str
+    spent: bool = False
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 (a stream has its own)
+        """Yield the stream's batches, of whatever size it makes them."""
+        if isinstance(self.data, pa.RecordBatchReader):
+            if self.spent:
+                msg = f"{self.name} can be read only once, and has been; pass a table or a path to read it again"
+                raise MissingInputError(msg)
+            self.spent = True
+            yield from self.data
+        else:
+            yield from pa.RecordBatchReader.from_stream(self.data)
+
+
+def join(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Join neighbours that continue one another in one file, so that it is opened once for all of them.
+
+    Parameters
+    ----------
+    pieces : sequence of Piece
+        Pieces of one task, in the order of the scan.
+
+    Returns
+    -------
+    tuple of Piece
+        The same rows in the same order, in as few pieces as possible. Only row groups join.
+    """
+    joined: list[Piece] = []
+    for piece in pieces:
+        if joined and _continues(joined[-1], piece):
+            joined[-1] = _concatenate(joined[-1], piece)
+        else:
+            joined.append(piece)
+    return tuple(joined)
+
+
+def _continues(a: Piece, b: Piece) -> bool:
+    """Whether `b` starts in the same file at the row where `a` ends."""
+    if not (isinstance(a.source, RowGroups) and isinstance(b.source, RowGroups)):
+        return False
+    same_file = a.source.path == b.source.path and a.origin == b.origin and a.name == b.name
+    return same_file and a.row + a.rows == b.row and a.source.filesystem == b.source.filesystem
+
+
+def _concatenate(a: Piece, b: Piece) -> Piece:
+    """The rows of `a`, then those of `b`."""
+    one, two = a.source, b.source
+    assert isinstance(one, RowGroups)  # noqa: S101 (for the type checker: `_continues` has tested it)
+    assert isinstance(two, RowGroups)  # noqa: S101
+    source = replace(one, groups=one.groups + two.groups, nbytes=one.nbytes + two.nbytes)
+    return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)

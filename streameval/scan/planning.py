@@ -1,0 +1,169 @@
+"""Planning: every input that was named, to one schema and a list of pieces."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from streameval.errors import MissingInputError, OptionError, SchemaError
+from streameval.scan import footers, memory
+from streameval.scan.columns import Holding
+from streameval.scan.paths import File, locate, root_of, shown
+from streameval.scan.pieces import Scan, StreamSource
+from streameval.scan.widen import plain, widen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["plan"]
+
+
+def plan(data: Any, columns: Sequence[str], *, on_error: str = "raise", threads: int | None = None) -> Scan:
+    """Find everything that is to be read, and the schema that it shares.
+
+    Parameters
+    ----------
+    data : path, pattern, URI, dataset, table, reader or frame, or a list of those
+        A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned or not), a glob, or a URI of
+        `pyarrow.fs`. In memory: `pyarrow.Table`, `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a
+        pandas frame, and whatever offers ``__arrow_c_stream__``.
+    columns : sequence of str
+        The requested columns; repeated names count once.
+    on_error : {"raise", "skip"}
+        What to do with a file whose footer cannot be read.
+    threads : int, optional
+        1 keeps planning to this thread; otherwise slow footers are read on Arrow's I/O threads.
+
+    Returns
+    -------
+    Scan
+        Pieces in the order of the inputs, and of the sorted paths within each.
+
+    Raises
+    ------
+    MissingInputError, MissingColumnError, SchemaError, CorruptFileError
+        See `streameval.errors`; each names the file.
+
+    Examples
+    --------
+    >>> scan = plan(pa.table({"label": [True, False], "score": [0.9, 0.2], "text": ["a", "b"]}), ["score", "label"])
+    >>> scan.rows, scan.schema.names
+    (2, ['score', 'label'])
+    """
+    columns = list(dict.fromkeys(columns))
+    if not columns or on_error not in ("raise", "skip"):
+        msg = f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
+        raise OptionError(msg)
+    found = list(_holdings(data, columns, skip=on_error == "skip", parallel=threads != 1))
+    skipped = tuple(item for item in found if isinstance(item, tuple))
+    holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
+    if not holdings:
+        msg = f"{_describe(data)}: no rows"
+        raise MissingInputError(msg + (f"; {len(skipped)} skipped, the first: {skipped[0][1]}" if skipped else ""))
+    pieces = tuple(piece for holding in holdings for piece in holding.pieces)
+    known = all(piece.rows >= 0 for piece in pieces)
+    return Scan(
+        schema=_unify(holdings, columns),
+        pieces=pieces,
+        rows=sum(piece.rows for piece in pieces) if known else -1,
+        nbytes=sum(piece.nbytes for piece in pieces),
+        skipped=skipped,
+        splittable=not any(isinstance(piece.source, StreamSource) for piece in pieces),
+    )
+
+
+def _holdings(data: Any, columns: Sequence[str], *, skip: bool, parallel: bool) -> Iterator[Holding | tuple[str, str]]:
+    """What every input holds, in order. Files are planned together, tables count their rows through."""
+    items = list(_items(data))
+    files = [item for item in items if isinstance(item, File)]
+    from_files = footers.holdings(files, columns, skip=skip, parallel=parallel)
+    row = 0
+    for item in items:
+        if isinstance(item, File):
+            yield next(from_files)
+        else:
+            holding = memory.holding(item, columns, row)
+            row += sum(max(piece.rows, 0) for piece in holding.pieces)
+            yield holding
+
+
+def _items(data: Any) -> Iterator[Any]:
+    """Files, fragments and things in memory, one by one."""
+    if isinstance(data, str | os.PathLike):
+        yield from locate(os.fspath(data))
+    elif isinstance(data, pa.dataset.Dataset):
+        yield from _fragments(data)
+    elif not isinstance(data, list | tuple):
+        yield data
+    elif _are_alike(data):
+        yield pa.concat_tables(memory.as_table(item) for item in data)
+    else:
+        for item in data:
+            yield from _items(item)
+
+
+def _are_alike(data: Sequence[Any]) -> bool:
+    """Whether a list is one table in parts."""
+    in_memory = data and all(isinstance(item, pa.Table | pa.RecordBatch) for item in data)
+    return bool(in_memory and all(item.schema.equals(data[0].schema) for item in data))
+
+
+def _fragments(dataset: Any) -> Iterator[Any]:
+    """A dataset's Parquet fragments as files, others as they are; a filtered dataset is scanned by Arrow as a whole."""
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # a dataset with a filter or a projection has no fragments
+        yield memory.Fragment(dataset, dataset.schema)
+        return
+    parquet = [item for item in fragments if isinstance(item, pa.dataset.ParquetFileFragment)]
+    root = root_of(posixpath.commonpath([posixpath.dirname(item.path) for item in parquet])) if parquet else ""
+    for fragment in fragments:
+        keys = pa.dataset.get_partition_keys(fragment.partition_expression)
+        constants = tuple((key, pa.scalar(value, plain(dataset.schema.field(key).type))) for key, value in keys.items())
+        if isinstance(fragment, pa.dataset.ParquetFileFragment):
+            name = fragment.path
+            yield File(fragment.filesystem, fragment.path, name, root, fragment, constants)
+        else:
+            yield memory.Fragment(fragment, fragment.physical_schema, constants)
+
+
+def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:
+    """The requested columns, each of the smallest type that holds every input's values."""
+    fields = []
+    for i, column in enumerate(columns):
+        first: dict[pa.DataType, Holding] = {}
+        for holding in holdings:
+            first.setdefault(holding.kinds[i], holding)
+        kind = widen(first)
+        if kind is None:
+            raise _clash(column, first)
+        fields.append(pa.field(column, kind))
+    return pa.schema(fields)
+
+
+def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:
+    """The error for two files whose types no type holds."""
+    pairs = itertools.combinations(first.items(), 2)
+    (kind, one), (other, two) = next(((a, b) for a, b in pairs if widen([a[0], b[0]]) is None), list(first.items())[:2])
+    return SchemaError(
+        f"{two.name}: column {column!r} is {other}, but {kind} in {one.name}: no type holds both without loss; "
+        "rewrite one of the files"
+    )
+
+
+def _describe(data: Any) -> str:
+    """The input in a message about the whole of it."""
+    if isinstance(data, list | tuple):
+        return (
+            f"{_describe(data[0])} and {len(data) - 1} more"
+            if len(data) > 1
+            else _describe(data[0])
+            if data
+            else "the input"
+        )
+    return shown(os.fspath(data)) if isinstance(data, str | os.PathLike) else f"the {type(data).__name__}"

@@ -1,0 +1,106 @@
+"""Reading: one piece, to record batches in the scan's schema.
+
+Batches are cut to `batch_rows` and small ones are put together, so that what comes out depends little on how the data
+were written: a task should not pay its overhead for every thousand rows. Casts are lossless by the plan's choice of
+types, and a batch that is of its type already is passed on as it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streameval.errors import CorruptFileError, DataError
+from streameval.scan.paths import reason, unreadable
+from streameval.scan.widen import conform
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streameval.scan.pieces import Piece
+
+__all__ = ["read"]
+
+
+def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator[pa.RecordBatch]:
+    """Read a piece.
+
+    Parameters
+    ----------
+    piece : Piece
+        Of a `Scan`.
+    schema : pyarrow.Schema
+        That scan's schema.
+    batch_rows : int
+        No batch has more rows.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Exactly the columns, types and order of `schema`.
+
+    Raises
+    ------
+    CorruptFileError
+        The file is damaged, or is not the one that was planned any more.
+
+    Examples
+    --------
+    >>> from streameval.scan import plan
+    >>> scan = plan(pa.table({"score": [0.9, 0.2, 0.4]}), ["score"])
+    >>> [batch.num_rows for piece in scan.pieces for batch in read(piece, scan.schema, batch_rows=2)]
+    [2, 1]
+    """
+    constants = dict(piece.constants)
+    columns = [name for name in schema.names if name not in constants]
+    rows = 0
+    try:
+        raw = piece.source.batches(columns, batch_rows)
+        for batch in _sized((_unified(batch, schema, constants) for batch in raw), batch_rows):
+            rows += batch.num_rows
+            yield batch
+    except DataError:
+        raise
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        if piece.partition:
+            raise unreadable(piece.name, error) from error
+        msg = f"{piece.name}: cannot be read: {reason(error)}"
+        raise DataError(msg) from error
+    if rows != piece.rows >= 0:
+        msg = f"{piece.name}: {rows} rows where its footer says {piece.rows}; it is damaged, or was replaced meanwhile"
+        raise CorruptFileError(msg)
+
+
+def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, pa.Scalar]) -> pa.RecordBatch:
+    """The batch in the scan's schema."""
+    arrays = [
+        pa.repeat(constants[field.name].cast(field.type), batch.num_rows)
+        if field.name in constants
+        else conform(batch.column(field.name), field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _sized(batches: Iterable[pa.RecordBatch], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of at most `batch_rows`, small neighbours put together."""
+    small: list[pa.RecordBatch] = []
+    held = 0
+    for whole in batches:
+        for start in range(0, whole.num_rows, batch_rows):
+            batch = whole.slice(start, batch_rows)
+            if held + batch.num_rows > batch_rows:
+                yield from _together(small)
+                small, held = [], 0
+            small.append(batch)
+            held += batch.num_rows
+            if 2 * held >= batch_rows:
+                yield from _together(small)
+                small, held = [], 0
+    yield from _together(small)
+
+
+def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The batches as one, or as few as their buffers allow."""
+    return batches if len(batches) < 2 else pa.Table.from_batches(batches).combine_chunks().to_batches()

@@ -1,0 +1,154 @@
+"""Widening: the smallest type that holds every file's values without loss, and the cast to it.
+
+A column may be int8 in one night's file and int32 in the next, plain here and dictionary-encoded there. The files are
+read together if one type holds all values exactly:
+
+- integers: the widest; signed with unsigned the smallest signed type that holds both (uint64 with signed: none);
+- integers with floats: a float whose significand holds every integer (16 bits in float32, 32 bits in float64);
+- decimals: as many digits before and after the point as any of them, 76 at most;
+- strings, large strings and string views: large strings when they differ; binary likewise;
+- dictionaries of strings stay dictionaries when every file has them, and are decoded otherwise;
+- null columns fit anything; every other type fits only itself.
+
+The result depends on the *set* of types, not on the order of the files: uint32, int32 and float32 widen to float64,
+though uint32 and int32 alone would widen to int64, which no float holds.
+
+>>> import pyarrow as pa
+>>> widen([pa.uint32(), pa.int32()])
+DataType(int64)
+>>> widen([pa.uint32(), pa.int32(), pa.float32()])
+DataType(double)
+>>> widen([pa.int64(), pa.float64()]) is None
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["conform", "plain", "widen"]
+
+SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
+FLOATS = {16: pa.float16(), 32: pa.float32(), 64: pa.float64()}
+
+
+def widen(kinds: Iterable[pa.DataType]) -> pa.DataType | None:
+    """The smallest type that holds the values of all `kinds` exactly.
+
+    Parameters
+    ----------
+    kinds : iterable of pyarrow.DataType
+        At least one.
+
+    Returns
+    -------
+    pyarrow.DataType or None
+        None when no type holds them all.
+    """
+    distinct = {_stored(kind) for kind in kinds} - {pa.null()}
+    if not distinct:
+        return pa.null()
+    if all(_is_text_dictionary(kind) for kind in distinct):
+        values = widen(kind.value_type for kind in distinct)
+        return None if values is None else pa.dictionary(pa.int32(), values)
+    return _widen_plain({plain(kind) for kind in distinct} - {pa.null()})
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """The type of the values: dictionaries and runs decoded, extension types as they are stored.
+
+    >>> plain(pa.dictionary(pa.int8(), pa.int64()))
+    DataType(int64)
+    """
+    while types.is_dictionary(kind) or types.is_run_end_encoded(kind) or isinstance(kind, pa.BaseExtensionType):
+        kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind.value_type
+    return kind
+
+
+def conform(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`array` as `kind`; the same array when it is so already.
+
+    Parameters
+    ----------
+    array : pyarrow.Array
+        Of a type that `widen` accepted for `kind`.
+    kind : pyarrow.DataType
+        The unified type.
+    """
+    if array.type == kind:
+        return array
+    if isinstance(array.type, pa.BaseExtensionType):
+        return conform(array.storage, kind)
+    if types.is_run_end_encoded(array.type):
+        return conform(pc.run_end_decode(array), kind)
+    if types.is_dictionary(array.type) and types.is_dictionary(kind):
+        return pa.DictionaryArray.from_arrays(
+            array.indices.cast(kind.index_type), conform(array.dictionary, kind.value_type)
+        )
+    if types.is_dictionary(array.type) and array.type.value_type != kind:
+        return pa.DictionaryArray.from_arrays(array.indices, conform(array.dictionary, kind)).dictionary_decode()
+    return array.dictionary_decode() if types.is_dictionary(array.type) else array.cast(kind)
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    """The type without extensions and runs, which say nothing about a value's identity."""
+    return kind if types.is_dictionary(kind) else plain(kind)
+
+
+def _is_text_dictionary(kind: pa.DataType) -> bool:
+    """Whether `kind` is a dictionary of strings or bytes."""
+    return types.is_dictionary(kind) and (_is_string(kind.value_type) or _is_binary(kind.value_type))
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    named = types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind)
+    return bool(named or types.is_fixed_size_binary(kind))
+
+
+def _widen_plain(kinds: set[pa.DataType]) -> pa.DataType | None:
+    """`widen` for types that are neither null nor encoded."""
+    if len(kinds) <= 1:
+        return next(iter(kinds), pa.null())
+    families: tuple[tuple[Callable[[Any], bool], Callable[[set[pa.DataType]], pa.DataType | None]], ...] = (
+        (_is_string, lambda _: pa.large_string()),
+        (_is_binary, lambda _: pa.large_binary()),
+        (types.is_integer, _widen_integers),
+        (lambda kind: types.is_integer(kind) or types.is_floating(kind), _widen_floats),
+        (types.is_decimal, _widen_decimals),
+    )
+    return next((common(kinds) for belongs, common in families if all(map(belongs, kinds))), None)
+
+
+def _widen_integers(kinds: set[pa.DataType]) -> pa.DataType | None:
+    """The widest of one signedness, else the smallest signed type with a spare bit for the unsigned ones."""
+    signed = max((kind.bit_width for kind in kinds if types.is_signed_integer(kind)), default=0)
+    unsigned = max((kind.bit_width for kind in kinds if types.is_unsigned_integer(kind)), default=0)
+    return SIGNED.get(max(signed, 2 * unsigned)) if signed else UNSIGNED[unsigned]
+
+
+def _widen_floats(kinds: set[pa.DataType]) -> pa.DataType | None:
+    """The widest float, and wide enough for the integers: twice their width."""
+    floats = max(kind.bit_width for kind in kinds if types.is_floating(kind))
+    integers = max((kind.bit_width for kind in kinds if types.is_integer(kind)), default=0)
+    return FLOATS.get(max(floats, 2 * integers))
+
+
+def _widen_decimals(kinds: set[pa.DataType]) -> pa.DataType | None:
+    """As many digits before and after the point as any; 128 bits to 38 digits, 256 bits to 76."""
+    scale = max(kind.scale for kind in kinds)
+    digits = max(kind.precision - kind.scale for kind in kinds) + scale
+    if digits > 76:
+        return None
+    return pa.decimal128(digits, scale) if digits <= 38 else pa.decimal256(digits, scale)
