@@ -1,0 +1,180 @@
+"""Nights of simulated messages as Parquet files: one directory, one file and one task each.
+
+A file is written under a hidden name, which readers of data sets skip, and renamed once it is whole. When a run fails
+or is interrupted, the tasks at work stop at their next row group, and all that the run wrote is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streameval.errors import OptionError, StreamevalError
+from streameval.simulate.draw import BLOCK, COLUMNS, Block
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from streameval.simulate.model import Model
+
+__all__ = ["Run", "prepare"]
+
+FIRST_NIGHT = date(2026, 1, 1)
+FILE, UNFINISHED = "part-0.parquet", ".part-0.parquet.tmp"
+ROW_GROUP = 8 * BLOCK
+
+SCHEMA = pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in COLUMNS.items()])
+# random words do not compress: the quickest encoding of each column keeps the disk busy
+ENCODING = {
+    "compression": "snappy",
+    "use_dictionary": ["weight"],
+    "column_encoding": dict.fromkeys(("message_id", "label", "campaign"), "DELTA_BINARY_PACKED"),
+}
+
+
+def prepare(out: Path, *, overwrite: bool) -> None:
+    """Make ``out`` an empty directory.
+
+    Raises
+    ------
+    OptionError
+        If ``out`` is a file, if it is not empty and ``overwrite`` is false, or if it holds anything that
+        :func:`streameval.simulate.simulate` did not write; nothing is removed then.
+    StreamevalError
+        If the directory cannot be made or emptied.
+    """
+    try:
+        if out.exists() and not out.is_dir():
+            msg = f"out={str(out)!r} is a file; name a directory"
+            raise OptionError(msg)
+        out.mkdir(parents=True, exist_ok=True)
+        nights = sorted(out.iterdir())
+        if nights and not overwrite:
+            msg = f"out={str(out)!r} is not empty; name another directory, or set overwrite"
+            raise OptionError(msg)
+        for night in nights:
+            if not _is_night(night):
+                msg = f"out={str(out)!r} holds {night.name!r}, which simulate did not write; name another directory"
+                raise OptionError(msg)
+        for night in nights:
+            remove(night)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+
+
+def _is_night(path: Path) -> bool:
+    """Whether a path is a night's directory with nothing in it but what :meth:`Run.write` leaves there."""
+    if path.is_symlink() or not re.fullmatch(r"night=\d{4}-\d\d-\d\d", path.name) or not path.is_dir():
+        return False
+    return {entry.name for entry in path.iterdir()} <= {FILE, UNFINISHED}
+
+
+def remove(night: Path) -> None:
+    """Remove a night's files and its directory; a night that is not there is left alone."""
+    for name in (FILE, UNFINISHED):
+        (night / name).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        night.rmdir()
+
+
+def cannot_write(path: Path, error: OSError) -> StreamevalError:
+    """Error, one line, of an operating system that refuses to write below ``path``."""
+    reason = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
+    return StreamevalError(f"cannot write {str(path)!r}: {reason}; free the disk, or name another out directory")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulation being written: night ``p`` holds rows ``[rows p / partitions, rows (p+1) / partitions)``.
+
+    ``at_work`` has one permit a thread: whoever holds all of them knows that no task is writing.
+    """
+
+    model: Model
+    out: Path
+    partitions: int
+    threads: int
+    progress: Callable[[int], object] | None = None
+    stopped: threading.Event = field(default_factory=threading.Event)
+    at_work: threading.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make the permits."""
+        object.__setattr__(self, "at_work", threading.Semaphore(self.threads))
+
+    def night(self, partition: int) -> Path:
+        """Directory of a night."""
+        return self.out / f"night={FIRST_NIGHT + timedelta(days=partition)}"
+
+    def write(self, partition: int) -> tuple[int, int]:
+        """Write one night; the task of the graph.
+
+        Parameters
+        ----------
+        partition : int
+            In [0, partitions).
+
+        Returns
+        -------
+        positives, bytes : int
+            Messages labelled 1, and the size of the file; zeros once the run is stopped.
+        """
+        with self.at_work:
+            if self.stopped.is_set():
+                return 0, 0
+            night = self.night(partition)
+            night.mkdir()
+            positives = self._write_groups(night / UNFINISHED, partition)
+            if self.stopped.is_set():
+                return 0, 0
+            (night / UNFINISHED).replace(night / FILE)
+            return positives, (night / FILE).stat().st_size
+
+    def _write_groups(self, path: Path, partition: int) -> int:
+        """Write a night's row groups, until the run is stopped, and count the messages labelled 1."""
+        rows, positives = self.model.rows, 0
+        start, stop = rows * partition // self.partitions, rows * (partition + 1) // self.partitions
+        block, group = Block(self.model), {name: np.empty(ROW_GROUP, dtype) for name, dtype in COLUMNS.items()}
+        with pq.ParquetWriter(path, SCHEMA, **ENCODING) as writer:
+            for first in range(start, stop, ROW_GROUP):
+                if self.stopped.is_set():
+                    break
+                size = min(ROW_GROUP, stop - first)
+                _fill(group, block, first, first + size)
+                arrays = [pa.array(column[:size]) for column in group.values()]
+                writer.write_table(pa.Table.from_arrays(arrays, schema=SCHEMA), row_group_size=ROW_GROUP)
+                positives += int(np.count_nonzero(group["label"][:size]))
+                if self.progress is not None:
+                    self.progress(size)
+        return positives
+
+    def discard(self) -> None:
+        """Stop the tasks, wait for those at work, and remove what the run has written."""
+        self.stopped.set()
+        for _ in range(self.threads):
+            self.at_work.acquire()
+        self.at_work.release(self.threads)  # tasks that were still queued see that the run is stopped
+        for partition in range(self.partitions):
+            with suppress(OSError):
+                remove(self.night(partition))
+
+
+def _fill(group: dict[str, NDArray[np.generic]], block: Block, start: int, stop: int) -> None:
+    """Copy rows ``[start, stop)`` into the front of a row group's columns, arrays of shape (n,), n ≥ stop − start."""
+    for number in range(start // BLOCK, (stop - 1) // BLOCK + 1):
+        origin = number * BLOCK
+        low, high = max(start, origin), min(stop, origin + BLOCK)
+        for name, column in block.draw(number).items():
+            group[name][low - start : high - start] = column[low - origin : high - origin]
