@@ -159,7 +159,7 @@ def simulate(
     Notes
     -----
     Two ways to 10⁸ rows of which 70 in 100 have a cluster id of their own: ``singletons=0.69, missed=0`` (as many
-    classes as clusters), or ``singletons=0, mean=100, missed=0.69`` (a million classes).
+    classes as clusters), or ``singletons=0, mean=100, missed=0.69`` (930,000 classes).
 
     Examples
     --------
