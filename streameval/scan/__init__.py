@@ -15,7 +15,8 @@ The modules, in the order the data meet them:
 
 - ``paths``: names and patterns, on any file system, to files;
 - ``footers``: files to row groups, types and sizes;
-- ``memory``: tables, readers and datasets that are not Parquet;
+- ``datasets``: Arrow datasets to files, or to fragments of other formats;
+- ``memory``: tables, frames, readers and such fragments;
 - ``widen``: the smallest type that holds every file's values, and the cast to it;
 - ``pieces``: what a piece is and how each kind of it is opened;
 - ``planning`` and ``reading``: the two halves themselves.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyarrow import types
@@ -19,7 +19,7 @@ from streameval.scan.widen import plain
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.scan.pieces import Piece
+    from streameval.scan.pieces import Constant, Piece
 
 __all__ = ["Holding", "find"]
 
@@ -49,7 +49,7 @@ def find(
     schema: pa.Schema,
     columns: Sequence[str],
     name: str,
-    keys: Mapping[str, Any] | None = None,
+    keys: Mapping[str, Constant] | None = None,
     also: Sequence[str] | None = None,
 ) -> tuple[pa.DataType, ...]:
     """Types of the requested columns.
@@ -62,7 +62,7 @@ def find(
         The requested columns.
     name : str
         The file or table in messages.
-    keys : mapping of str to pyarrow.Scalar, optional
+    keys : mapping of str to Constant, optional
         Columns that the path gives.
     also : sequence of str, optional
         All columns there are, where `schema` holds only the requested ones.
@@ -94,14 +94,14 @@ def find(
     return tuple(_kind(schema, column, name, keys) for column in columns)
 
 
-def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Any]) -> pa.DataType:
+def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant]) -> pa.DataType:
     """The type of one column, or the reason why it cannot be used."""
     found = schema.get_all_field_indices(column)
     if len(found) > 1:
         msg = f"{name}: {len(found)} columns are named {column!r}; rename them"
         raise SchemaError(msg)
     if not found:
-        return keys[column].type
+        return keys[column].kind
     kind = schema.field(found[0]).type
     if types.is_nested(plain(kind)):
         msg = f"{name}: column {column!r} is nested ({_short(kind)}); write the field you want as a column of its own"

@@ -12,18 +12,16 @@ than it computes.
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset
-import pyarrow.fs
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from streameval.errors import DataError
 from streameval.scan.columns import Holding, find
-from streameval.scan.paths import File, labels, unreadable
+from streameval.scan.paths import READ_ERRORS, File, labels, reason, unreadable
 from streameval.scan.pieces import Piece, RowGroups
 
 if TYPE_CHECKING:
@@ -66,28 +64,33 @@ def holdings(
         Whether slow footers may be read on Arrow's I/O threads.
     """
     layout: Layout | None = None
-    for (file, footer), (partition, origin) in zip(_footers(files, parallel=parallel), labels(files), strict=True):
-        if isinstance(footer, DataError):
-            if not skip:
+    for (file, footer), label in zip(_footers(files, parallel=parallel), labels(files), strict=True):
+        try:
+            if isinstance(footer, Exception):
                 raise footer
-            yield file.name, str(footer)
-        elif footer.num_rows == 0:
-            yield Holding(file.name, (), ())
-        else:
-            layout = _layout(file, footer, columns, layout)
-            constants = tuple((column, file.keys[column]) for column in layout.absent)
-            pieces = tuple(_pieces(file, footer, layout.leaves, partition, origin, constants))
-            yield Holding(file.name, layout.kinds, pieces)
+            if footer.num_rows:
+                layout = _layout(file, footer, columns, layout)
+                yield Holding(file.name, layout.kinds, tuple(_pieces(file, footer, layout, *label)))
+            else:
+                yield Holding(file.name, (), ())
+        except DataError:
+            raise
+        except READ_ERRORS as error:
+            if not skip:
+                raise unreadable(file.name, error) from error
+            yield file.name, reason(error)
 
 
 def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, Any]]:
     """Every file with its footer, or with the error that reading it gave."""
-    slow = not all(isinstance(file.filesystem, pa.fs.LocalFileSystem) for file in files)
+    slow = not all(isinstance(file.filesystem, fs.LocalFileSystem) for file in files)
     for start in range(0, len(files), BLOCK_FILES):
         block = files[start : start + BLOCK_FILES]
         began = time.perf_counter()
         if slow and parallel:
-            block = _prefetched(block)
+            from streameval.scan.datasets import prefetched
+
+            block = prefetched(block)
         footers = [_footer(file) for file in block]
         slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
         yield from zip(block, footers, strict=True)
@@ -99,41 +102,30 @@ def _footer(file: File) -> Any:
         if file.fragment is not None:
             return file.fragment.metadata
         return pq.read_metadata(file.path, filesystem=file.filesystem)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        failure = unreadable(file.name, error)
-        failure.__cause__ = error
-        return failure
-
-
-def _prefetched(files: Sequence[File]) -> list[File]:
-    """The files as fragments whose footers Arrow has read side by side."""
-    layout = pa.dataset.ParquetFileFormat()
-    fragments = [file.fragment or layout.make_fragment(file.path, file.filesystem) for file in files]
-    with suppress(OSError, ValueError, pa.ArrowException):  # a file that fails here is named when it is asked itself
-        pa.dataset.FileSystemDataset(fragments, pa.schema([]), layout, files[0].filesystem).count_rows()
-    return [replace(file, fragment=fragment) for file, fragment in zip(files, fragments, strict=True)]
+    except READ_ERRORS as error:
+        return error
 
 
 def _layout(file: File, footer: Any, columns: Sequence[str], known: Layout | None) -> Layout:
     """The file's layout: the known one if the same writer made both files."""
-    writer = (footer.schema, (footer.metadata or {}).get(b"ARROW:schema"), file.keys.keys())
+    writer = (
+        footer.schema,
+        (footer.metadata or {}).get(b"ARROW:schema"),
+        {key: constant.kind for key, constant in file.keys.items()},
+    )
     if known is not None and known.writer[1:] == writer[1:] and known.writer[0].equals(writer[0]):
         return known
-    try:
-        schema = footer.schema.to_arrow_schema()
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise unreadable(file.name, error) from error
+    schema = footer.schema.to_arrow_schema()
     kinds = find(schema, columns, file.name, file.keys)
     paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
     leaves = tuple(i for i, path in enumerate(paths) if path in columns)
     return Layout(writer, kinds, leaves, tuple(column for column in columns if column not in schema.names))
 
 
-def _pieces(
-    file: File, footer: Any, leaves: Sequence[int], partition: str, origin: str, constants: tuple[tuple[str, Any], ...]
-) -> Iterator[Piece]:
+def _pieces(file: File, footer: Any, layout: Layout, partition: str, origin: str) -> Iterator[Piece]:
     """The file's pieces: runs of neighbouring row groups of about `GATHER_ROWS` rows."""
-    groups = list(_row_groups(file, footer, leaves))
+    constants = tuple((column, file.keys[column]) for column in layout.absent)
+    groups = list(_row_groups(file, footer, layout.leaves))
     runs = list(_runs(groups))
     kept = footer if len(runs) > 1 else None
     for run in runs:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset
 
 from streameval.errors import OptionError, SchemaError
 from streameval.scan.columns import Holding, find
-from streameval.scan.paths import reason
+from streameval.scan.paths import File, reason
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
 
 if TYPE_CHECKING:
@@ -37,13 +36,16 @@ class Fragment:
     data : pyarrow.dataset.Fragment or pyarrow.dataset.Dataset
     schema : pyarrow.Schema
         The columns it can give.
-    constants : tuple of (str, pyarrow.Scalar)
-        Its partition keys.
+    rows : int
+        −1 when unknown.
+    place : File or None
+        Where it is and its partition keys; None in memory.
     """
 
     data: Any
     schema: pa.Schema
-    constants: tuple[tuple[str, Any], ...] = ()
+    rows: int
+    place: File | None = None
 
 
 def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
@@ -119,15 +121,16 @@ def _table_holding(
 
 
 def _fragment_holding(item: Fragment, columns: Sequence[str], first_row: int) -> Holding:
-    """A fragment's or dataset's single piece. One in memory counts its rows, a file does not: that would read it."""
-    path = getattr(item.data, "path", "")
-    name = path or f"the {type(item.data).__name__}"
-    keys = dict(item.constants)
+    """The single piece of a fragment or dataset."""
+    place = item.place
+    name = place.name if place else "the dataset"
+    keys = place.keys if place else {}
     kinds = find(item.schema, columns, name, keys)
     constants = tuple((column, keys[column]) for column in columns if column not in item.schema.names)
-    rows = item.data.count_rows() if isinstance(item.data, pa.dataset.Fragment) and not path else -1
-    piece = Piece(path, name, 0 if path else first_row, rows, 0, path, constants, source=FragmentSource(item.data))
-    return Holding(name, kinds, (piece,) if rows else ())
+    partition, origin = (place.partition, place.origin) if place else ("", "")
+    source = FragmentSource(item.data)
+    piece = Piece(partition, name, 0 if place else first_row, item.rows, 0, origin, constants, source=source)
+    return Holding(name, kinds, (piece,) if item.rows else ())
 
 
 def _stream_schema(data: Any, name: str) -> pa.Schema:

@@ -25,12 +25,14 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
+from streameval.scan.pieces import Constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["File", "labels", "locate", "reason", "root_of", "shown", "unreadable"]
+__all__ = ["READ_ERRORS", "File", "labels", "locate", "reason", "root_of", "shown", "unreadable"]
 
+READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # what bad files make Arrow raise
 SUFFIXES = (".parquet", ".parq", ".pq")
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAGIC = re.compile(r"[*?\[]")
@@ -53,7 +55,7 @@ class File:
         The directory its partition is relative to.
     fragment : pyarrow.dataset.ParquetFileFragment or None
         The fragment it came from, when a dataset was given.
-    constants : tuple of (str, pyarrow.Scalar)
+    constants : tuple of (str, Constant)
         The dataset's partition keys and their values.
     """
 
@@ -62,7 +64,7 @@ class File:
     name: str
     root: str
     fragment: Any = None
-    constants: tuple[tuple[str, Any], ...] = ()
+    constants: tuple[tuple[str, Constant], ...] = ()
 
     @property
     def origin(self) -> str:
@@ -79,11 +81,11 @@ class File:
         return "/".join(parents[:depth]) or self.origin
 
     @property
-    def keys(self) -> dict[str, Any]:
-        """Hive keys of the path as string scalars, and the dataset's own keys."""
+    def keys(self) -> dict[str, Constant]:
+        """Hive keys of the path as strings, and the dataset's own keys."""
         pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
         values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
-        return {key: pa.scalar(value, pa.string()) for key, value in values.items()} | dict(self.constants)
+        return {key: Constant(value, pa.string()) for key, value in values.items()} | dict(self.constants)
 
 
 def locate(text: str) -> list[File]:
@@ -154,7 +156,7 @@ def labels(files: Iterable[File]) -> list[tuple[str, str]]:
 def reason(error: BaseException) -> str:
     r"""An exception's message on one line.
 
-    >>> reason(OSError("Couldn't deserialize thrift:\\n  bad header\\n"))
+    >>> reason(OSError("Couldn't deserialize thrift:\n  bad header\n"))
     "Couldn't deserialize thrift: bad header"
     """
     return " ".join(str(error).split()) or type(error).__name__
@@ -201,6 +203,9 @@ def _place(file: File) -> str:
 
 def _open(text: str) -> _Place:
     """The place that a name points to."""
+    if not text:
+        msg = "the path is empty; name a file, a directory or a pattern"
+        raise MissingInputError(msg)
     uri = URI.fullmatch(text)
     if uri is None:
         return _open_local(text)

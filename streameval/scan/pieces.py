@@ -22,7 +22,7 @@ from streameval.errors import MissingInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["FragmentSource", "Piece", "RowGroups", "Scan", "Source", "StreamSource", "TableSource", "join"]
+__all__ = ["Constant", "FragmentSource", "Piece", "RowGroups", "Scan", "Source", "StreamSource", "TableSource", "join"]
 
 LARGE_CHUNK = 64 << 20  # bytes of one row group's columns beyond which they are streamed, not read whole
 STREAM_BUFFER = 4 << 20  # bytes of each column's read buffer then
@@ -34,6 +34,21 @@ class Source(Protocol):
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield batches that hold at least `columns`, of at most `batch_rows` rows where the source can tell."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A column that has one value throughout a file: a Hive key, or a dataset's partition key.
+
+    A plain Python value until it is read, because making an Arrow scalar imports pandas.
+    """
+
+    value: Any
+    kind: pa.DataType
+
+    def array(self, kind: pa.DataType, rows: int) -> pa.Array:
+        """The column, widened to `kind`."""
+        return pa.repeat(pa.scalar(self.value, self.kind).cast(kind), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +72,7 @@ class Piece:
         The file's path relative to the input's root: with `row` it names a row for good, however the files are read.
     source : Source
         How to open it.
-    constants : tuple of (str, pyarrow.Scalar)
+    constants : tuple of (str, Constant)
         Columns that are not in the file but in its path: Hive keys.
     """
 
@@ -68,7 +83,7 @@ class Piece:
     nbytes: int
     origin: str = ""
     source: Source = field(kw_only=True, repr=False, compare=False)
-    constants: tuple[tuple[str, Any], ...] = ()
+    constants: tuple[tuple[str, Constant], ...] = ()
 
 
 @dataclass(frozen=True)

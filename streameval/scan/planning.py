@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import itertools
 import os
-import posixpath
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.dataset
 
 from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, memory
 from streameval.scan.columns import Holding
-from streameval.scan.paths import File, locate, root_of, shown
+from streameval.scan.paths import File, locate, shown
 from streameval.scan.pieces import Scan, StreamSource
-from streameval.scan.widen import plain, widen
+from streameval.scan.widen import widen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -96,8 +95,10 @@ def _items(data: Any) -> Iterator[Any]:
     """Files, fragments and things in memory, one by one."""
     if isinstance(data, str | os.PathLike):
         yield from locate(os.fspath(data))
-    elif isinstance(data, pa.dataset.Dataset):
-        yield from _fragments(data)
+    elif _is_dataset(data):
+        from streameval.scan import datasets
+
+        yield from datasets.items(data)
     elif not isinstance(data, list | tuple):
         yield data
     elif _are_alike(data):
@@ -113,23 +114,10 @@ def _are_alike(data: Sequence[Any]) -> bool:
     return bool(in_memory and all(item.schema.equals(data[0].schema) for item in data))
 
 
-def _fragments(dataset: Any) -> Iterator[Any]:
-    """A dataset's Parquet fragments as files, others as they are; a filtered dataset is scanned by Arrow as a whole."""
-    try:
-        fragments = list(dataset.get_fragments())
-    except ValueError:  # a dataset with a filter or a projection has no fragments
-        yield memory.Fragment(dataset, dataset.schema)
-        return
-    parquet = [item for item in fragments if isinstance(item, pa.dataset.ParquetFileFragment)]
-    root = root_of(posixpath.commonpath([posixpath.dirname(item.path) for item in parquet])) if parquet else ""
-    for fragment in fragments:
-        keys = pa.dataset.get_partition_keys(fragment.partition_expression)
-        constants = tuple((key, pa.scalar(value, plain(dataset.schema.field(key).type))) for key, value in keys.items())
-        if isinstance(fragment, pa.dataset.ParquetFileFragment):
-            name = fragment.path
-            yield File(fragment.filesystem, fragment.path, name, root, fragment, constants)
-        else:
-            yield memory.Fragment(fragment, fragment.physical_schema, constants)
+def _is_dataset(data: object) -> bool:
+    """Whether `data` is a dataset, without importing `pyarrow.dataset`: it takes pandas with it, and half a second."""
+    loaded = sys.modules.get("pyarrow.dataset")
+    return loaded is not None and isinstance(data, loaded.Dataset)
 
 
 def _unify(holdings: Sequence[Holding], columns: Sequence[str]) -> pa.Schema:

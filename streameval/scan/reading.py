@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError
-from streameval.scan.paths import reason, unreadable
+from streameval.scan.paths import READ_ERRORS, reason, unreadable
 from streameval.scan.widen import conform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streameval.scan.pieces import Piece
+    from streameval.scan.pieces import Constant, Piece
 
 __all__ = ["read"]
 
@@ -62,7 +62,7 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
             yield batch
     except DataError:
         raise
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+    except READ_ERRORS as error:
         if piece.partition:
             raise unreadable(piece.name, error) from error
         msg = f"{piece.name}: cannot be read: {reason(error)}"
@@ -72,10 +72,10 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         raise CorruptFileError(msg)
 
 
-def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, pa.Scalar]) -> pa.RecordBatch:
+def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Constant]) -> pa.RecordBatch:
     """The batch in the scan's schema."""
     arrays = [
-        pa.repeat(constants[field.name].cast(field.type), batch.num_rows)
+        constants[field.name].array(field.type, batch.num_rows)
         if field.name in constants
         else conform(batch.column(field.name), field.type)
         for field in schema

@@ -1,0 +1,82 @@
+"""Datasets: fragments of Arrow datasets, as files where they are Parquet and as they are otherwise.
+
+Imported only when a dataset is given, or when footers are slow: `pyarrow.dataset` imports pandas where it is installed,
+which takes longer than planning a few thousand files.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset as pads
+from pyarrow import fs
+
+from streameval.scan.memory import Fragment
+from streameval.scan.paths import READ_ERRORS, File, root_of
+from streameval.scan.pieces import Constant
+from streameval.scan.widen import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["items", "prefetched"]
+
+
+def items(dataset: Any) -> Iterator[File | Fragment]:
+    """What a dataset is made of, in its order.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.Dataset
+        Of files, in memory, or a union. One with a filter has no fragments and is scanned by Arrow as a whole.
+
+    Yields
+    ------
+    File
+        For a Parquet fragment, which then goes the way of all files.
+    Fragment
+        For any other. One in memory counts its rows; a file is not read for that.
+    """
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:
+        yield Fragment(dataset, dataset.schema, rows=-1)
+        return
+    folders = [posixpath.dirname(fragment.path) for fragment in fragments if hasattr(fragment, "path")]
+    root = root_of(posixpath.commonpath(folders)) if folders else ""
+    for fragment in fragments:
+        if isinstance(fragment, pads.ParquetFileFragment):
+            yield _place(fragment, dataset.schema, root)
+        elif hasattr(fragment, "path"):
+            yield Fragment(fragment, fragment.physical_schema, rows=-1, place=_place(fragment, dataset.schema, root))
+        else:
+            yield Fragment(fragment, fragment.physical_schema, rows=fragment.count_rows())
+
+
+def prefetched(files: Sequence[File]) -> list[File]:
+    """The files as fragments whose footers Arrow has read side by side.
+
+    Parameters
+    ----------
+    files : sequence of File
+        A file whose footer cannot be read comes back without one: it will be named when it is asked itself.
+    """
+    layout = pads.ParquetFileFormat()
+    fragments = [file.fragment or layout.make_fragment(file.path, file.filesystem) for file in files]
+    with suppress(*READ_ERRORS):
+        pads.FileSystemDataset(fragments, pa.schema([]), layout, files[0].filesystem).count_rows()
+    return [replace(file, fragment=fragment) for file, fragment in zip(files, fragments, strict=True)]
+
+
+def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
+    """A fragment as a file, with the partition keys that the dataset gives it."""
+    keys = pads.get_partition_keys(fragment.partition_expression)
+    kinds = {key: plain(schema.field(key).type) for key in keys if key in schema.names}
+    constants = tuple((key, Constant(keys[key], kind)) for key, kind in kinds.items())
+    local = isinstance(fragment.filesystem, fs.LocalFileSystem)
+    name = fragment.path if local else f"{fragment.filesystem.type_name}://{fragment.path}"
+    return File(fragment.filesystem, fragment.path, name, root, fragment, constants)
