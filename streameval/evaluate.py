@@ -1,0 +1,381 @@
+"""Evaluate: plan, fold, finalize. The main job.
+
+The arguments become a set of specs (what to count) and metrics (what to compute from the counts). One pass over the data
+folds every spec; then the states are finalized shard by shard.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval import scan
+from streameval._version import __version__
+from streameval.errors import MissingInputError, OptionError
+from streameval.fold import Plan, fold, merge, run_capacity, tasks
+from streameval.metrics import LIFT, RANKING
+from streameval.metrics.curves import ScorePath, lift_curve, score_curve
+from streameval.metrics.finalize import combine, partials
+from streameval.metrics.lift import Aul
+from streameval.reduce import Progress, run, thread_count, tree
+from streameval.results import Curve, Scalar
+from streameval.states.clusters import ClusterSpec, SizeTable, id_type
+from streameval.states.histogram import HistogramSpec
+from streameval.states.labels import LabelCounts, LabelSpec
+from streameval.states.memory import Budget, available_memory, parse_bytes
+from streameval.states.scores import ScoreSpec, score_type
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable
+
+    from streameval.metrics.protocol import Metric
+
+__all__ = ["Evaluation", "evaluate"]
+
+_CHOICES = {
+    "nan": ("error", "drop", "half"),
+    "nulls": ("error", "drop", "singleton"),
+    "cluster_scope": ("global", "partition"),
+    "on_error": ("raise", "skip"),
+}
+_STATE_SHARE = 0.6  # of the memory budget; the rest is for builders and for shards being finalized
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes
+    ----------
+    rows, positives : rows evaluated, and how many of them are positive
+    results : tuple of Scalar
+    dropped : tuple of (reason, rows) left out
+    skipped : tuple of (file, reason) left out
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+    >>> result = evaluate(data, score="score")
+    >>> result.value("roc_auc"), result.interval("roc_auc")
+    (0.75, (0.75, 0.75))
+    """
+
+    rows: int
+    positives: int
+    results: tuple[Scalar, ...]
+    dropped: tuple[tuple[str, int], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
+    _run: _Run | None = field(default=None, repr=False, compare=False)
+
+    def _find(self, metric: str, of: str | None) -> Scalar:
+        found = [r for r in self.results if r.metric == metric and of in (None, r.of)]
+        if len(found) == 1:
+            return found[0]
+        have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in self.results}))
+        problem = "was not computed" if not found else f"was computed of {', '.join(str(r.of) for r in found)}; say which with of="
+        msg = f"{metric}{f' of {of}' if of else ''} {problem}; there are: {have}" if not found else f"{metric} {problem}"
+        raise OptionError(msg)
+
+    def value(self, metric: str, of: str | None = None) -> float:
+        """Value of a metric; `of` names the score or cluster column where there are several.
+
+        Raises
+        ------
+        OptionError
+            If it was not computed, or `of` is needed.
+        """
+        return self._find(metric, of).value
+
+    def interval(self, metric: str, of: str | None = None) -> tuple[float, float]:
+        """Ends of the interval that is certain to hold the exact value."""
+        result = self._find(metric, of)
+        return result.lower, result.upper
+
+    def curve(self, name: str, of: str | None = None) -> Curve:
+        """A curve for drawing: ``roc``, ``precision_recall``, ``gain`` of a score, ``lift`` of a cluster column.
+
+        At most 10,000 points; the area is that of the whole curve. The states of the evaluation are read once more.
+
+        Raises
+        ------
+        OptionError
+            If there is no such curve, or `of` is needed, or the curve is not defined.
+        """
+        kind = {"roc": "score", "precision_recall": "score", "gain": "score", "lift": "cluster"}.get(name)
+        if kind is None:
+            msg = f"there is no curve {name!r}; there are roc, precision_recall, gain, lift"
+            raise OptionError(msg)
+        columns = [column for group, column in self._states if group == kind and of in (None, column)]
+        if len(columns) != 1 or self._run is None:
+            have = ", ".join(column for group, column in self._states if group == kind) or "none"
+            msg = f"name the {kind} column of the {name} curve with of=; there are: {have}"
+            raise OptionError(msg)
+        state = self._states[kind, columns[0]]
+        if kind == "score":
+            [path] = self._run.finalize([(state, [ScorePath()])])[0]
+            return score_curve(name, path, state)
+        table = SizeTable.union(part for shard in state.shards() for part in state.parts(shard, self._run.budget))
+        area = Aul(self._run.threshold).combine([table], state)
+        return lift_curve(table, self._run.threshold, area.value, columns[0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as the command line's JSON has them."""
+        return {
+            "streameval": __version__,
+            "rows": self.rows,
+            "positives": self.positives,
+            "results": [result.to_dict() for result in self.results],
+            "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
+            "skipped": [{"partition": name, "reason": reason} for name, reason in self.skipped],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_arrow(self) -> pa.Table:
+        """One row a result."""
+        rows = [result.to_dict() for result in self.results]
+        names = ["metric", "of", "value", "lower", "upper", "exact", "rows", "positives", "reason", "stderr", "threshold"]
+        floats = {"value", "lower", "upper", "stderr", "threshold"}
+        kinds = {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
+        columns = {
+            name: pa.array(
+                [None if row.get(name) is None else float(row[name]) if name in floats else row[name] for row in rows],
+                pa.float64() if name in floats else kinds.get(name, pa.string()),
+            )
+            for name in names
+        }
+        return pa.table(columns)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What every step of one evaluation shares."""
+
+    budget: Budget
+    threads: int
+    progress: Progress
+    threshold: float = 1
+
+    def finalize(self, wanted: Sequence[tuple[Any, Sequence[Metric]]]) -> list[list[Any]]:
+        """Results of several states, all their shards side by side."""
+        work = [(i, shard) for i, (state, _) in enumerate(wanted) for shard in state.shards()]
+
+        def one(item: tuple[int, tuple[int, int]]) -> list[list[Any]]:
+            self.progress(0)
+            i, shard = item
+            return partials(wanted[i][0], shard, wanted[i][1], self.budget)
+
+        found = run(one, work, "finalize", self.threads)
+        return [
+            combine(state, metrics, [part for (j, _), part in zip(work, found, strict=True) if j == i])
+            for i, (state, metrics) in enumerate(wanted)
+        ]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A state to build, the metrics of it, and what they are `of`."""
+
+    group: str
+    of: str
+    spec: Any
+    metrics: tuple[Metric, ...]
+
+
+def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Column names, each once."""
+    return tuple(dict.fromkeys([given] if isinstance(given, str) else given or ()))
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    for name, allowed in _CHOICES.items():
+        if options[name] not in allowed:
+            msg = f"{name}={options[name]!r} must be one of {', '.join(allowed)}"
+            raise OptionError(msg)
+
+
+def _chosen(metrics: Iterable[Metric], patterns: tuple[str, ...]) -> tuple[Metric, ...]:
+    """The metrics that a pattern names, or all."""
+    return tuple(m for m in metrics if not patterns or any(fnmatchcase(m.name, pattern) for pattern in patterns))
+
+
+def _check_patterns(patterns: tuple[str, ...], catalogue: Sequence[Metric]) -> None:
+    for pattern in patterns:
+        if not any(fnmatchcase(metric.name, pattern) for metric in catalogue):
+            have = ", ".join(metric.name for metric in catalogue)
+            msg = f"no metric is named {pattern!r}; there are: {have}"
+            raise OptionError(msg)
+
+
+def evaluate(
+    data: Any,
+    *,
+    label: str = "label",
+    score: str | Sequence[str] | None = None,
+    cluster: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    pos_label: bool | int | float | str | None = None,
+    metrics: str | Sequence[str] | None = None,
+    threshold: float = 1,
+    nan: str = "error",
+    nulls: str = "error",
+    cluster_scope: str = "global",
+    approx: bool = False,
+    memory: int | str | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    on_error: str = "raise",
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Evaluate scores and clusters in one pass over data of any size.
+
+    Parameters
+    ----------
+    data : path, glob, URI, list of those, pyarrow Dataset, Table, RecordBatch or reader, or pandas DataFrame
+        What to read; a directory may be Hive-partitioned.
+    label : str
+        Column of true classes: bool, number, or string with `pos_label`.
+    score, cluster : str or sequence of str
+        Columns of scores (any number type) and of cluster ids (integers, strings, binaries).
+    weight : str, optional
+        Column of weights, finite and not negative. They apply to score metrics; cluster metrics count rows.
+    pos_label : optional
+        The positive label; without it numbers above zero are positive.
+    metrics : str or sequence of str, optional
+        Names or globs of the metrics to compute; all by default.
+    threshold : float
+        Clusters larger than this count as if all positive in the assumed height of `aul`.
+    nan : {"error", "drop", "half"}
+        NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as one
+        half in `roc_auc` (other metrics of that score are then undefined).
+    nulls : {"error", "drop", "singleton"}
+        Null cluster ids: refuse them; leave the row out of that cluster's metrics; or take each as a cluster of its own.
+        With ``drop``, rows without a label leave every metric.
+    cluster_scope : {"global", "partition"}
+        Whether an id means the same cluster everywhere, or belongs to its partition.
+    approx : bool
+        Hold a fixed histogram (15 MiB a score) instead of every distinct score; results are certain intervals.
+    memory : int or str, optional
+        Budget for states, such as ``"2GiB"``; a quarter of the memory by default. What exceeds it is spilled.
+    spill : path, optional
+        Directory of the spill file, by default ``$TMPDIR`` or ``/var/tmp``.
+    on_error : {"raise", "skip"}
+        Whether a file that cannot be read ends the run or is left out and listed.
+    threads : int, optional
+        By default as many as processors.
+    progress : callable, optional
+        Called with (rows folded, rows in all); the latter is −1 if unknown.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    StreamevalError
+        See `streameval.errors`; the message names the file, the column and the remedy.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8], "cluster": [7, 8, 9, 9]})
+    >>> result = evaluate(data, score="score", cluster="cluster")
+    >>> result.value("roc_auc"), result.value("aul")
+    (0.75, 0.875)
+    """
+    _check_options({"nan": nan, "nulls": nulls, "cluster_scope": cluster_scope, "on_error": on_error})
+    scores, clusters, patterns = _names(score), _names(cluster), _names(metrics)
+    if not scores and not clusters:
+        msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
+        raise OptionError(msg)
+    lift = tuple(replace(m, threshold=threshold) if isinstance(m, Aul) else m for m in LIFT)
+    _check_patterns(patterns, (*(RANKING if scores else ()), *(lift if clusters else ())))
+    threads = thread_count(threads)
+    columns = dict.fromkeys((label, *scores, *clusters, *((weight,) if weight else ())))
+    found = scan.plan(data, list(columns), on_error=on_error, threads=threads)
+
+    def type_of(column: str) -> pa.DataType:
+        return found.schema.field(column).type
+
+    score_spec = HistogramSpec if approx else ScoreSpec
+    wanted = [
+        _Wanted("score", name, score_spec(name, score_type(type_of(name), name), weight is not None, nan), _chosen(RANKING, patterns))
+        for name in scores
+    ] + [
+        _Wanted("cluster", name, ClusterSpec(name, id_type(type_of(name), name), cluster_scope, nulls), _chosen(lift, patterns))
+        for name in clusters
+    ]
+    limit = available_memory() // 4 if memory is None else parse_bytes(memory)
+    seen = 0
+
+    def report(rows: int) -> None:
+        nonlocal seen
+        seen += rows
+        if progress is not None:
+            progress(seen, found.rows)
+
+    context = _Run(Budget(int(limit * _STATE_SHARE), spill), threads, Progress(report), threshold)
+    plan = Plan(found.schema, LabelSpec(label, pos_label, nulls), weight, tuple({w.spec: None for w in wanted}), on_error == "skip")
+    try:
+        return _evaluated(found, plan, wanted, context, run_capacity(limit, threads, len(plan.specs)))
+    except BaseException:
+        context.progress.cancel()
+        raise
+
+
+def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context: _Run, capacity: int) -> Evaluation:
+    """Fold, finalize, and put the results together."""
+    work = tasks(found.pieces, found.rows, context.threads, by_file=plan.skip)
+    one = partial(fold, plan=plan, budget=context.budget, capacity=capacity, progress=context.progress)
+    folded = tree(one, work, merge, "fold", context.threads)
+    labels: LabelCounts = folded.states[plan.label]
+    labels.check()
+    skipped = (*found.skipped, *folded.skipped)
+    if not labels.totals().rows and not labels.null:
+        reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        msg = f"there are no rows to evaluate{reason}"
+        raise MissingInputError(msg)
+    states = [folded.states[w.spec] for w in wanted]
+    values = context.finalize([(state, w.metrics) for state, w in zip(states, wanted, strict=True)])
+    results = [
+        replace(value, of=w.of, rows=rows, positives=positives)
+        for w, state, row in zip(wanted, states, values, strict=True)
+        for rows, positives in [_evaluated_rows(state, w)]
+        for value in row
+    ]
+    dropped = [("null label", labels.null)] + [
+        (f"{what} {w.of}", int(rows.sum()))
+        for w, state in zip(wanted, states, strict=True)
+        for what, rows in [("NaN or null score", state.nan_rows) if w.group == "score" else ("null cluster", state.dropped_rows)]
+        if w.group == "cluster" or w.spec.nan == "drop"
+    ]
+    return Evaluation(
+        labels.neg + labels.pos,
+        labels.pos,
+        tuple(results),
+        tuple((reason, rows) for reason, rows in dropped if rows),
+        tuple(skipped),
+        {(w.group, w.of): state for w, state in zip(wanted, states, strict=True)},
+        context,
+    )
+
+
+def _evaluated_rows(state: Any, wanted: _Wanted) -> tuple[int, int]:
+    """Rows and positives that a state's metrics were computed from."""
+    total = state.totals()
+    if wanted.group == "score" and wanted.spec.nan == "half":
+        return total.rows + int(state.nan_rows.sum()), total.pos + int(state.nan_rows[1])
+    return total.rows, total.pos
+
+

@@ -1,0 +1,170 @@
+"""Fold: record batches × specs → states, within the memory budget.
+
+One task folds a few pieces of the scan into one state for each spec. Labels and weights are read once a batch and shared
+by all builders. Nothing here knows where the data come from or who runs the task.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import CorruptFileError, SchemaError, WeightError
+from streameval.scan import Piece, read
+from streameval.states.labels import LabelReader, LabelSpec
+from streameval.states.protocol import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.states.memory import Budget
+    from streameval.states.protocol import Array, Builder, Spec
+
+__all__ = ["Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
+
+BATCH_ROWS = 1 << 20
+RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small
+TASK_ROWS = (1 << 20, 1 << 24)
+_ROW_BYTES = 16  # a builder's buffers, for a row
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every fold task must know.
+
+    Attributes
+    ----------
+    schema : the columns to read and their types
+    label : how labels are read
+    weight : the weight column
+    specs : the states to build
+    skip : whether a file that cannot be read is left out instead of ending the run
+    """
+
+    schema: pa.Schema
+    label: LabelSpec
+    weight: str | None
+    specs: tuple[Spec, ...]
+    skip: bool = False
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a task gives back: one state for each spec, labels first, and the files left out.
+
+    Attributes
+    ----------
+    states : dict of Spec to State
+    skipped : tuple of (file, reason)
+    """
+
+    states: dict[Any, Any]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+
+def tasks(pieces: Sequence[Piece], rows: int, threads: int, *, by_file: bool) -> list[tuple[Piece, ...]]:
+    """Gather pieces into tasks of about equal rows: several for each thread, none too small to pay for itself."""
+    least, most = TASK_ROWS
+    target = min(max(rows // (8 * threads), least), most) if rows > 0 else 1
+    gathered: list[list[Piece]] = []
+    size = 0
+    for piece in pieces:
+        fits = gathered and (gathered[-1][-1].name == piece.name if by_file else size + piece.rows <= target)
+        if not fits:
+            gathered.append([])
+            size = 0
+        gathered[-1].append(piece)
+        size += piece.rows
+    return [tuple(group) for group in gathered]
+
+
+def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, progress: Callable[[int], None]) -> Folded:
+    """Fold the pieces of one task.
+
+    Parameters
+    ----------
+    pieces : pieces of the scan; where files may be skipped, all of one file
+    plan : see `Plan`
+    budget : owns the states
+    capacity : rows a builder collects at a time
+    progress : called with the rows just folded; it may raise to end the run
+
+    Raises
+    ------
+    DataError
+        If the data cannot be evaluated; the message names the file and the column.
+    """
+    reader = LabelReader(plan.label, plan.schema.field(plan.label.column).type)
+    rows = sum(piece.rows for piece in pieces)
+    room = capacity if rows < 0 else max(1, min(capacity, rows))
+    builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
+    try:
+        for piece, batch in _batches(pieces, plan):
+            for rows_ready in _prepared(piece, batch, plan, reader):
+                for builder in builders.values():
+                    builder.update(rows_ready)
+            progress(batch.num_rows)
+    except CorruptFileError as error:
+        if not plan.skip:
+            raise
+        return Folded({plan.label: plan.label.empty()} | {spec: spec.empty() for spec in plan.specs}, ((pieces[0].name, str(error)),))
+    return Folded({plan.label: reader.state()} | {spec: builder.state() for spec, builder in builders.items()})
+
+
+def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, pa.RecordBatch]]:
+    """Batches of all pieces, each piece with the offset of its current batch."""
+    for piece in pieces:
+        row = piece.row
+        for batch in read(piece, plan.schema, BATCH_ROWS):
+            yield replace(piece, row=row), batch
+            row += batch.num_rows
+
+
+def _prepared(piece: Piece, batch: pa.RecordBatch, plan: Plan, reader: LabelReader) -> Iterator[Batch]:
+    """The batch with its labels and weights read, and without the rows that have no label."""
+    label, keep = reader.read(batch.column(plan.label.column), piece.name)
+    if keep is not None:
+        batch = batch.filter(pa.array(keep))
+    if not batch.num_rows:
+        return
+    weight = None if plan.weight is None else _weights(batch.column(plan.weight), plan.weight, piece.name)
+    columns = {name: batch.column(name) for spec in plan.specs for name in spec.columns}
+    yield Batch(label, weight, columns, piece.partition, piece.name, piece.row)
+
+
+def _weights(array: pa.Array, column: str, name: str) -> Array:
+    """Weights as float64, checked."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
+        msg = f"{name}: weight column {column!r} has type {array.type}; weights are numbers: cast it"
+        raise SchemaError(msg)
+    if array.null_count:
+        msg = f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
+        raise WeightError(msg)
+    values = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if values.size and not (values.min() >= 0.0 and np.isfinite(values.max())):
+        bad = values[~((values >= 0.0) & np.isfinite(values))][0]
+        msg = f"{name}: weight column {column!r} has the value {bad}; weights are finite and not negative"
+        raise WeightError(msg)
+    return values
+
+
+def merge(parts: Sequence[Folded]) -> Folded:
+    """The states of several tasks, merged spec by spec."""
+    states = dict(parts[0].states)
+    for part in parts[1:]:
+        for spec, state in part.states.items():
+            states[spec] = states[spec].merge(state)
+    return Folded(states, tuple(skipped for part in parts for skipped in part.skipped))
+
+
+def run_capacity(limit: int, threads: int, specs: int) -> int:
+    """Rows a builder collects at a time, such that the buffers of all builders take a quarter of the budget at most."""
+    return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * max(specs, 1) * _ROW_BYTES)))
+
+

@@ -1,0 +1,91 @@
+"""128-bit hashes of byte strings: MurmurHash3 x64 128 (Austin Appleby, public domain), compiled.
+
+Two different strings have equal hashes with probability 2⁻¹²⁸: among 10⁹ strings the chance of one false match is
+below 2·10⁻²¹.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+
+__all__ = ["hash_bytes", "hash_strings"]
+
+_C1 = np.uint64(0x87C37B91114253D5)
+_C2 = np.uint64(0x4CF5AD432745937F)
+_ADD1 = np.uint64(0x52DCE729)
+_ADD2 = np.uint64(0x38495AB5)
+_MIX1 = np.uint64(0xFF51AFD7ED558CCD)
+_MIX2 = np.uint64(0xC4CEB9FE1A85EC53)
+_FIVE = np.uint64(5)
+
+
+@jit
+def _rotate(x, left):  # type: ignore[no-untyped-def]
+    return (x << np.uint64(left)) | (x >> np.uint64(64 - left))
+
+
+@jit
+def _finish(x):  # type: ignore[no-untyped-def]
+    x = (x ^ (x >> np.uint64(33))) * _MIX1
+    x = (x ^ (x >> np.uint64(33))) * _MIX2
+    return x ^ (x >> np.uint64(33))
+
+
+@jit
+def _word(data, start, count):  # type: ignore[no-untyped-def]
+    """Little-endian word of `count` bytes, at most 8."""
+    word = np.uint64(0)
+    for i in range(count):
+        word |= np.uint64(data[start + i]) << np.uint64(8 * i)
+    return word
+
+
+@jit
+def _murmur(data, start, size):  # type: ignore[no-untyped-def]
+    h1, h2 = np.uint64(0), np.uint64(0)
+    blocks = size // 16
+    for b in range(blocks):
+        k1 = _word(data, start + 16 * b, 8) * _C1
+        h1 ^= _rotate(k1, 31) * _C2
+        h1 = (_rotate(h1, 27) + h2) * _FIVE + _ADD1
+        k2 = _word(data, start + 16 * b + 8, 8) * _C2
+        h2 ^= _rotate(k2, 33) * _C1
+        h2 = (_rotate(h2, 31) + h1) * _FIVE + _ADD2
+    tail = start + 16 * blocks
+    rest = size - 16 * blocks
+    if rest > 8:
+        h2 ^= _rotate(_word(data, tail + 8, rest - 8) * _C2, 33) * _C1
+    if rest > 0:
+        h1 ^= _rotate(_word(data, tail, min(rest, 8)) * _C1, 31) * _C2
+    h1 ^= np.uint64(size)
+    h2 ^= np.uint64(size)
+    h1 += h2
+    h2 += h1
+    h1, h2 = _finish(h1), _finish(h2)
+    h1 += h2
+    return h1, h2 + h1
+
+
+@jit
+def hash_strings(data, offsets):  # type: ignore[no-untyped-def]
+    """Hash the strings ``data[offsets[i] : offsets[i + 1]]`` of a uint8 array; returns two uint64 arrays."""
+    n = offsets.size - 1
+    first = np.empty(n, np.uint64)
+    second = np.empty(n, np.uint64)
+    for i in range(n):
+        first[i], second[i] = _murmur(data, offsets[i], offsets[i + 1] - offsets[i])
+    return first, second
+
+
+def hash_bytes(data: bytes) -> tuple[int, int]:
+    """Hash one byte string.
+
+    Examples
+    --------
+    >>> "".join(f"{word:016x}" for word in hash_bytes(b"The quick brown fox jumps over the lazy dog"))
+    'e34bbc7bbc071b6c7a433ca9c49a9347'
+    """
+    first, second = hash_strings(np.frombuffer(data, np.uint8), np.array([0, len(data)], np.int64))
+    return int(first[0]), int(second[0])

@@ -1,0 +1,132 @@
+"""A fixed, data-independent grid of bins over the real numbers, and counting in it.
+
+Bins follow the bits of the float, so that an octave has a fixed number of bins: fine where scores live (probabilities
+near 0, their complements near 1, logits), coarse elsewhere. Probabilities above one half are measured by their distance
+from 1, mirrored, so that saturated scores are as well resolved as rare ones. Any two histograms have the same bins and
+can be merged.
+
+The grid has four zones: negative numbers, [0, ½), [½, 1], and numbers above 1. In each zone the number v (x, x, 1 − x, x)
+lands in bin ``first[zone, exponent] ± (mantissa >> shift[zone, exponent])`` of float32(v), which is monotone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+
+__all__ = ["BINS", "EMPTY", "FIRSTS", "MIXED", "SHIFTS", "bin_counts", "bin_weights", "edges"]
+
+# bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits), others keep `coarse` bits
+_FINE = (
+    ((-8, -2, 12), (-1, 4, 13), (5, 11, 11)),  # negative: logits
+    ((-15, -2, 14), (-25, -16, 12)),  # rare events
+    ((-11, -1, 14), (-25, -12, 12), (-40, -26, 8)),  # saturated; -1 holds one half alone
+    ((0, 4, 13), (5, 11, 11)),  # logits, counts
+)
+_COARSE = 4
+
+
+def _grid() -> tuple[np.ndarray, np.ndarray, int]:
+    """First bin and direction, and shift, for every index that `_bin` forms of a number, and the number of bins.
+
+    The index is the sign and exponent bits of v, with bit 9 set in the mirrored zone.
+    """
+    bits = np.full((4, 256), _COARSE)
+    for zone, spans in enumerate(_FINE):
+        for low, high, kept in spans:
+            bits[zone, low + 127 : high + 128] = kept
+    bits[:, 255] = 0  # infinity
+    bits[1:3, 126] = 0  # one half, the only number of the two inner zones with this exponent
+    sizes = 1 << bits
+    sizes[1:3, 127:] = 0
+    sizes[3, :127] = 0
+    starts = np.cumsum(sizes, axis=1) - sizes
+    ends = np.cumsum(sizes.sum(axis=1))
+    firsts = np.zeros((1024, 2), np.int64)
+    shifts = np.zeros(1024, np.int64)
+    for zone, (index, rising) in enumerate(((256, False), (0, True), (512, False), (0, True))):
+        here = np.flatnonzero(sizes[zone])
+        zero = ends[zone] - sizes[zone].sum() if rising else ends[zone] - 1
+        firsts[index + here, 1] = 1 if rising else -1
+        firsts[index + here, 0] = zero + firsts[index + here, 1] * starts[zone, here]
+        shifts[index + here] = 23 - bits[zone, here]
+    return firsts, shifts, int(ends[-1])
+
+
+def _order() -> tuple[np.ndarray, np.ndarray]:
+    """Indices that own bins, by ascending bins, and the smallest bin of each."""
+    owned = np.flatnonzero(FIRSTS[:, 1])
+    sizes = 1 << (23 - SHIFTS[owned])
+    lowest = np.where(FIRSTS[owned, 1] > 0, FIRSTS[owned, 0], FIRSTS[owned, 0] - sizes + 1)
+    by_bin = np.argsort(lowest)
+    return owned[by_bin], lowest[by_bin]
+
+
+FIRSTS, SHIFTS, BINS = _grid()
+MIXED = -1  # the bits of a NaN, as EMPTY is
+EMPTY = -2
+
+
+@jit
+def _bin(x, firsts, shifts):  # type: ignore[no-untyped-def]
+    """Bin of a number; bins ascend with it. Without branches: scores on both sides of one half are unpredictable."""
+    mirrored = (x >= 0.5) & (x <= 1.0)
+    bits = np.float32((1.0 - x) if mirrored else x).view(np.uint32)
+    index = np.int64(bits >> np.uint32(23)) | (np.int64(mirrored) << 9)
+    inside = np.int64(bits & np.uint32(0x7FFFFF)) >> shifts[index]
+    return firsts[index, 0] + firsts[index, 1] * inside
+
+
+@jit
+def bin_counts(score, label, exact, table, firsts, shifts):  # type: ignore[no-untyped-def]
+    """Count scores by bin and label; returns the NaN scores of each label.
+
+    `table` is an int64 array of shape (n_bins, 3): negatives, positives, and the bits of the one score the bin has seen,
+    `EMPTY` before the first and `MIXED` once there are two. Where `exact` is false, equal floats may stand for different
+    scores, so that every bin is mixed.
+    """
+    nans = np.zeros(2, np.int64)
+    for i in range(score.size):
+        x = np.float64(score[i]) + 0.0  # -0.0 becomes 0.0
+        if x != x:  # noqa: PLR0124 - the test for NaN
+            nans[label[i]] += 1
+            continue
+        b = _bin(x, firsts, shifts)
+        bits = np.float64(x).view(np.int64)
+        seen = table[b, 2]
+        if seen not in (bits, MIXED):
+            table[b, 2] = bits if exact and seen == EMPTY else MIXED
+        table[b, label[i]] += 1
+    return nans
+
+
+@jit
+def bin_weights(score, label, weight, sums, errors, firsts, shifts):  # type: ignore[no-untyped-def]
+    """Add weights by bin and label, with the rounding errors beside; returns the weight of NaN scores by label."""
+    nans = np.zeros(2)
+    for i in range(score.size):
+        x = np.float64(score[i]) + 0.0
+        if x != x:  # noqa: PLR0124 - the test for NaN
+            nans[label[i]] += weight[i]
+            continue
+        b = _bin(x, firsts, shifts)
+        old = sums[b, label[i]]
+        new = old + weight[i]
+        part = new - old
+        errors[b, label[i]] += (old - (new - part)) + (weight[i] - part)
+        sums[b, label[i]] = new
+    return nans
+
+
+def edges(bins: np.ndarray) -> np.ndarray:
+    """Lower edge of each bin, or upper edge in the zones that descend, as float64: a score of the bin, near its end."""
+    index = np.searchsorted(_ORDER_STARTS, bins, side="right") - 1
+    slot = _ORDER[index]
+    inside = np.abs(bins - FIRSTS[slot, 0]) << SHIFTS[slot]
+    bits = ((slot & 511) << 23) | inside
+    v = bits.astype(np.uint32).view(np.float32).astype(np.float64)
+    return np.where(slot >= 512, 1.0 - v, v)
+
+
+_ORDER, _ORDER_STARTS = _order()

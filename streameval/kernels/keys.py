@@ -1,0 +1,121 @@
+"""Scores and ids as unsigned words, and the bucket each word belongs to.
+
+A *rank key* orders scores from the best to the worst: a smaller key is a higher score, equal scores have equal keys, and
+−0.0 equals 0.0. Scores up to 32 bits have 32-bit keys, wider ones 64-bit keys.
+
+A *bucket* is a data-independent interval of keys: for scores, the score rounded to bfloat16 (65,536 buckets, 128 an
+octave), for ids the top bits of the mixed id. A *code* is ``2 * bucket + label``, so that negatives and positives of one
+bucket lie in two neighbouring pieces and no word has to carry its label. Of a 32-bit key the bucket fixes the upper
+half, so a word is only the lower 16 bits.
+
+Each ``encode`` writes a word and a code for every row and counts the codes. NaN scores take the two codes after the last.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+
+__all__ = ["ID_BUCKETS", "MIX", "SCORE_BUCKETS", "encode_f4", "encode_f8", "encode_i4", "encode_i8", "encode_id", "unmix"]
+
+SCORE_BUCKETS = 1 << 16
+ID_BUCKETS = 1 << 11
+MIX = 0x9E3779B97F4A7C15  # odd, so that multiplying by it permutes the 64-bit integers
+_UNMIX = pow(MIX, -1, 1 << 64)
+
+_SIGN4 = np.uint32(1 << 31)
+_SIGN8 = np.uint64(1 << 63)
+_MIX = np.uint64(MIX)
+
+
+@jit
+def _rank4(bits):  # type: ignore[no-untyped-def]
+    """Rank key of a float32 given by its bits."""
+    ascending = bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31)))
+    return np.uint32(~ascending)
+
+
+@jit
+def encode_f4(bits, label, words, codes, counts):  # type: ignore[no-untyped-def]
+    """Encode float32 scores, given as uint32 `bits`; words are uint16."""
+    nan_code = np.uint32(counts.size - 2)
+    for i in range(bits.size):
+        b = bits[i]
+        if b == _SIGN4:
+            b = np.uint32(0)
+        key = _rank4(b)
+        code = (key >> np.uint32(16)) << np.uint32(1)
+        if (b & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
+            code = nan_code
+        code |= np.uint32(label[i])
+        words[i] = np.uint16(key)
+        codes[i] = code
+        counts[code] += 1
+
+
+@jit
+def encode_i4(score, label, words, codes, counts):  # type: ignore[no-untyped-def]
+    """Encode int32 scores; words are uint16."""
+    for i in range(score.size):
+        key = np.uint32(~(np.uint32(score[i]) ^ _SIGN4))
+        code = ((key >> np.uint32(16)) << np.uint32(1)) | np.uint32(label[i])
+        words[i] = np.uint16(key)
+        codes[i] = code
+        counts[code] += 1
+
+
+@jit
+def _bucket8(value):  # type: ignore[no-untyped-def]
+    """Bucket of a number: rank of its bfloat16 rounding, which is monotone."""
+    return _rank4(np.float32(value).view(np.uint32)) >> np.uint32(16)
+
+
+@jit
+def encode_f8(score, label, words, codes, counts):  # type: ignore[no-untyped-def]
+    """Encode float64 scores; words are the whole 64-bit keys."""
+    nan_code = np.uint32(counts.size - 2)
+    for i in range(score.size):
+        x = score[i] + 0.0  # -0.0 becomes 0.0
+        bits = np.float64(x).view(np.uint64)
+        code = _bucket8(x) << np.uint32(1)
+        if x != x:  # noqa: PLR0124 - the test for NaN
+            code = nan_code
+        code |= np.uint32(label[i])
+        words[i] = ~(bits ^ (_SIGN8 | np.uint64(np.int64(bits) >> np.int64(63))))
+        codes[i] = code
+        counts[code] += 1
+
+
+@jit
+def encode_i8(score, label, flip, words, codes, counts):  # type: ignore[no-untyped-def]
+    """Encode int64 (`flip` is 2⁶³) or uint64 scores (`flip` is 0); words are the whole 64-bit keys."""
+    for i in range(score.size):
+        code = (_bucket8(score[i]) << np.uint32(1)) | np.uint32(label[i])
+        words[i] = ~(np.uint64(score[i]) ^ flip)
+        codes[i] = code
+        counts[code] += 1
+
+
+@jit
+def encode_id(ids, label, shift, words, codes, counts):  # type: ignore[no-untyped-def]
+    """Mix 64-bit ids bijectively; a word is the whole mixed id, its bucket the bits above `shift`."""
+    for i in range(ids.size):
+        word = ids[i] * _MIX
+        code = (np.uint32(word >> shift) << np.uint32(1)) | np.uint32(label[i])
+        words[i] = word
+        codes[i] = code
+        counts[code] += 1
+
+
+def unmix(words: np.ndarray) -> np.ndarray:
+    """Ids from mixed words, both uint64 arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ids = np.array([0, 7, 2**64 - 1], dtype=np.uint64)
+    >>> bool((unmix(ids * np.uint64(MIX)) == ids).all())
+    True
+    """
+    return words * np.uint64(_UNMIX)

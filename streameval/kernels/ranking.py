@@ -1,0 +1,184 @@
+"""Sums over the groups of equal score, from the best score to the worst.
+
+A group has p positives and n negatives; T and F are the positives and negatives before it. For counts the sums are
+integers of 128 bits, returned as (high, low) words: they do not depend on how the groups were cut. Ratios enter them
+in units of 2⁻⁶², so a sum of ratios is as independent of the order as a sum of counts. For weights the sums are
+compensated floats.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+
+__all__ = [
+    "UNIT",
+    "area_counts",
+    "area_weights",
+    "informedness_counts",
+    "informedness_weights",
+    "precision_counts",
+    "precision_weights",
+    "thin",
+]
+
+UNIT = 1 << 62
+_UNIT = float(UNIT)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+@jit
+def _multiply_add(high, low, a, b):  # type: ignore[no-untyped-def]
+    """128-bit ``(high, low) + a * b`` of non-negative 64-bit words."""
+    a0, a1 = a & _LOW, a >> _HALF
+    b0, b1 = b & _LOW, b >> _HALF
+    cross0, cross1 = a0 * b1, a1 * b0
+    bottom = a0 * b0
+    middle = (bottom >> _HALF) + (cross0 & _LOW) + (cross1 & _LOW)
+    total = low + ((bottom & _LOW) | (middle << _HALF))
+    carry = np.uint64(1) if total < low else np.uint64(0)
+    return high + a1 * b1 + (cross0 >> _HALF) + (cross1 >> _HALF) + (middle >> _HALF) + carry, total
+
+
+@jit
+def area_counts(neg, pos, before_neg, total_neg):  # type: ignore[no-untyped-def]
+    """Σ p·(2(N − F) − n): twice the pairs in which the positive comes first, ties as halves."""
+    high, low = np.uint64(0), np.uint64(0)
+    below = np.int64(total_neg - before_neg)
+    for i in range(neg.size):
+        if pos[i]:
+            high, low = _multiply_add(high, low, np.uint64(pos[i]), np.uint64(2 * below - neg[i]))
+        below -= neg[i]
+    return high, low
+
+
+@jit
+def precision_counts(neg, pos, before_neg, before_pos, trapezoid):  # type: ignore[no-untyped-def]
+    """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` the precision before the group is added to each."""
+    high, low = np.uint64(0), np.uint64(0)
+    true, false = np.int64(before_pos), np.int64(before_neg)
+    for i in range(neg.size):
+        if pos[i]:
+            if trapezoid:
+                rate = true / (true + false) if true + false else 1.0
+                high, low = _multiply_add(high, low, np.uint64(pos[i]), np.uint64(rate * _UNIT))
+            rate = (true + pos[i]) / (true + pos[i] + false + neg[i])
+            high, low = _multiply_add(high, low, np.uint64(pos[i]), np.uint64(rate * _UNIT))
+        true += pos[i]
+        false += neg[i]
+    return high, low
+
+
+@jit
+def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):  # type: ignore[no-untyped-def]
+    """Group after which T/P − F/N is largest (the first of equals), with its T and F; −1 if none rises above 0."""
+    per_pos, per_neg = 1.0 / total_pos, 1.0 / total_neg
+    true, false = np.int64(before_pos), np.int64(before_neg)
+    best, where, best_true, best_false = 0.0, -1, np.int64(0), np.int64(0)
+    for i in range(neg.size):
+        true += pos[i]
+        false += neg[i]
+        value = true * per_pos - false * per_neg
+        if value > best:
+            best, where, best_true, best_false = value, i, true, false
+    return best, where, best_true, best_false
+
+
+@jit
+def area_weights(neg, pos, before_neg, total_neg):  # type: ignore[no-untyped-def]
+    """Σ p·(N − F − n/2) for weights."""
+    total, error = 0.0, 0.0
+    below, slip = total_neg - before_neg, 0.0
+    for i in range(neg.size):
+        term = pos[i] * ((below + slip) - 0.5 * neg[i])
+        new = total + term
+        part = new - total
+        error += (total - (new - part)) + (term - part)
+        total = new
+        new = below - neg[i]
+        part = new - below
+        slip += (below - (new - part)) + (-neg[i] - part)
+        below = new
+    return total + error
+
+
+@jit
+def precision_weights(neg, pos, before_neg, before_pos, trapezoid):  # type: ignore[no-untyped-def]
+    """Σ p·(T + p)/(T + p + F + n) for weights; with `trapezoid` the precision before the group is added to each."""
+    total, error = 0.0, 0.0
+    true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
+    for i in range(neg.size):
+        term = 0.0
+        t, f = true + true_slip, false + false_slip
+        if trapezoid and pos[i] > 0.0:
+            term = pos[i] * (t / (t + f) if t + f > 0.0 else 1.0)
+        new = true + pos[i]
+        part = new - true
+        true_slip += (true - (new - part)) + (pos[i] - part)
+        true = new
+        new = false + neg[i]
+        part = new - false
+        false_slip += (false - (new - part)) + (neg[i] - part)
+        false = new
+        t, f = true + true_slip, false + false_slip
+        if pos[i] > 0.0:
+            term += pos[i] * (t / (t + f))
+        new = total + term
+        part = new - total
+        error += (total - (new - part)) + (term - part)
+        total = new
+    return total + error
+
+
+@jit
+def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos):  # type: ignore[no-untyped-def]
+    """As `informedness_counts`, for weights."""
+    true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
+    best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
+    for i in range(neg.size):
+        new = true + pos[i]
+        part = new - true
+        true_slip += (true - (new - part)) + (pos[i] - part)
+        true = new
+        new = false + neg[i]
+        part = new - false
+        false_slip += (false - (new - part)) + (neg[i] - part)
+        false = new
+        t, f = true + true_slip, false + false_slip
+        value = t / total_pos - f / total_neg
+        if value > best:
+            best, where, best_true, best_false = value, i, t, f
+    return best, where, best_true, best_false
+
+
+@jit
+def _slot(true, false, total_pos, total_neg, slots):  # type: ignore[no-untyped-def]
+    """Which of about 2.25 × `slots` cells a point of the curve falls in: by recall, by false positives, by log rank."""
+    by_true = np.int64(slots * (true / total_pos)) if total_pos > 0 else 0
+    by_false = np.int64(slots * (false / total_neg)) if total_neg > 0 else 0
+    share = (true + false) / (total_pos + total_neg)
+    by_rank = np.int64((slots / 128.0) * (32.0 + np.log2(share))) if share > 2.4e-10 else 0
+    return by_true + by_false + by_rank
+
+
+@jit
+def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):  # type: ignore[no-untyped-def]
+    """Groups to keep for a drawing, with T and F after each: the last group of every cell of the curve."""
+    kept = np.empty(neg.size, np.int64)
+    trues = np.empty(neg.size, pos.dtype)
+    falses = np.empty(neg.size, neg.dtype)
+    true, false = before_pos, before_neg
+    n = 0
+    here = _slot(true, false, total_pos, total_neg, slots)
+    for i in range(neg.size):
+        true += pos[i]
+        false += neg[i]
+        slot = _slot(true, false, total_pos, total_neg, slots)
+        if slot == here and n:
+            n -= 1
+        here = slot
+        kept[n], trues[n], falses[n] = i, true, false
+        n += 1
+    return kept[:n], trues[:n], falses[:n]

@@ -1,0 +1,182 @@
+"""Moving words into buckets, and counting them there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+
+__all__ = ["align", "distinct", "occupied", "place", "repetitive", "scatter", "sum_pieces", "tally", "tally_weights", "widen"]
+
+_SAMPLE = 64
+
+
+@jit
+def scatter(values, codes, cursor, out):  # type: ignore[no-untyped-def]
+    """Write ``values[i]`` at the cursor of its code, stably; `cursor` advances."""
+    for i in range(values.size):
+        code = codes[i]
+        at = cursor[code]
+        cursor[code] = at + 1
+        out[at] = values[i]
+
+
+@jit
+def place(values, starts, slots, cursor, out):  # type: ignore[no-untyped-def]
+    """Copy piece ``values[starts[j] - starts[0] : starts[j + 1] - starts[0]]`` to the cursor of ``slots[j]``."""
+    for j in range(slots.size):
+        at = cursor[slots[j]]
+        for i in range(starts[j] - starts[0], starts[j + 1] - starts[0]):
+            out[at] = values[i]
+            at += 1
+        cursor[slots[j]] = at
+
+
+@jit
+def widen(words, starts, buckets):  # type: ignore[no-untyped-def]
+    """64-bit keys of 16-bit words that lie in pieces, one for each of `buckets`."""
+    keys = np.empty(words.size, np.uint64)
+    for j in range(buckets.size):
+        high = np.uint64(buckets[j]) << np.uint64(16)
+        for i in range(starts[j], starts[j + 1]):
+            keys[i] = high | np.uint64(words[i])
+    return keys
+
+
+@jit
+def repetitive(words, starts):  # type: ignore[no-untyped-def]
+    """Which pieces repeat their words: a spread sample of 64 words has at most 32 distinct ones."""
+    flags = np.zeros(starts.size - 1, np.bool_)
+    sample = np.empty(_SAMPLE, words.dtype)
+    for j in range(starts.size - 1):
+        size = starts[j + 1] - starts[j]
+        if size < 32 * _SAMPLE:
+            continue
+        step = size // _SAMPLE
+        for k in range(_SAMPLE):
+            sample[k] = words[starts[j] + k * step]
+        seen = 0
+        for k in range(_SAMPLE):
+            new = True
+            for m in range(k):
+                if sample[m] == sample[k]:
+                    new = False
+                    break
+            seen += new
+        flags[j] = seen <= _SAMPLE // 2
+    return flags
+
+
+@jit
+def tally(words, counts, table):  # type: ignore[no-untyped-def]
+    """Add each word's count (1 where `counts` is empty) to ``table[word]``."""
+    if counts.size:
+        for i in range(words.size):
+            table[words[i]] += counts[i]
+    else:
+        for i in range(words.size):
+            table[words[i]] += 1
+
+
+@jit
+def occupied(table0, table1):  # type: ignore[no-untyped-def]
+    """Indices at which either table is not zero."""
+    found = np.empty(table0.size, np.int64)
+    n = 0
+    for i in range(table0.size):
+        found[n] = i
+        n += (table0[i] | table1[i]) != 0
+    return found[:n]
+
+
+@jit
+def tally_weights(words, weights, table, errors):  # type: ignore[no-untyped-def]
+    """Add each weight to ``table[word]``, the rounding error of each addition to ``errors[word]`` (Knuth's two-sum)."""
+    for i in range(words.size):
+        w = words[i]
+        old = table[w]
+        new = old + weights[i]
+        part = new - old
+        errors[w] += (old - (new - part)) + (weights[i] - part)
+        table[w] = new
+
+
+@jit
+def sum_pieces(weights, starts):  # type: ignore[no-untyped-def]
+    """Compensated sum of the weights of each piece."""
+    sums = np.zeros(starts.size - 1)
+    for j in range(starts.size - 1):
+        total, error = 0.0, 0.0
+        for i in range(starts[j], starts[j + 1]):
+            new = total + weights[i]
+            part = new - total
+            error += (total - (new - part)) + (weights[i] - part)
+            total = new
+        sums[j] = total + error
+    return sums
+
+
+@jit
+def distinct(words, second, counts, weights):  # type: ignore[no-untyped-def]
+    """Group sorted rows by word, and by second word where there is one.
+
+    `second`, `counts` and `weights` may be empty: one word, counts of 1, no weights. Rows of one group must be adjacent.
+    Returns the same four columns with one row a group.
+    """
+    n = words.size
+    keys = np.empty(n, words.dtype)
+    others = np.empty(second.size, np.uint64)
+    totals = np.empty(n, np.int64)
+    sums = np.empty(weights.size)
+    groups = 0
+    i = 0
+    while i < n:
+        word = words[i]
+        start = i
+        count = np.int64(0)
+        total, error = 0.0, 0.0
+        while i < n and words[i] == word and (second.size == 0 or second[i] == second[start]):
+            count += counts[i] if counts.size else 1
+            if weights.size:
+                new = total + weights[i]
+                part = new - total
+                error += (total - (new - part)) + (weights[i] - part)
+                total = new
+            i += 1
+        keys[groups] = word
+        totals[groups] = count
+        if second.size:
+            others[groups] = second[start]
+        if weights.size:
+            sums[groups] = total + error
+        groups += 1
+    return keys[:groups], others[: min(groups, second.size)], totals[:groups], sums[: min(groups, weights.size)]
+
+
+@jit
+def align(key0, second0, key1, second1):  # type: ignore[no-untyped-def]
+    """Merge two strictly ascending key lists.
+
+    Returns the union's keys and second words, and for each list the position of its rows in the union.
+    """
+    n0, n1 = key0.size, key1.size
+    two = second0.size + second1.size > 0
+    keys = np.empty(n0 + n1, key0.dtype)
+    seconds = np.empty(n0 + n1 if two else 0, np.uint64)
+    at0 = np.empty(n0, np.int64)
+    at1 = np.empty(n1, np.int64)
+    i, j, k = 0, 0, 0
+    while i < n0 or j < n1:
+        take0 = j >= n1 or (i < n0 and (key0[i] < key1[j] or (key0[i] == key1[j] and (not two or second0[i] <= second1[j]))))
+        take1 = i >= n0 or (j < n1 and (key1[j] < key0[i] or (key0[i] == key1[j] and (not two or second1[j] <= second0[i]))))
+        keys[k] = key0[i] if take0 else key1[j]
+        if two:
+            seconds[k] = second0[i] if take0 else second1[j]
+        if take0:
+            at0[i] = k
+            i += 1
+        if take1:
+            at1[j] = k
+            j += 1
+        k += 1
+    return keys[:k], seconds[: min(k, seconds.size)], at0, at1

@@ -1,0 +1,30 @@
+"""Finalize: states → results, shard by shard."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streameval.metrics.protocol import Metric
+    from streameval.results import Scalar
+    from streameval.states.memory import Budget
+
+__all__ = ["combine", "compute", "partials"]
+
+
+def partials(state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None) -> list[list[Any]]:
+    """Partials of one shard: for every part of it a list with one partial a metric."""
+    return [[metric.partial(part) for metric in metrics] for part in state.parts(shard, budget)]
+
+
+def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
+    """Results from the partials of all shards, one a metric."""
+    rows = [row for shard in shards for row in shard]
+    return [metric.combine([row[i] for row in rows], state) for i, metric in enumerate(metrics)]
+
+
+def compute(state: Any, metric: Metric) -> Any:
+    """One metric of a state in memory."""
+    return combine(state, [metric], [partials(state, shard, [metric]) for shard in state.shards()])[0]

@@ -1,0 +1,31 @@
+"""What a metric is: a pure function of states.
+
+A large state is finalized shard by shard. A metric turns each part of a shard into a *partial*, knowing the totals of
+everything above it, and combines the partials of all shards into a `Scalar`. Partials are plain numbers or small tables;
+combining does not depend on their order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.results import Scalar
+
+__all__ = ["Metric"]
+
+
+class Metric(Protocol):
+    """One number of one state; frozen, so that equal metrics are equal."""
+
+    @property
+    def name(self) -> str:
+        """The name in results, such as ``roc_auc``."""
+
+    def partial(self, part: Any) -> Any:  # noqa: ANN401 - each kind of state has parts of its own
+        """What this part of a shard contributes."""
+
+    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:  # noqa: ANN401
+        """The value, from the partials of all parts and the totals of the state."""

@@ -1,0 +1,318 @@
+"""Metrics of a score: exact from `ScoreCounts`, certain intervals from `ScoreHistogram`.
+
+Groups of equal score in descending order have p positives and n negatives, with T positives and F negatives before them,
+of P and N in all; with weights, p, n, T, F, P, N are weights.
+
+- ROC AUC = Σ p·(N − F − n/2) / (P·N): the share of (positive, negative) pairs in which the positive scores higher, a tie
+  counting one half. Trapezoids under the ROC curve, pairs, and the rank sum with mid-ranks are this same number
+  (Hanley and McNeil, 1982).
+- Average precision = Σ p·(T + p)/(T + p + F + n) / P, the step sum, without interpolation.
+- PR AUC: the trapezoid under the same points, another number (Davis and Goadrich, 2006, say why it flatters).
+- Maximum informedness = max (T + p)/P − (F + n)/N, and at least 0 (Youden's J).
+
+What happened inside a bin of a histogram is unknown. Each metric's `bounds` are the extremes over every order of a bin's
+points; `docs` of the formulas: `AveragePrecision.bounds` and its neighbours. They are property tests.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.kernels import ranking as kernels
+from streameval.results import Scalar
+from streameval.states.histogram import Bins, ScoreHistogram
+from streameval.states.scores import Groups
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.protocol import Array, Totals
+    from streameval.states.scores import ScoreCounts
+
+    ScoreState = ScoreCounts | ScoreHistogram
+
+__all__ = ["RANKING", "AveragePrecision", "MaxInformedness", "PrAuc", "RocAuc"]
+
+ONE_CLASS = "one class only"
+HALF = "NaN scores count as halves in roc_auc and agc only; choose nan='drop' (--nan drop)"
+_SLACK = 1e-14  # relative rounding error of a bound, generously
+
+
+def _integer(words: tuple[int, int]) -> int:
+    """A 128-bit sum of a kernel as an integer."""
+    return (int(words[0]) << 64) | int(words[1])
+
+
+def _total(partials: Sequence[Any]) -> Any:  # noqa: ANN401 - integers for counts, floats for weights
+    """Sum of partials: exact for integers, correctly rounded for floats."""
+    return math.fsum(partials) if any(isinstance(part, float) for part in partials) else sum(partials)
+
+
+def _nan_rows(state: ScoreState) -> int:
+    return int(state.nan_rows.sum()) if state.spec.nan == "half" else 0
+
+
+def _empty_class(total: Totals) -> bool:
+    return total.neg_weight == 0 or total.pos_weight == 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """Bins as floats: negatives, positives, and what lies above each."""
+
+    n: Array
+    p: Array
+    F: Array
+    T: Array
+    single: Array
+    N: float
+    P: float
+
+    @classmethod
+    def of(cls, bins: Bins) -> _Columns:
+        n = bins.neg.astype(np.float64) if bins.neg_weight is None else bins.neg_weight
+        p = bins.pos.astype(np.float64) if bins.pos_weight is None else bins.pos_weight
+        before = np.cumsum(n) - n, np.cumsum(p) - p
+        return cls(n, p, *before, bins.single, bins.total.neg_weight, bins.total.pos_weight)
+
+
+@dataclass(frozen=True)
+class RocAuc:
+    """Area under the ROC curve.
+
+    Examples
+    --------
+    >>> from streameval import roc_auc_score
+    >>> roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    0.75
+    """
+
+    name: str = "roc_auc"
+
+    def partial(self, part: Groups | Bins) -> Any:
+        """Twice the pairs won, ties as halves; for bins the pairs within mixed bins too."""
+        if isinstance(part, Groups):
+            return _pairs(part.neg, part.pos, part.neg_weight, part.pos_weight, part.before, part.total)
+        none = _zero(part.total)
+        pairs = _pairs(part.neg, part.pos, part.neg_weight, part.pos_weight, none, part.total)
+        n, p = (part.neg, part.pos) if part.neg_weight is None else (part.neg_weight, part.pos_weight)
+        mixed = ~part.single
+        return pairs, _total([a * b for a, b in zip(n[mixed].tolist(), p[mixed].tolist(), strict=True)] or [0])
+
+    def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
+        """Pairs won over pairs."""
+        total = state.totals()
+        if _nan_rows(state):
+            return self._halved(partials, state)
+        if _empty_class(total):
+            return Scalar.undefined(self.name, ONE_CLASS)
+        return self._divided(partials, state, *_class_sizes(total, weighted=state.spec.weighted))
+
+    def _divided(self, partials: Sequence[Any], state: ScoreState, N: Any, P: Any, halves: Any = 0) -> Scalar:
+        """(pairs won + half of the undecided) / pairs; `halves` are pairs that count one half for certain."""
+        if not isinstance(state, ScoreHistogram):
+            return Scalar.certain(self.name, (_total([*partials, halves])) / (2 * N * P))
+        ((won, mixed),) = partials
+        value, width = (won + halves) / (2 * N * P), mixed / (2 * N * P)
+        if not width:
+            return Scalar.certain(self.name, value)
+        return Scalar.between(self.name, value, *_outward(value - width, value + width))
+
+    def _halved(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
+        """Every pair with a NaN counts one half."""
+        n, p = _class_sizes(state.totals(), weighted=state.spec.weighted)
+        nan = state.nan_weights.tolist() if state.spec.weighted else state.nan_rows.tolist()
+        N, P = n + nan[0], p + nan[1]
+        if not N or not P:
+            return Scalar.undefined(self.name, ONE_CLASS)
+        return self._divided(partials, state, N, P, halves=N * P - n * p)
+
+
+def _zero(total: Totals) -> Totals:
+    return type(total)(0, 0, 0.0, 0.0)
+
+
+def _class_sizes(total: Totals, *, weighted: bool) -> tuple[Any, Any]:
+    """N and P: weights, or integers that divide exactly."""
+    return (total.neg_weight, total.pos_weight) if weighted else (total.neg, total.pos)
+
+
+def _pairs(neg: Array, pos: Array, neg_weight: Array | None, pos_weight: Array | None, before: Totals, total: Totals) -> Any:
+    """Twice the pairs won: an integer, or a float with weights."""
+    if neg_weight is None or pos_weight is None:
+        return _integer(kernels.area_counts(neg, pos, before.neg, total.neg))
+    return 2.0 * float(kernels.area_weights(neg_weight, pos_weight, before.neg_weight, total.neg_weight))
+
+
+def _outward(lower: float, upper: float, least: float = 0.0, most: float = 1.0) -> tuple[float, float]:
+    """Ends moved outward by more than their rounding error, within the range of the metric."""
+    return max(least, lower - _SLACK), min(most, upper + _SLACK)
+
+
+def _precision(part: Groups, *, trapezoid: bool) -> Any:
+    """Σ p·precision in units of 2⁻⁶², an integer; with weights a float."""
+    before = part.before
+    if part.neg_weight is None:
+        return _integer(kernels.precision_counts(part.neg, part.pos, before.neg, before.pos, trapezoid))
+    return float(kernels.precision_weights(part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight, trapezoid))
+
+
+def _mean_precision(name: str, partials: Sequence[Any], state: ScoreState, parts: int) -> Scalar:
+    """Σ p·precision / (parts·P), for an exact state or for bounds."""
+    total = state.totals()
+    if _nan_rows(state):
+        return Scalar.undefined(name, HALF)
+    if total.pos_weight == 0:
+        return Scalar.undefined(name, "no positives")
+    if isinstance(state, ScoreHistogram):
+        ((lower, upper),) = partials
+        low, high = lower / total.pos_weight, upper / total.pos_weight
+        ends = _outward(low, high) if high > low else (low, high)
+        return Scalar.between(name, (low + high) / 2, *ends)
+    if state.spec.weighted:
+        return Scalar.certain(name, min(1.0, _total(partials) / (parts * total.pos_weight)))
+    return Scalar.certain(name, _total(partials) / (parts * total.pos * kernels.UNIT))
+
+
+@dataclass(frozen=True)
+class AveragePrecision:
+    """Average precision: the mean precision at the positives.
+
+    Examples
+    --------
+    >>> from streameval import average_precision_score
+    >>> round(average_precision_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 4)
+    0.8333
+    """
+
+    name: str = "average_precision"
+
+    def partial(self, part: Groups | Bins) -> Any:
+        """Σ p·precision, or its bounds."""
+        return _precision(part, trapezoid=False) if isinstance(part, Groups) else self.bounds(_Columns.of(part))
+
+    def bounds(self, c: _Columns) -> tuple[float, float]:
+        """Extremes of Σ p·precision.
+
+        Least where a bin's negatives come first and its positives are all distinct: each step sum is at least the
+        integral ∫ (T + k)/(T + k + F + n) dk over k from 0 to p. Greatest where the positives come first and are tied.
+        """
+        exact = _ratio(c.p * (c.T + c.p), c.T + c.p + c.F + c.n)
+        lower = np.where(c.single, exact, _integral(c.T, c.F + c.n, c.p))
+        upper = np.where(c.single, exact, _ratio(c.p * (c.T + c.p), c.T + c.p + c.F))
+        return math.fsum(lower), math.fsum(upper)
+
+    def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
+        """Divide by the positives."""
+        return _mean_precision(self.name, partials, state, 1)
+
+
+def _ratio(a: Array, b: Array) -> Array:
+    """a / b, and 0 where both are 0."""
+    return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
+
+
+def _integral(T: Array, F: Array, p: Array) -> Array:
+    """∫ (T + k)/(T + k + F) dk over k from 0 to p: p − F·ln((T + F + p)/(T + F)), and p where F is 0."""
+    start = T + F
+    return p - F * np.log1p(_ratio(p, start)) * (start > 0)
+
+
+@dataclass(frozen=True)
+class PrAuc:
+    """Area under the precision-recall curve by the trapezoid rule.
+
+    Examples
+    --------
+    >>> from streameval import auc, precision_recall_curve
+    >>> precision, recall, _ = precision_recall_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> round(auc(recall, precision), 4)
+    0.7917
+    """
+
+    name: str = "pr_auc"
+
+    def partial(self, part: Groups | Bins) -> Any:
+        """Σ p·(precision before + precision after), or the bounds of half of it."""
+        return _precision(part, trapezoid=True) if isinstance(part, Groups) else self.bounds(_Columns.of(part))
+
+    def bounds(self, c: _Columns) -> tuple[float, float]:
+        """Extremes of the trapezoid under a bin.
+
+        With negatives first, precision is concave in recall and one trapezoid is the least of all; with negatives last
+        it is concave too, and below its integral.
+        """
+        before = np.where(c.T + c.F > 0, _ratio(c.T, c.T + c.F), 1.0)
+        exact = c.p * (before + _ratio(c.T + c.p, c.T + c.p + c.F + c.n)) / 2
+        low = c.p * (_ratio(c.T, c.T + c.F + c.n) + _ratio(c.T + c.p, c.T + c.p + c.F + c.n)) / 2
+        lower = np.where(c.single, exact, low)
+        upper = np.where(c.single, exact, _integral(c.T, c.F, c.p))
+        return math.fsum(lower), math.fsum(upper)
+
+    def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
+        """Divide by the positives."""
+        return _mean_precision(self.name, partials, state, 2)
+
+
+@dataclass(frozen=True)
+class MaxInformedness:
+    """Largest difference of true and false positive rate over all thresholds, at least 0 (Youden's J).
+
+    Examples
+    --------
+    >>> from streameval import RocCurve
+    >>> RocCurve.from_labels([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).max_informedness()
+    0.5
+    """
+
+    name: str = "max_informedness"
+
+    def partial(self, part: Groups | Bins) -> Any:
+        """The best point: informedness in floating point, T, F, score; for bins its bounds."""
+        if isinstance(part, Bins):
+            return self.bounds(_Columns.of(part), part.scores)
+        before, total = part.before, part.total
+        if _empty_class(total):
+            return 0.0, 0, 0, math.inf
+        if part.neg_weight is None:
+            best, at, true, false = kernels.informedness_counts(part.neg, part.pos, before.neg, before.pos, total.neg, total.pos)
+            true, false = int(true), int(false)
+        else:
+            best, at, true, false = kernels.informedness_weights(
+                part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight, total.neg_weight, total.pos_weight
+            )
+        return float(best), true, false, float(part.scores[at]) if at >= 0 else math.inf
+
+    def bounds(self, c: _Columns, scores: Array) -> tuple[float, float, float]:
+        """Largest value at an edge of a bin, and the largest with a bin's positives before its negatives; the edge."""
+        if not c.N or not c.P or not c.n.size:
+            return 0.0, 0.0, math.inf
+        edges = (c.T + c.p) / c.P - (c.F + c.n) / c.N
+        inside = np.where(c.single, edges, (c.T + c.p) / c.P - c.F / c.N)
+        at = int(np.argmax(edges))
+        lower = max(0.0, float(edges[at]))
+        return lower, max(lower, float(inside.max())), float(scores[at]) if lower > 0 else math.inf
+
+    def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
+        """The best of all parts."""
+        total = state.totals()
+        if _nan_rows(state):
+            return Scalar.undefined(self.name, HALF)
+        if _empty_class(total):
+            return Scalar.undefined(self.name, ONE_CLASS)
+        if isinstance(state, ScoreHistogram):
+            ((lower, upper, threshold),) = partials
+            ends = _outward(lower, upper) if upper > lower else (lower, upper)
+            exact = lower == upper
+            return Scalar(self.name, lower, lower=ends[0], upper=ends[1], exact=exact, threshold=threshold)
+        _, true, false, threshold = max(partials, key=lambda best: (best[0], -best[1] - best[2]))
+        N, P = _class_sizes(total, weighted=state.spec.weighted)
+        value = (true * N - false * P) / (N * P)
+        return Scalar.certain(self.name, value, threshold=threshold)
+
+
+RANKING = (RocAuc(), AveragePrecision(), PrAuc(), MaxInformedness())

@@ -1,0 +1,198 @@
+"""ScoreHistogram: counts of scores on a fixed grid, in bounded memory whatever the number of rows.
+
+The grid (`streameval.kernels.histogram`) depends on no data, so any two histograms merge by addition. It has about
+650,000 bins and takes 15 MiB. What happened inside a bin is unknown, except where a bin has seen one score only: such a
+bin is exact. Every metric of a histogram therefore comes with the interval that is certain to hold its exact value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import IncompatibleStatesError
+from streameval.kernels.histogram import BINS, EMPTY, FIRSTS, MIXED, SHIFTS, bin_counts, bin_weights, edges
+from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.scores import numbers, refuse_nan, split_nulls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.states.memory import Budget
+
+__all__ = ["Bins", "HistogramSpec", "ScoreHistogram"]
+
+_EXACT_FLOAT = 1 << 51  # integers below are distinct float64 numbers, also after a division by a power of ten
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """Occupied bins from the best scores to the worst.
+
+    Attributes
+    ----------
+    neg, pos : int64 arrays of shape (n,)
+    neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
+    single : bool array of shape (n,), whether the bin has seen one score only
+    scores : float64 array of shape (n,), a score of each bin
+    total : totals of all bins
+    """
+
+    neg: Array
+    pos: Array
+    neg_weight: Array | None
+    pos_weight: Array | None
+    single: Array
+    scores: Array
+    total: Totals
+
+
+@dataclass(frozen=True)
+class HistogramSpec:
+    """A score histogram; attributes as `streameval.states.scores.ScoreSpec`.
+
+    Examples
+    --------
+    >>> HistogramSpec("score").columns
+    ('score',)
+    """
+
+    kind: ClassVar[str] = "score_histogram"
+    version: ClassVar[int] = 1
+
+    column: str
+    type: str = "f4"
+    weighted: bool = False
+    nan: str = "error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (self.column,)
+
+    def builder(self, budget: Budget, capacity: int) -> _HistogramBuilder:  # noqa: ARG002 - its size is fixed
+        """A builder of about 15 MiB."""
+        return _HistogramBuilder(self)
+
+    def empty(self) -> ScoreHistogram:
+        """The state of no rows."""
+        return _HistogramBuilder(self).state()
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreHistogram:  # noqa: ARG002
+        """The state that `ScoreHistogram.to_arrow` wrote."""
+        state = self.empty()
+        for batch in batches:
+            columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
+            state.table[columns["bin"]] = np.stack([columns[name] for name in ("negatives", "positives", "only")], axis=1)
+            if self.weighted:
+                state.sums[columns["bin"]] = np.stack([columns["negative_weight"], columns["positive_weight"]], axis=1)
+        nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
+        return ScoreHistogram(self, state.table, state.sums, **nan)
+
+
+class _HistogramBuilder:
+    def __init__(self, spec: HistogramSpec) -> None:
+        self.spec = spec
+        self._table = np.zeros((BINS, 3), np.int64)
+        self._table[:, 2] = EMPTY
+        self._sums, self._errors = np.zeros((2, BINS if spec.weighted else 0, 2))
+        self._nan_rows = np.zeros(2, np.int64)
+        self._nan_weights: tuple[list[float], list[float]] = ([], [])
+
+    def update(self, batch: Batch) -> None:
+        weight = batch.weight if self.spec.weighted else None
+        array, label, weight = split_nulls(batch, self.spec.column, weight, self._nan_rows, self._nan_weights)
+        values = numbers(array, self.spec.type)
+        wide = values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _EXACT_FLOAT
+        if self.spec.type[0] == "d":
+            values = values / 10.0 ** int(self.spec.type[1:])
+        self._nan_rows += bin_counts(values, label, not wide, self._table, FIRSTS, SHIFTS)
+        if weight is not None:
+            nans = bin_weights(values, label, weight, self._sums, self._errors, FIRSTS, SHIFTS)
+            for side in (0, 1):
+                self._nan_weights[side].append(float(nans[side]))
+        refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
+
+    def state(self) -> ScoreHistogram:
+        weights = np.array([math.fsum(side) for side in self._nan_weights])
+        return ScoreHistogram(self.spec, self._table, self._sums + self._errors, self._nan_rows, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreHistogram:
+    """Counts of scores by bin and label.
+
+    Attributes
+    ----------
+    spec : HistogramSpec
+    table : int64 array of shape (n_bins, 3): negatives, positives, the bits of the only score
+    sums : float64 array of shape (n_bins, 2), weight of negatives and positives; of shape (0, 2) without weights
+    nan_rows, nan_weights : arrays of shape (2,), rows whose score is NaN or null, by label
+
+    Examples
+    --------
+    >>> HistogramSpec("score").empty().totals().rows
+    0
+    """
+
+    spec: HistogramSpec
+    table: Array
+    sums: Array
+    nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    nan_weights: Array = field(default_factory=lambda: np.zeros(2))
+
+    def merge(self, other: ScoreHistogram) -> ScoreHistogram:
+        """Counts of both inputs."""
+        if self.spec != other.spec:
+            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
+            raise IncompatibleStatesError(msg)
+        table = self.table + other.table
+        mine, theirs = self.table[:, 2], other.table[:, 2]
+        table[:, 2] = np.where(mine == EMPTY, theirs, np.where((theirs == EMPTY) | (theirs == mine), mine, MIXED))
+        nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
+        return ScoreHistogram(self.spec, table, self.sums + other.sums, *nan)
+
+    def totals(self) -> Totals:
+        """Rows and weights of all scores that are numbers."""
+        neg, pos = (int(self.table[:, side].sum()) for side in (0, 1))
+        if not self.spec.weighted:
+            return Totals(neg, pos, float(neg), float(pos))
+        return Totals(neg, pos, *(math.fsum(self.sums[self.sums[:, side] > 0, side]) for side in (0, 1)))
+
+    def shards(self) -> list[tuple[int, int]]:
+        """One: a histogram is small."""
+        return [(0, BINS)]
+
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Bins]:  # noqa: ARG002
+        """One: all occupied bins, from the best scores to the worst."""
+        found = np.flatnonzero(self.table[:, 2] != EMPTY)[::-1]
+        neg, pos, only = (np.ascontiguousarray(column) for column in self.table[found].T)
+        weights = np.ascontiguousarray(self.sums[found].T) if self.spec.weighted else (None, None)
+        single = only != MIXED
+        scores = np.where(single, only.view(np.float64), edges(found))
+        yield Bins(neg, pos, *weights, single, scores, self.totals())
+
+    def header(self) -> dict[str, Any]:
+        """Facts beside the table."""
+        return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """Occupied bins: columns bin, negatives, positives, only, and weights where there are any."""
+        found = np.flatnonzero(self.table[:, 2] != EMPTY)
+        columns = {"bin": found} | dict(zip(("negatives", "positives", "only"), self.table[found].T, strict=True))
+        if self.spec.weighted:
+            columns |= dict(zip(("negative_weight", "positive_weight"), self.sums[found].T, strict=True))
+        yield pa.RecordBatch.from_pydict({name: pa.array(np.ascontiguousarray(values)) for name, values in columns.items()})
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state."""
+        if not isinstance(other, ScoreHistogram):
+            return NotImplemented
+        same = np.array_equal(self.table, other.table) and np.array_equal(self.sums, other.sums)
+        return same and self.header() == other.header()
+
+    __hash__ = None  # type: ignore[assignment]

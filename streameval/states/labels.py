@@ -1,0 +1,195 @@
+"""LabelCounts: how many rows there are of each class, and which label values occurred.
+
+Without a positive label, numbers above zero are positive; then the values over the *whole* data must be two, one of them
+above zero and one not, which is known only once all states are merged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import IncompatibleStatesError, LabelError, NullError
+from streameval.states.protocol import Array, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.states.memory import Budget
+
+__all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
+
+
+@dataclass(frozen=True)
+class LabelSpec:
+    """How labels are read.
+
+    Attributes
+    ----------
+    column : the label column
+    pos_label : the positive label; None where numbers above zero are positive
+    nulls : ``drop`` leaves rows without a label out of every metric; any other value refuses them
+
+    Examples
+    --------
+    >>> LabelSpec("label").empty().totals().rows
+    0
+    """
+
+    kind: ClassVar[str] = "label_counts"
+    version: ClassVar[int] = 1
+
+    column: str
+    pos_label: bool | int | float | str | None = None
+    nulls: str = "error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (self.column,)
+
+    def empty(self) -> LabelCounts:
+        """The state of no rows."""
+        return LabelCounts(self)
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> LabelCounts:  # noqa: ARG002
+        """The state that `LabelCounts.header` describes."""
+        for _ in batches:
+            pass
+        return LabelCounts(self, header["neg"], header["pos"], header["null"], frozenset(header["values"]))
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """Rows of each class.
+
+    Attributes
+    ----------
+    spec : LabelSpec
+    neg, pos : rows of each class
+    null : rows left out because their label is null or NaN
+    values : label values seen, at most three of them; empty where `pos_label` is given
+    """
+
+    spec: LabelSpec
+    neg: int = 0
+    pos: int = 0
+    null: int = 0
+    values: frozenset[bool | int | float] = frozenset()
+
+    def merge(self, other: LabelCounts) -> LabelCounts:
+        """Counts of both inputs."""
+        if self.spec != other.spec:
+            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
+            raise IncompatibleStatesError(msg)
+        values = frozenset(sorted(self.values | other.values)[:3])
+        return LabelCounts(self.spec, self.neg + other.neg, self.pos + other.pos, self.null + other.null, values)
+
+    def totals(self) -> Totals:
+        """Rows of both classes."""
+        return Totals(self.neg, self.pos, float(self.neg), float(self.pos))
+
+    def check(self) -> None:
+        """Raise `LabelError` unless the values seen over the whole data are two classes."""
+        values = sorted(self.values)
+        column = f"label column {self.spec.column!r}"
+        if len(values) > 2:
+            msg = f"{column} has more than two values ({', '.join(map(str, values))}, …); name the positive one with pos_label (--pos-label)"
+            raise LabelError(msg)
+        if len(values) == 2 and (values[0] > 0) == (values[1] > 0):
+            msg = f"{column} has the values {values[0]} and {values[1]}; name the positive one with pos_label (--pos-label)"
+            raise LabelError(msg)
+
+    def header(self) -> dict[str, Any]:
+        """The whole state: it has no table."""
+        return {**asdict(self), "spec": asdict(self.spec), "values": sorted(self.values)}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """No batches."""
+        return iter(())
+
+
+class LabelReader:
+    """Builder of `LabelCounts`: reads the labels that every other builder needs."""
+
+    def __init__(self, spec: LabelSpec, dtype: pa.DataType) -> None:
+        self.spec = spec
+        self._positive = self._scalar(dtype)
+        self._counts = spec.empty()
+
+    def _scalar(self, dtype: pa.DataType) -> pa.Scalar | None:
+        """The positive label in the column's type."""
+        if pa.types.is_dictionary(dtype):
+            dtype = dtype.value_type
+        number = pa.types.is_boolean(dtype) or pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
+        if self.spec.pos_label is None:
+            if number or pa.types.is_null(dtype):
+                return None
+            msg = f"label column {self.spec.column!r} has type {dtype}; name the positive label with pos_label (--pos-label)"
+            raise LabelError(msg)
+        given = self.spec.pos_label
+        try:
+            if isinstance(given, str):
+                return pa.scalar(given).cast(dtype)
+            if number:
+                return pa.scalar(given).cast(dtype, safe=True)
+            return pa.scalar(str(given)).cast(dtype)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            msg = f"pos_label={given!r} is no value of label column {self.spec.column!r}, whose type is {dtype}"
+            raise LabelError(msg) from error
+
+    def read(self, array: pa.Array, name: str) -> tuple[Array, Array | None]:
+        """Labels of an Arrow array as uint8, and which rows have one (None if all have)."""
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if pa.types.is_floating(array.type):
+            array = pc.if_else(pc.is_nan(array), None, array)
+        keep = None
+        if array.null_count:
+            if self.spec.nulls != "drop":
+                msg = f"{name}: label column {self.spec.column!r} has nulls; choose nulls='drop' (--nulls drop) to leave those rows out"
+                raise NullError(msg)
+            keep = array.is_valid().to_numpy(zero_copy_only=False)
+            array = array.drop_null()
+        label, values = self._labels(array)
+        positive = int(np.count_nonzero(label))
+        null = 0 if keep is None else len(keep) - len(array)
+        self._counts = self._counts.merge(LabelCounts(self.spec, len(label) - positive, positive, null, frozenset(values)))
+        if len(values) > 2:
+            self._name_and_raise(name)
+        return label, keep
+
+    def _labels(self, array: pa.Array) -> tuple[Array, set[bool | int | float]]:
+        """Labels, and the values they came from: at most three, none where the positive label is given."""
+        if self._positive is not None:
+            return pc.equal(array, self._positive).cast(pa.uint8()).to_numpy(zero_copy_only=False), set()
+        if pa.types.is_boolean(array.type):
+            array = array.cast(pa.uint8())
+        if pa.types.is_decimal(array.type):
+            array = array.cast(pa.float64())
+        values = array.to_numpy(zero_copy_only=False)
+        if not values.size:
+            return np.empty(0, np.uint8), set()
+        low, high = values.min(), values.max()
+        if values.dtype.kind in "iu" and low >= 0 and high <= 1:
+            return values.astype(np.uint8, copy=False) if values.itemsize > 1 else values.view(np.uint8), {int(low), int(high)}
+        seen = {low.item(), high.item()}
+        others = values[(values != low) & (values != high)]
+        if others.size:
+            seen.add(others[0].item())
+        return (values > 0).view(np.uint8), seen
+
+    def _name_and_raise(self, name: str) -> None:
+        try:
+            self._counts.check()
+        except LabelError as error:
+            msg = f"{name}: {error}"
+            raise LabelError(msg) from None
+
+    def state(self) -> LabelCounts:
+        """Counts of everything read."""
+        return self._counts

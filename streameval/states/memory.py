@@ -1,0 +1,244 @@
+"""One budget for all live states, and the file that takes what exceeds it.
+
+A `Budget` counts the bytes of the arrays that states hold. When an array would exceed the limit, the largest arrays held
+so far go to the spill file, until the rest fits; a spilled array is read back slice by slice. The file is unlinked as
+soon as it is open, so that a killed process leaves nothing behind.
+
+Which array is spilled changes the time and nothing else: a state means the same wherever its arrays lie.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import tempfile
+import threading
+import weakref
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from streameval.errors import OptionError, SpillError
+
+__all__ = ["Budget", "Buffer", "available_memory", "available_threads", "parse_bytes", "spill_directory"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_SMALL = 1 << 16  # bytes; spilling less than this frees nothing worth a system call
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes in a size such as ``"2GiB"``, ``"500 MB"`` or ``1073741824``.
+
+    Raises
+    ------
+    OptionError
+        If `text` is not a positive size.
+
+    Examples
+    --------
+    >>> parse_bytes("2GiB"), parse_bytes("1.5 kB"), parse_bytes(64)
+    (2147483648, 1500, 64)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?I?)B?\s*", str(text).upper())
+    size = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
+    if size <= 0:
+        msg = f"memory={text!r} is not a positive size; write for instance 2GiB or 500MB"
+        raise OptionError(msg)
+    return size
+
+
+def available_memory() -> int:
+    """Bytes of memory this process may use: physical memory, or the cgroup's limit where that is lower.
+
+    Examples
+    --------
+    >>> available_memory() > 0
+    True
+    """
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            text = Path(limit).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            total = min(total, int(text))
+    return total
+
+
+def available_threads() -> int:
+    """Processors this process may run on, respecting affinity.
+
+    Examples
+    --------
+    >>> available_threads() >= 1
+    True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
+    """Directory for spill files: `path`, else ``$TMPDIR``, else ``/var/tmp`` (the system's ``/tmp`` is often memory)."""
+    if path is not None:
+        return Path(path)
+    if "TMPDIR" not in os.environ and os.access("/var/tmp", os.W_OK):  # noqa: S108 - unlinked, and on disk
+        return Path("/var/tmp")  # noqa: S108
+    return Path(tempfile.gettempdir())
+
+
+class _SpillFile:
+    """An unlinked file that only grows; slices are written and read at offsets, by any thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        try:
+            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - lives with its owner
+        except OSError as error:
+            raise self._failure(error) from error
+        self._end = 0
+        self._lock = threading.Lock()
+
+    def _failure(self, error: OSError) -> SpillError:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        what = "is full" if full else f"cannot be written ({error.strerror})"
+        return SpillError(error.errno, f"the spill directory {what}; name another with --spill or raise --memory", str(self.directory))
+
+    def write(self, array: Array) -> int:
+        """Append `array`; returns its offset."""
+        data = memoryview(np.ascontiguousarray(array)).cast("B")
+        with self._lock:
+            start = self._end
+            self._end += len(data)
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(self._file.fileno(), data[done : done + (1 << 30)], start + done)
+        except OSError as error:
+            raise self._failure(error) from error
+        return start
+
+    def read(self, offset: int, out: Array) -> None:
+        """Fill `out` from `offset`."""
+        data = memoryview(out).cast("B")
+        done = 0
+        while done < len(data):
+            count = os.preadv(self._file.fileno(), [data[done : done + (1 << 30)]], offset + done)
+            if count == 0:
+                msg = "the spill file ended early; was it truncated by another process?"
+                raise SpillError(errno.EIO, msg, str(self.directory))
+            done += count
+
+
+class Buffer:
+    """A one-dimensional array that lies in memory or in the spill file."""
+
+    __slots__ = ("__weakref__", "_array", "_file", "_offset", "dtype", "size")
+
+    def __init__(self, array: Array) -> None:
+        self._array: Array | None = array
+        self._file: _SpillFile | None = None
+        self._offset = 0
+        self.dtype = array.dtype
+        self.size = array.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the array, wherever it lies."""
+        return int(self.size * self.dtype.itemsize)
+
+    @property
+    def resident(self) -> bool:
+        """Whether the array lies in memory."""
+        return self._array is not None
+
+    def spill(self, file: _SpillFile) -> None:
+        """Write the array to `file` and let go of the memory."""
+        array = self._array
+        if array is not None:
+            self._offset = file.write(array)
+            self._file = file
+            self._array = None
+
+    def read(self, start: int = 0, stop: int | None = None) -> Array:
+        """Items from `start` to `stop`; a view where the array is in memory."""
+        stop = self.size if stop is None else stop
+        array = self._array
+        if array is not None:
+            return array[start:stop]
+        assert self._file is not None  # noqa: S101 - spilled and resident exclude each other
+        out = np.empty(stop - start, self.dtype)
+        self._file.read(self._offset + start * self.dtype.itemsize, out)
+        return out
+
+    def __reduce__(self) -> tuple[type[Buffer], tuple[Array]]:
+        """Carry bytes, never a path, to another process."""
+        return Buffer, (self.read(),)
+
+
+class Budget:
+    """Limit on the bytes that live states hold in memory.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes; None for a quarter of the memory this process may use.
+    directory : path, optional
+        Where the spill file is made, when it is needed. See `spill_directory`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> budget = Budget(limit=1_000_000)
+    >>> held = [budget.hold(np.arange(100_000)) for _ in range(2)]
+    >>> budget.resident <= 1_000_000, [int(b.read(5, 6)[0]) for b in held]
+    (True, [5, 5])
+    """
+
+    def __init__(self, limit: int | None = None, directory: str | os.PathLike[str] | None = None) -> None:
+        self.limit = available_memory() // 4 if limit is None else limit
+        self.directory = spill_directory(directory)
+        self.resident = 0
+        self.spilled = 0
+        self._held: dict[int, weakref.ref[Buffer]] = {}
+        self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
+        self._keys = itertools.count()
+        self._lock = threading.Lock()
+        self._file: _SpillFile | None = None
+
+    def hold(self, array: Array) -> Buffer:
+        """Take an array into the budget; may send this or other arrays to disk."""
+        buffer = Buffer(array)
+        if buffer.nbytes < _SMALL:
+            return buffer
+        with self._lock:
+            self._forget_dead()
+            key = next(self._keys)
+            self.resident += buffer.nbytes
+            self._held[key] = weakref.ref(buffer)
+            weakref.finalize(buffer, self._dead.append, (key, buffer.nbytes)).atexit = False
+            while self.resident > self.limit:
+                live = [(buffer, key) for key, ref in self._held.items() if (buffer := ref()) is not None]
+                if not live:
+                    break
+                self._spill(*max(live, key=lambda held: held[0].nbytes))
+        return buffer
+
+    def _spill(self, buffer: Buffer, key: int) -> None:
+        if self._file is None:
+            self._file = _SpillFile(self.directory)
+        buffer.spill(self._file)
+        del self._held[key]
+        self.resident -= buffer.nbytes
+        self.spilled += buffer.nbytes
+
+    def _forget_dead(self) -> None:
+        while self._dead:
+            key, nbytes = self._dead.popleft()
+            if self._held.pop(key, None) is not None:
+                self.resident -= nbytes

@@ -1,0 +1,374 @@
+"""ScoreCounts: every distinct score with its negatives and positives, exactly.
+
+From it follow the exact ROC, precision-recall and gain curves and every number on them. Scores are rank keys in buckets
+(`streameval.states.runs`): 2 bytes a row for scores up to 32 bits, 8 for wider ones.
+
+NaN scores are not points of any curve; the state counts them apart, by label.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import IncompatibleStatesError, NullError, SchemaError
+from streameval.kernels import keys as kernels
+from streameval.kernels.runs import sum_pieces
+from streameval.states.memory import Budget
+from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.runs import Counts, Interval, Layout, RunBuilder, Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+__all__ = ["Groups", "ScoreCounts", "ScoreSpec", "decode", "fold_arrays", "score_type"]
+
+_SIGN8 = np.uint64(1 << 63)
+
+
+def score_type(dtype: pa.DataType, column: str = "score") -> str:
+    """How scores of an Arrow type become keys: ``f4 f8 i4 i8 u8``, or ``d2`` for decimals with two places.
+
+    Raises
+    ------
+    SchemaError
+        If the type is no number, or a decimal of more than 18 digits.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> score_type(pa.float16()), score_type(pa.int64()), score_type(pa.decimal128(9, 2))
+    ('f4', 'i8', 'd2')
+    """
+    if pa.types.is_dictionary(dtype):
+        dtype = dtype.value_type
+    if pa.types.is_decimal(dtype) and dtype.precision <= 18:
+        return f"d{dtype.scale}"
+    if pa.types.is_boolean(dtype) or (pa.types.is_integer(dtype) and dtype.bit_width + pa.types.is_unsigned_integer(dtype) <= 32):
+        return "i4"
+    names = {pa.float16(): "f4", pa.float32(): "f4", pa.float64(): "f8", pa.uint32(): "i8", pa.int64(): "i8", pa.uint64(): "u8"}
+    if dtype not in names:
+        hint = "; cast it to 18 digits" if pa.types.is_decimal(dtype) else ""
+        msg = f"score column {column!r} has type {dtype}; a score is a float, an integer or a decimal of at most 18 digits{hint}"
+        raise SchemaError(msg)
+    return names[dtype]
+
+
+def numbers(array: pa.Array, kind: str) -> Array:
+    """Values of an Arrow array without nulls, in the type that `kind` names; a view where possible."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if kind[0] == "d":
+        unscaled = array.cast(pa.decimal128(38, int(kind[1:])))
+        words = np.frombuffer(unscaled.buffers()[1], np.int64).reshape(-1, 2)
+        return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
+    return array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
+
+
+def decode(keys: Array, kind: str) -> Array:
+    """Scores of rank keys, as float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> decode(np.array([0x407FFFFF], dtype=np.uint64), "f4")
+    array([1.])
+    """
+    if kind == "f4":
+        rising = ~keys.astype(np.uint32)
+        bits = np.where(rising >> 31, rising ^ np.uint32(1 << 31), ~rising)
+        return bits.view(np.float32).astype(np.float64)
+    if kind == "i4":
+        return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)
+    if kind == "f8":
+        rising8 = ~keys
+        return np.where(rising8 >> np.uint64(63), rising8 ^ _SIGN8, ~rising8).view(np.float64)
+    if kind == "u8":
+        return (~keys).astype(np.float64)
+    values = (~keys ^ _SIGN8).view(np.int64).astype(np.float64)
+    return values / 10.0 ** int(kind[1:]) if kind[0] == "d" else values
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Consecutive groups of equal score, from the best to the worst, and where they stand in the whole.
+
+    Attributes
+    ----------
+    keys : uint64 array of shape (n,), rank keys
+    neg, pos : int64 arrays of shape (n,)
+    neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
+    before, total : totals of the groups above these, and of all groups
+    kind : see `score_type`
+    """
+
+    keys: Array
+    neg: Array
+    pos: Array
+    neg_weight: Array | None
+    pos_weight: Array | None
+    before: Totals
+    total: Totals
+    kind: str
+
+    @property
+    def scores(self) -> Array:
+        """Scores as float64."""
+        return decode(self.keys, self.kind)
+
+
+@dataclass(frozen=True)
+class ScoreSpec:
+    """An exact score state.
+
+    Attributes
+    ----------
+    column : the score column
+    type : see `score_type`
+    weighted : whether rows carry weights
+    nan : ``error`` refuses NaN and null scores while folding; any other value counts them apart
+
+    Examples
+    --------
+    >>> ScoreSpec("score").columns
+    ('score',)
+    """
+
+    kind: ClassVar[str] = "score_counts"
+    version: ClassVar[int] = 1
+
+    column: str
+    type: str = "f4"
+    weighted: bool = False
+    nan: str = "error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (self.column,)
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the runs."""
+        return Layout(kernels.SCORE_BUCKETS, 16 if self.type in {"f4", "i4"} else 64, weighted=self.weighted)
+
+    def builder(self, budget: Budget, capacity: int) -> _ScoreBuilder:
+        """A builder whose runs hold `capacity` rows."""
+        return _ScoreBuilder(self, RunBuilder(self.layout, budget, capacity))
+
+    def empty(self) -> ScoreCounts:
+        """The state of no rows."""
+        return ScoreCounts(self, Runs(self.layout))
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
+        """The state that `ScoreCounts.to_arrow` wrote."""
+        builder = RunBuilder(self.layout, budget, 1 << 20, counted=True)
+        for batch in batches:
+            columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
+            for label, side in enumerate(("negatives", "positives")):
+                here = columns[side] > 0
+                weights = columns[f"{side[:-1]}_weight"][here] if self.weighted else np.empty(0)
+                keys = columns["key"][here]
+                words, codes = _encode_keys(keys, self.type, label)
+                builder.add_items(words, codes, np.empty(0, np.uint64), columns[side][here], weights)
+        nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
+        return ScoreCounts(self, builder.finish(), **nan)
+
+
+def _encode_keys(keys: Array, kind: str, label: int) -> tuple[Array, Array]:
+    """Words and codes of rank keys."""
+    if kind in {"f4", "i4"}:
+        return keys.astype(np.uint16), ((keys >> np.uint64(16)).astype(np.uint32) << np.uint32(1)) | np.uint32(label)
+    words, codes = np.empty(keys.size, np.uint64), np.empty(keys.size, np.uint32)
+    labels, table = np.full(keys.size, label, np.uint8), np.zeros(2 * kernels.SCORE_BUCKETS + 2, np.int64)
+    if kind == "f8":
+        kernels.encode_f8(decode(keys, "f8"), labels, words, codes, table)
+    else:
+        flip = np.uint64(0) if kind == "u8" else _SIGN8
+        raw = ~keys ^ flip
+        kernels.encode_i8(raw if kind == "u8" else raw.view(np.int64), labels, flip, words, codes, table)
+    return words, codes
+
+
+def split_nulls(
+    batch: Batch, column: str, weight: Array | None, rows: Array, weights: tuple[list[float], list[float]]
+) -> tuple[pa.Array, Array, Array | None]:
+    """Scores that are not null with their labels and weights; the others are added to `rows` and `weights` by label."""
+    array, label = batch.columns[column], batch.label
+    if not array.null_count:
+        return array, label, weight
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    rows += np.bincount(label[~valid], minlength=2)
+    if weight is not None:
+        for side in (0, 1):
+            weights[side].append(total_weight(weight[~valid & (label == side)]))
+        weight = weight[valid]
+    return array.drop_null(), label[valid], weight
+
+
+def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:  # noqa: ANN401 - any truth value
+    """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
+    if policy == "error" and np.any(seen):
+        msg = f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
+        raise NullError(msg)
+
+
+class _ScoreBuilder:
+    def __init__(self, spec: ScoreSpec, runs: RunBuilder) -> None:
+        self.spec = spec
+        self._runs = runs
+        self._null_rows = np.zeros(2, np.int64)
+        self._null_weights: tuple[list[float], list[float]] = ([], [])
+
+    def update(self, batch: Batch) -> None:
+        weight = batch.weight if self.spec.weighted else None
+        array, label, weight = split_nulls(batch, self.spec.column, weight, self._null_rows, self._null_weights)
+        values = numbers(array, self.spec.type)
+        self._runs.add(len(values), self._encoder(values, label), weights=np.empty(0) if weight is None else weight)
+        refuse_nan(self.spec.nan, self._runs.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
+
+    def _encoder(self, values: Array, label: Array) -> Any:  # noqa: ANN401 - a kernel bound to its inputs
+        kind = self.spec.type
+        if kind == "f4":
+            bits = values.view(np.uint32)
+            return lambda part, *out: kernels.encode_f4(bits[part], label[part], *out)
+        if kind == "f8":
+            return lambda part, *out: kernels.encode_f8(values[part], label[part], *out)
+        if kind == "i4":
+            return lambda part, *out: kernels.encode_i4(values[part], label[part], *out)
+        flip = np.uint64(0) if kind == "u8" else _SIGN8
+        return lambda part, *out: kernels.encode_i8(values[part], label[part], flip, *out)
+
+    def state(self) -> ScoreCounts:
+        runs = self._runs.finish()
+        weights = np.array([math.fsum(side) for side in self._null_weights]) + self._runs.nan_weights
+        return ScoreCounts(self.spec, runs, self._null_rows + self._runs.nan_rows, weights)
+
+
+def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: str = "error") -> ScoreCounts:
+    """The state of arrays in memory.
+
+    Parameters
+    ----------
+    label : uint8 array of shape (n,), 1 for positive
+    score : array of shape (n,), of any numeric type
+    weight : float64 array of shape (n,), optional
+    nan : see `ScoreSpec`
+    """
+    array = pa.array(score)
+    spec = ScoreSpec("y_score", score_type(array.type, "y_score"), weight is not None, nan)
+    builder = spec.builder(Budget(), max(len(array), 1))
+    builder.update(Batch(label, weight, {"y_score": array}))
+    return builder.state()
+
+
+def _two(dtype: type) -> Any:  # noqa: ANN401 - a dataclass field
+    return field(default_factory=lambda: np.zeros(2, dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCounts:
+    """Exact counts of every distinct score, by label.
+
+    Attributes
+    ----------
+    spec : ScoreSpec
+    runs : Runs
+    nan_rows : int64 array of shape (2,), rows whose score is NaN or null, by label
+    nan_weights : float64 array of shape (2,), their weight
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> state = fold_arrays(np.array([0, 1, 1, 0], dtype=np.uint8), np.array([0.1, 0.9, 0.9, 0.4]))
+    >>> [(g.scores.tolist(), g.neg.tolist(), g.pos.tolist()) for g in state.parts()]
+    [([0.9, 0.4, 0.1], [0, 1, 1], [2, 0, 0])]
+    """
+
+    spec: ScoreSpec
+    runs: Runs
+    nan_rows: Array = _two(np.int64)
+    nan_weights: Array = _two(np.float64)
+
+    def merge(self, other: ScoreCounts) -> ScoreCounts:
+        """Counts of both inputs."""
+        if self.spec != other.spec:
+            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
+            raise IncompatibleStatesError(msg)
+        return ScoreCounts(
+            self.spec, self.runs.merge(other.runs), self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
+        )
+
+    def totals(self) -> Totals:
+        """Rows and weights of all scores that are numbers."""
+        return self._span(self.runs.layout.buckets)
+
+    def _span(self, stop: int) -> Totals:
+        """Totals of the buckets before `stop`."""
+        neg, pos = (int(self.runs.rows[label : 2 * stop : 2].sum()) for label in (0, 1))
+        if not self.spec.weighted:
+            return Totals(neg, pos, float(neg), float(pos))
+        return Totals(neg, pos, *(math.fsum(self.runs.sums[label : 2 * stop : 2]) for label in (0, 1)))
+
+    def shards(self) -> list[Interval]:
+        """Intervals that can be finalized on their own, from the best scores to the worst."""
+        return self.runs.intervals()
+
+    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Groups]:
+        """Groups of equal score in a shard, or in all, a bounded number at a time."""
+        total = self.totals()
+        for interval in self.shards() if shard is None else [shard]:
+            before = self._span(interval[0])
+            for counts in self.runs.grouped(interval, budget):
+                here = Groups(
+                    counts.keys, counts.neg, counts.pos, counts.neg_weight, counts.pos_weight, before, total, self.spec.type
+                )
+                yield here
+                before = _after(here)
+
+    def header(self) -> dict[str, Any]:
+        """Facts beside the table."""
+        return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """Distinct keys with their counts: columns key, negatives, positives, and weights where there are any."""
+        for shard in self.shards():
+            for counts in self.runs.grouped(shard):
+                yield _table(counts)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state: the same table, whatever the runs."""
+        if not isinstance(other, ScoreCounts):
+            return NotImplemented
+        return self.header() == other.header() and _canonical(self) == _canonical(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _after(groups: Groups) -> Totals:
+    before = groups.before
+    neg, pos = before.neg + int(groups.neg.sum()), before.pos + int(groups.pos.sum())
+    if groups.neg_weight is None or groups.pos_weight is None:
+        return Totals(neg, pos, float(neg), float(pos))
+    return Totals(neg, pos, before.neg_weight + total_weight(groups.neg_weight), before.pos_weight + total_weight(groups.pos_weight))
+
+
+def total_weight(weights: Array) -> float:
+    """Compensated sum."""
+    return float(sum_pieces(weights, np.array([0, weights.size]))[0])
+
+
+def _table(counts: Counts) -> pa.RecordBatch:
+    columns = {"key": counts.keys, "negatives": counts.neg, "positives": counts.pos}
+    if counts.neg_weight is not None and counts.pos_weight is not None:
+        columns |= {"negative_weight": counts.neg_weight, "positive_weight": counts.pos_weight}
+    return pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
+
+
+def _canonical(state: ScoreCounts) -> pa.Table:
+    batches = list(state.to_arrow())
+    return pa.Table.from_batches(batches).combine_chunks() if batches else None
