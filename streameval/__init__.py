@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 
 if TYPE_CHECKING:
-    from streameval.evaluate import Evaluation, evaluate
-    from streameval.simulate import Simulation, simulate
+    from streameval.evaluation import Evaluation, evaluate
+    from streameval.simulation import Simulation, simulate
 
 _WHERE = {
-    "evaluate": ("Evaluation", "evaluate"),
-    "simulate": ("Simulation", "simulate"),
+    "evaluation": ("Evaluation", "evaluate"),
+    "simulation": ("Simulation", "simulate"),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -37,10 +37,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         msg = f"module 'streameval' has no attribute {name!r}"
         raise AttributeError(msg)
-    module = importlib.import_module(f"streameval.{_HOME[name]}")
-    for each in _WHERE[_HOME[name]]:  # also those that share their name with the module just imported
-        globals()[each] = getattr(module, each)
-    return globals()[name]
+    return getattr(importlib.import_module(f"streameval.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:

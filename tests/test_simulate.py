@@ -18,9 +18,9 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from streameval.errors import OptionError, StreamevalError
-from streameval.simulate import Simulation, files, simulate
-from streameval.simulate.draw import mix64
-from streameval.simulate.model import Model
+from streameval.simulation import Simulation, files, simulate
+from streameval.simulation.draw import mix64
+from streameval.simulation.model import Model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -417,7 +417,7 @@ def test_works_outside_the_main_thread(tmp_path: Path) -> None:
 
 PEAK = """
 import pathlib, re, sys
-from streameval.simulate import simulate
+from streameval.simulation import simulate
 simulate(sys.argv[1], rows=int(sys.argv[2]), partitions=4, threads=2)
 print(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 """
@@ -439,7 +439,7 @@ def test_import_is_light() -> None:
     code = """
 import sys, streameval
 before = set(sys.modules)
-import streameval.simulate
+import streameval.simulation
 print({"numba", "scipy", "dask", "matplotlib"} & (set(sys.modules) - before))
 """
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"  # noqa: S603

@@ -18,7 +18,7 @@ same call writes the same bytes with any number of threads (on one platform, wit
 Options other than ``rows`` change only the columns they concern: data with and without noise share their scores.
 
 **Memory.** Each thread holds one row group of 524,288 rows, about 24 MB, its encoded form, and nothing that grows
-with the rows: what is constant over the data is a hash, never a table (see :mod:`streameval.simulate.draw`).
+with the rows: what is constant over the data is a hash, never a table (see :mod:`streameval.simulation.draw`).
 
 **Mixed Poisson.** K = rows (1 − singletons) / mean campaigns have expected sizes at the law's quantiles; the number
 of messages actually drawn is Poisson around it, which for gamma sizes is the negative binomial of mean ``mean`` and
@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from streameval.simulate.files import Run, cannot_write, prepare
-from streameval.simulate.model import Model, check_integer
+from streameval.simulation.files import Run, cannot_write, prepare
+from streameval.simulation.model import Model, check_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -36,7 +36,7 @@ _SHARES = ("positives", "label_error", "singletons", "split", "join", "noise", "
 class Model:
     """The options of a simulation, checked.
 
-    The options are described at :func:`streameval.simulate.simulate`.
+    The options are described at :func:`streameval.simulation.simulate`.
 
     Raises
     ------

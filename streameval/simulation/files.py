@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streameval.errors import OptionError, StreamevalError
-from streameval.simulate.draw import BLOCK, COLUMNS, Block
+from streameval.simulation.draw import BLOCK, COLUMNS, Block
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streameval.simulate.model import Model
+    from streameval.simulation.model import Model
 
 __all__ = ["Run", "prepare"]
 
@@ -51,7 +51,7 @@ def prepare(out: Path, *, overwrite: bool) -> None:
     ------
     OptionError
         If ``out`` is a file, if it is not empty and ``overwrite`` is false, or if it holds anything that
-        :func:`streameval.simulate.simulate` did not write; nothing is removed then.
+        :func:`streameval.simulation.simulate` did not write; nothing is removed then.
     StreamevalError
         If the directory cannot be made or emptied.
     """

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from streameval.simulate.model import CELLS
+from streameval.simulation.model import CELLS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from streameval.simulate.model import Model
+    from streameval.simulation.model import Model
 
 __all__ = ["BLOCK", "COLUMNS", "Block", "mix64"]
 
@@ -53,7 +53,7 @@ class Block:
 
     Examples
     --------
-    >>> from streameval.simulate.model import Model
+    >>> from streameval.simulation.model import Model
     >>> columns = Block(Model(rows=100_000, singletons=0.5)).draw(0)
     >>> round(float((columns["campaign"] < 0).mean()), 1)
     0.5
@@ -77,7 +77,7 @@ class Block:
         Returns
         -------
         dict of str to array of shape (65536,)
-            The columns of :func:`streameval.simulate.simulate`, in their order, valid until the next call.
+            The columns of :func:`streameval.simulation.simulate`, in their order, valid until the next call.
         """
         model, columns = self._model, self._columns
         rng = np.random.Generator(np.random.SFC64(np.random.SeedSequence(model.seed, spawn_key=(number,))))
