@@ -1,0 +1,286 @@
+"""The command line: arguments in, results out. Everything is imported where it is used, so that help answers at once."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval._version import __version__
+from streameval.errors import OptionError, StreamevalError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from rich.console import Console
+
+    from streameval.evaluation import Evaluation
+
+__all__ = ["main"]
+
+
+class _Group(click.Group):
+    """Commands whose failures are one line on stderr: status 1 for the data or the run, 2 for usage."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what click's own method gives back
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except OptionError as error:
+            _fail(error, 2)
+        except StreamevalError as error:
+            _fail(error, 1)
+        except KeyboardInterrupt:
+            _fail("interrupted; nothing was written", 1)
+
+
+def _fail(error: Exception | str, status: int) -> None:
+    text = " ".join(_message(error).split())
+    click.echo(f"streameval: error: {text}", err=True)
+    sys.exit(status)
+
+
+def _message(error: Exception | str) -> str:
+    """The text of an error; an `OSError` has its path beside it."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="streameval")
+def main() -> None:
+    """Exact evaluation of scores and clusters on partitioned Parquet too large for memory."""
+
+
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--label", default="label", show_default=True, help="Column of true classes.")
+@click.option("--score", multiple=True, help="Score column; repeat for several.")
+@click.option("--cluster", multiple=True, help="Cluster id column; repeat for several.")
+@click.option("--weight", help="Column of weights, for score metrics.")
+@click.option("--pos-label", help="Positive label; without it numbers above zero are positive.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    help="Metric to compute, a name or a glob; repeat for several. [default: all]",
+)
+@click.option(
+    "--threshold",
+    type=float,
+    default=1,
+    show_default=True,
+    help="aul: larger clusters count as if all positive.",
+)
+@click.option(
+    "--nan",
+    type=click.Choice(["error", "drop", "half"]),
+    default="error",
+    show_default=True,
+    help="NaN and null scores.",
+)
+@click.option(
+    "--nulls",
+    type=click.Choice(["error", "drop", "singleton"]),
+    default="error",
+    show_default=True,
+    help="Null cluster ids, and with drop null labels.",
+)
+@click.option(
+    "--cluster-scope",
+    type=click.Choice(["global", "partition"]),
+    default="global",
+    show_default=True,
+    help="Whether a cluster id means the same everywhere or belongs to its partition.",
+)
+@click.option(
+    "--approx", is_flag=True, help="Bounded memory: a fixed histogram of the scores, certain intervals."
+)
+@click.option("--memory", help="Budget for states, such as 2GiB. [default: a quarter of the memory]")
+@click.option(
+    "--spill",
+    type=click.Path(path_type=Path),
+    help="Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]",
+)
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="Files that cannot be read.",
+)
+@click.option("--threads", type=int, help="[default: one a processor]")
+@click.option(
+    "--json",
+    "json_to",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    help="Write JSON to a file, or to stdout with -.",
+)
+@click.option("--quiet", is_flag=True, help="No progress, no table.")
+def evaluate(data: tuple[str, ...], json_to: str | None, quiet: bool, **options: Any) -> None:  # noqa: ANN401, FBT001
+    """Evaluate DATA: Parquet files, directories, globs or URIs, in one pass."""
+    from streameval.evaluation import evaluate as run
+
+    with _progress(quiet) as (console, advance):
+        found = run(list(data), progress=advance, **options)
+    _deliver(found, json_to, None if quiet else console)
+
+
+def _deliver(found: Evaluation, json_to: str | None, console: Console | None) -> None:
+    """JSON where it is asked for, the table on stderr."""
+    if json_to == "-":
+        click.echo(found.to_json(indent=2))
+    elif json_to is not None:
+        _write(Path(json_to), found.to_json(indent=2) + "\n")
+    if console is not None:
+        from streameval.report import render
+
+        facts = {
+            "rows": found.rows,
+            "positives": found.positives,
+            "dropped": found.dropped,
+            "skipped": found.skipped,
+        }
+        console.print(render(found.results, **facts))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        msg = f"{path}: cannot be written ({error.strerror})"
+        raise StreamevalError(msg) from error
+
+
+@contextmanager
+def _progress(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, Callable[..., None] | None]]:  # noqa: FBT001
+    """A console on stderr and a progress bar that counts rows and says rows per second."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield console, None
+        return
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            speed = task.speed or task.finished_speed or 0.0
+            return Text(f"{task.completed:,.0f} rows  {speed / 1e6:,.1f} M rows/s")
+
+    columns = TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("rows", total=total)
+
+        def advance(done: int, rows: int = -1) -> None:
+            progress.update(task, completed=done, total=rows if rows >= 0 else total)
+
+        yield console, advance
+
+
+@main.command()
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option("--rows", type=int, required=True, help="Messages to write, such as 10_000_000.")
+@click.option("--partitions", type=int, default=16, show_default=True, help="Nights, each one file.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--sizes",
+    type=click.Choice(["gamma", "pareto"]),
+    default="gamma",
+    show_default=True,
+    help="Law of campaign sizes.",
+)
+@click.option("--shape", type=float, help="Shape of that law. [default: 0.5 for gamma, 1.5 for pareto]")
+@click.option("--mean", type=float, default=50.0, show_default=True, help="Mean campaign size.")
+@click.option(
+    "--positives",
+    type=float,
+    default=0.25,
+    show_default=True,
+    help="Share of messages that are truly spam.",
+)
+@click.option("--label-error", type=float, default=0.0, show_default=True, help="Share of labels flipped.")
+@click.option(
+    "--singletons", type=float, default=0.3, show_default=True, help="Share of messages outside any campaign."
+)
+@click.option(
+    "--split",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="Share of campaigns split into several clusters.",
+)
+@click.option(
+    "--join", type=float, default=0.05, show_default=True, help="Share of campaigns joined with another."
+)
+@click.option(
+    "--noise",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Share of campaign messages in a wrong cluster.",
+)
+@click.option(
+    "--missed", type=float, default=0.05, show_default=True, help="Share of campaign messages left alone."
+)
+@click.option("--auc-a", type=float, default=0.95, show_default=True, help="ROC AUC of score_a.")
+@click.option("--auc-b", type=float, default=0.85, show_default=True, help="ROC AUC of score_b.")
+@click.option("--threads", type=int, help="[default: one a processor]")
+@click.option("--overwrite", is_flag=True, help="Replace an earlier simulation in OUT.")
+@click.option("--quiet", is_flag=True, help="No progress, no summary.")
+def simulate(out: Path, quiet: bool, **options: Any) -> None:  # noqa: ANN401, FBT001
+    """Write simulated spam-clustering data to the directory OUT: Hive-partitioned Parquet of any size."""
+    from streameval.simulation import simulate as run
+
+    with _progress(quiet, options["rows"]) as (console, advance):
+        done = run(out, progress=None if advance is None else _counter(advance), **options)
+    if not quiet:
+        speed = done.rows / max(done.seconds, 1e-9) / 1e6
+        console.print(
+            f"{done.path}: {done.rows:,} rows, {done.bytes / 1e6:,.1f} MB in {done.seconds:.1f} s ({speed:.1f} M rows/s)"
+        )
+
+
+def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
+    """Turn rows just written into rows written so far, from any thread."""
+    import threading
+
+    lock, done = threading.Lock(), [0]
+
+    def count(rows: int) -> None:
+        with lock:
+            done[0] += rows
+            advance(done[0])
+
+    return count
+
+
+@main.command()
+@click.option("--rows", type=int, default=200_000, show_default=True, help="Messages to simulate.")
+def demo(rows: int) -> None:
+    """Simulate a small spam-clustering data set, evaluate it and print the table."""
+    import tempfile
+
+    from streameval.evaluation import evaluate as run
+    from streameval.simulation import simulate as make
+
+    with (
+        tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder,
+        _progress(False) as (console, advance),
+    ):
+        made = make(Path(folder) / "data", rows=rows, partitions=14)
+        found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
+    console.print(
+        f"{made.rows:,} simulated messages in {made.partitions} nightly partitions, {made.bytes / 1e6:.1f} MB of Parquet"
+    )
+    _deliver(found, None, console)
+    console.print("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")

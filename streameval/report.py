@@ -1,0 +1,83 @@
+"""Results → tables for the terminal. Knows result types, never metrics or states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from streameval.results import Scalar
+
+__all__ = ["cell", "render", "tables"]
+
+
+def cell(result: Scalar | None) -> str:
+    """A value as a table shows it: six decimals, with its half-width where it is not exact.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> cell(Scalar.certain("roc_auc", 2 / 3)), cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
+    ('0.666667', '0.500000 ± 1.0e-03')
+    """
+    if result is None:
+        return ""
+    if result.value != result.value:
+        return f"– ({result.reason})" if result.reason else "–"
+    text = f"{result.value:.6f}" if abs(result.value) < 1e6 else f"{result.value:.6g}"
+    if result.exact:
+        return text
+    width = max(result.upper - result.value, result.value - result.lower)
+    return f"{text} ± {width:.1e}" if width == width else f"{text} (estimate)"
+
+
+def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[tuple[str, str], Scalar]]]:
+    """Columns that share their metrics, side by side: (columns, metrics, results by metric and column)."""
+    by_column: dict[str, dict[str, Scalar]] = {}
+    for result in results:
+        by_column.setdefault(result.of or "", {})[result.metric] = result
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for column, found in by_column.items():
+        groups.setdefault(tuple(found), []).append(column)
+    return [
+        (columns, list(metrics), {(metric, column): by_column[column][metric] for metric in metrics for column in columns})
+        for metrics, columns in groups.items()
+    ]
+
+
+def render(
+    results: Sequence[Scalar],
+    *,
+    rows: int,
+    positives: int,
+    dropped: Iterable[tuple[str, int]] = (),
+    skipped: Iterable[tuple[str, str]] = (),
+) -> RenderableType:
+    """Everything that was found, for a terminal."""
+    from rich.console import Group
+    from rich.markup import escape
+
+    share = f" ({positives / rows:.2%})" if rows else ""
+    parts: list[RenderableType] = [f"{rows:,} rows, {positives:,} positive{share}"]
+    parts += [f"left out: {number:,} rows, {escape(reason)}" for reason, number in dropped]
+    parts += [f"[yellow]skipped[/]: {escape(reason)}" for _, reason in skipped]
+    parts += [_table(*group) for group in tables(results)]
+    return Group(*parts)
+
+
+def _table(columns: list[str], metrics: list[str], found: dict[tuple[str, str], Scalar]) -> Table:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    table.add_column("metric")
+    for column in columns:
+        table.add_column(escape(column), justify="right", overflow="fold")
+    for metric in metrics:
+        table.add_row(escape(metric), *(escape(cell(found.get((metric, column)))) for column in columns))
+    return table
