@@ -88,7 +88,7 @@ def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, A
         block = files[start : start + BLOCK_FILES]
         began = time.perf_counter()
         if slow and parallel:
-            from streameval.scan.datasets import prefetched
+            from streameval.scan.datasets import prefetched  # here, because it is slow to import
 
             block = prefetched(block)
         footers = [_footer(file) for file in block]

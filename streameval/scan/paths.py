@@ -144,12 +144,12 @@ def labels(files: Iterable[File]) -> list[tuple[str, str]]:
     """
     files = list(files)
     owners: dict[str, str] = {}
-    roots = {_place(file) for file in files}
-    if all(owners.setdefault(file.partition, _place(file)) == _place(file) for file in files):
+    roots = {_whole_root(file) for file in files}
+    if all(owners.setdefault(file.partition, _whole_root(file)) == _whole_root(file) for file in files):
         return [(file.partition, file.origin) for file in files]
     shared = posixpath.commonpath(roots)
     prefixes = {root: posixpath.relpath(root, shared) if root != shared else "" for root in roots}
-    joined = ((prefixes[_place(file)], file) for file in files)
+    joined = ((prefixes[_whole_root(file)], file) for file in files)
     return [(posixpath.join(prefix, file.partition), posixpath.join(prefix, file.origin)) for prefix, file in joined]
 
 
@@ -196,7 +196,7 @@ class _Place:
         return f"{self.scheme}://{path}" if self.scheme else path
 
 
-def _place(file: File) -> str:
+def _whole_root(file: File) -> str:
     """A root with its kind of file system, as one path."""
     return posixpath.join("/", file.filesystem.type_name, file.root.lstrip("/"))
 
