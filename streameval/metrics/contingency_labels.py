@@ -1,0 +1,223 @@
+"""From labels, clusters, partitions and nested rows to the cells of a sparse table.
+
+A table is three arrays, row codes, column codes and counts, one entry for each non-zero cell, sorted by row and column;
+no dense R×C array is made. Labels may be any hashables. Labels of one kind in an array are numbered by sorting or
+hashing in compiled code, anything else through a dictionary; rows and columns keep the order of first appearance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from streameval.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator
+
+__all__ = [
+    "Cells",
+    "cells_from_clusters",
+    "cells_from_counts",
+    "cells_from_labels",
+    "cells_from_partitions",
+    "cells_from_rows",
+]
+
+Codes = NDArray[np.int64]
+_EXACT = 2**53
+
+
+class Cells(NamedTuple):
+    """Non-zero cells sorted by row and column, with the labels of rows and columns."""
+
+    rows: Codes
+    cols: Codes
+    counts: NDArray[Any]
+    row_labels: list[Any]
+    col_labels: list[Any]
+
+
+def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[Any]]:
+    """Code of each label, and the distinct labels in the order of first appearance."""
+    array = _as_array(labels)
+    if array is not None:
+        encoded = pa.array(array).dictionary_encode()
+        if encoded.null_count == 0:
+            return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+        labels = array.tolist()
+    seen: dict[Any, int] = {}
+    try:
+        codes = [seen.setdefault(label, len(seen)) for label in labels]
+    except TypeError as error:
+        msg = f"labels must be hashable: {error}"
+        raise DataError(msg) from error
+    return np.array(codes, dtype=np.int64), list(seen)
+
+
+def _as_array(labels: Any) -> NDArray[Any] | None:
+    """Labels of one kind as an array, None where only a dictionary keeps them apart as Python does."""
+    if isinstance(labels, np.ndarray) or hasattr(labels, "__array__"):
+        array = np.asarray(labels)
+        if array.ndim != 1:
+            msg = f"labels must be one-dimensional, this array has shape {array.shape}"
+            raise DataError(msg)
+        return array if array.dtype.kind in "iubU" else None
+    kinds = set(map(type, labels))
+    if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
+        return np.array(labels, dtype=np.int64)
+    return np.array(labels, dtype=np.str_) if kinds == {str} and "\0" not in "".join(labels) else None
+
+
+def _listed(values: Any) -> Any:
+    return values if isinstance(values, Sequence) or hasattr(values, "__array__") else list(values)
+
+
+def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
+    """Cells of two labellings of the same points.
+
+    Examples
+    --------
+    >>> cells = cells_from_labels(["b", "b", "a"], [7, 8, 8])
+    >>> cells.rows.tolist(), cells.cols.tolist(), cells.counts.tolist(), cells.row_labels
+    ([0, 0, 1], [0, 1, 1], [1, 1, 1], ['b', 'a'])
+    """
+    labels_true, labels_pred = _listed(labels_true), _listed(labels_pred)
+    if len(labels_true) != len(labels_pred):
+        lengths = f"{len(labels_true)} and {len(labels_pred)}"
+        msg = f"labels_true and labels_pred have lengths {lengths}; give one of each for every point"
+        raise DataError(msg)
+    (rows, row_labels), (cols, col_labels) = _numbered(labels_true), _numbered(labels_pred)
+    keys = np.sort(rows * max(len(col_labels), 1) + cols)
+    starts = np.flatnonzero(np.diff(keys, prepend=-1))
+    counts = np.diff(np.append(starts, keys.size))
+    rows, cols = np.divmod(keys[starts], max(len(col_labels), 1))
+    return Cells(rows, cols, counts, row_labels, col_labels)
+
+
+def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
+    """Cells given as (class, cluster, count); equal pairs are added, zeros left out.
+
+    Counts are whole numbers of any size, fractions or floats, finite and at least 0. Floats that are all whole become
+    integers.
+    """
+    classes, clusters, counts = _listed(classes), _listed(clusters), _listed(counts)
+    if not len(classes) == len(clusters) == len(counts):
+        lengths = f"{len(classes)}, {len(clusters)} and {len(counts)}"
+        msg = f"classes, clusters and counts have lengths {lengths}; give one of each for every cell"
+        raise DataError(msg)
+    weights = checked_counts(counts)
+    (rows, row_labels), (cols, col_labels) = _numbered(classes), _numbered(clusters)
+    keys, position = np.unique(rows * max(len(col_labels), 1) + cols, return_inverse=True)
+    sums = np.zeros(keys.size, dtype=weights.dtype)
+    np.add.at(sums, position, weights)
+    keep = np.flatnonzero(sums)
+    rows, cols = np.divmod(keys[keep], max(len(col_labels), 1))
+    return Cells(rows, cols, sums[keep], row_labels, col_labels)
+
+
+def checked_counts(counts: Any) -> NDArray[Any]:
+    """Counts as int64, float64 or object array; negative, NaN and infinite counts are refused."""
+    array = np.asarray(counts)
+    if array.dtype.kind == "b" or array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iuf":
+        return _checked_objects(list(counts))
+    wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
+    if wrong.size:
+        msg = f"counts has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0"
+        raise DataError(msg)
+    if array.dtype.kind == "f":
+        array = array.astype(np.float64)
+        whole = bool(np.all(array == np.floor(array))) and array.sum() < _EXACT
+        return array.astype(np.int64) if whole else array
+    return array.astype(object) if array.size and int(array.max()) * array.size >= 2**63 else array.astype(np.int64)
+
+
+def _checked_objects(counts: list[Any]) -> NDArray[Any]:
+    values = np.empty(len(counts), dtype=object)
+    values[:] = [exact_count(count, "counts") for count in counts]
+    whole = all(isinstance(v, int) for v in values)
+    return values.astype(np.int64) if whole and sum(values.tolist()) < 2**63 else values
+
+
+def exact_count(count: Any, name: str) -> int | Fraction:
+    """A count as an exact number; refuse anything that is not a finite number of at least 0.
+
+    Examples
+    --------
+    >>> exact_count(3.0, "TP"), exact_count(0.5, "TP")
+    (3, Fraction(1, 2))
+    """
+    if not isinstance(count, Real) or not 0 <= float(count) < math.inf:
+        msg = f"{name} is {count!r}; counts must be finite numbers of at least 0"
+        raise DataError(msg)
+    exact = Fraction(count) if isinstance(count, Rational) else Fraction(float(count))
+    return exact.numerator if exact.denominator == 1 else exact
+
+
+def _items(container: Any) -> Iterator[tuple[Any, Any]]:
+    return iter(container.items()) if isinstance(container, Mapping) else iter(enumerate(container))
+
+
+def cells_from_rows(rows: Any) -> Cells:
+    """Cells of nested rows: a 2-D array, a list of lists, or a mapping row -> (mapping column -> count).
+
+    Rows and columns of zeros keep their labels, and nothing else.
+
+    Examples
+    --------
+    >>> cells = cells_from_rows({"a": {"x": 2, "y": 3}, "b": {"x": 4}})
+    >>> cells.rows.tolist(), cells.cols.tolist(), cells.counts.tolist()
+    ([0, 0, 1], [0, 1, 0], [2, 3, 4])
+    """
+    if isinstance(rows, np.ndarray) and rows.ndim != 2:
+        msg = f"rows has shape {rows.shape}; give a table of two dimensions"
+        raise DataError(msg)
+    triples = [(i, j, n) for i, row in _items(rows) for j, n in _items(row)]
+    return cells_from_counts([i for i, _, _ in triples], [j for _, j, _ in triples], [n for _, _, n in triples])
+
+
+def cells_from_clusters(clusters: Any) -> Cells:
+    """Cells of clusters that list the class of each of their points.
+
+    Examples
+    --------
+    >>> cells_from_clusters([["spam", "spam"], ["ham"]]).counts.tolist()
+    [2, 1]
+    """
+    pairs = [(label, cluster) for cluster, labels in _items(clusters) for label in labels]
+    return cells_from_labels([label for label, _ in pairs], [cluster for _, cluster in pairs])
+
+
+def cells_from_partitions(partition1: Any, partition2: Any) -> Cells:
+    """Cells of two partitions of the same points, each a collection of disjoint groups.
+
+    Examples
+    --------
+    >>> cells_from_partitions([{1, 2, 3}, {4}], [{1, 2}, {3, 4}]).counts.tolist()
+    [2, 1, 1]
+    """
+    left, right = _membership(partition1, "first"), _membership(partition2, "second")
+    if left.keys() != right.keys():
+        lone = next(iter(left.keys() ^ right.keys()))
+        msg = f"point {lone!r} is in one partition only; both must cover the same points"
+        raise DataError(msg)
+    return cells_from_labels(list(left.values()), [right[point] for point in left])
+
+
+def _membership(partition: Any, name: str) -> dict[Any, Any]:
+    groups: dict[Any, Any] = {}
+    for group, points in _items(partition):
+        for point in points:
+            if groups.setdefault(point, group) != group:
+                msg = f"point {point!r} is in two groups of the {name} partition; groups must be disjoint"
+                raise DataError(msg)
+    return groups

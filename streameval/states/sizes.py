@@ -1,0 +1,156 @@
+"""Histograms of sizes: how often each cell count, class size or cluster size occurs.
+
+N points have at most √(2N) distinct sizes, so a histogram of 10⁸ cluster sizes is a few thousand numbers. Sums over it
+are exact: Python integers of any size, or fractions; only fractional float64 sizes give floats.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Number", "Sizes", "Values", "aligned_sum"]
+
+Number = int | float | Fraction
+Values = NDArray[Any]
+
+_SMALL = 1 << 16
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """How often each size occurs.
+
+    Parameters
+    ----------
+    values : int64, float64 or object array of shape (distinct,)
+        Distinct positive sizes, ascending. Object arrays hold integers beyond int64, or fractions.
+    times : int64 array of shape (distinct,)
+        How often each occurs.
+
+    Examples
+    --------
+    >>> h = Sizes.of(np.array([3, 1, 1, 0]))
+    >>> h.values.tolist(), h.times.tolist(), h.count, h.total, h.squares
+    ([1, 3], [2, 1], 3, 5, 11)
+    """
+
+    values: Values
+    times: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, sizes: Values) -> Sizes:
+        """Count the sizes; zeros are left out."""
+        sizes = np.asarray(sizes)
+        if sizes.dtype.kind == "O":
+            return cls._from_counter(Counter(size for size in sizes.tolist() if size))
+        if sizes.dtype.kind == "f":
+            values, times = np.unique(sizes[sizes > 0], return_counts=True)
+            return cls(values, times.astype(np.int64))
+        small = np.bincount(sizes[sizes < _SMALL], minlength=1)
+        low = np.flatnonzero(small[1:]) + 1
+        high, times = np.unique(sizes[sizes >= _SMALL], return_counts=True)
+        return cls(np.concatenate([low, high]).astype(np.int64), np.concatenate([small[low], times]).astype(np.int64))
+
+    @classmethod
+    def repeat(cls, size: Number, times: int) -> Sizes:
+        """One size that occurs `times` times."""
+        if isinstance(size, float):
+            return cls(np.array([size]), np.array([times], dtype=np.int64))
+        return cls._from_counter({size: times} if size and times else {})
+
+    @classmethod
+    def _from_counter(cls, counter: Mapping[Number, int]) -> Sizes:
+        whole = {(v.numerator if isinstance(v, Fraction) and v.denominator == 1 else v): v for v in counter}
+        values = np.empty(len(counter), dtype=object)
+        values[:] = sorted(whole)
+        if all(isinstance(v, int) and v < 2**63 for v in values):  # equal histograms are equal arrays
+            values = values.astype(np.int64)
+        return cls(values, np.array([counter[whole[v]] for v in values.tolist()], dtype=np.int64))
+
+    def pairs(self) -> Iterable[tuple[Number, int]]:
+        """Sizes with their multiplicities, as Python numbers, ascending."""
+        return zip(self.values.tolist(), self.times.tolist(), strict=True)
+
+    @cached_property
+    def count(self) -> int:
+        """How many sizes there are, with multiplicity."""
+        return int(self.times.sum())
+
+    @cached_property
+    def total(self) -> Number:
+        """Their sum, exact unless the sizes are floats."""
+        return self._sum(1)
+
+    @cached_property
+    def squares(self) -> Number:
+        """The sum of their squares, exact unless the sizes are floats."""
+        return self._sum(2)
+
+    def _sum(self, power: int) -> Number:
+        terms = (times * size**power for size, times in self.pairs())
+        return math.fsum(terms) if self.values.dtype.kind == "f" else sum(terms)
+
+    @property
+    def fractional(self) -> bool:
+        """Whether some size is not a whole number."""
+        kind = self.values.dtype.kind
+        return kind == "f" or (kind == "O" and any(isinstance(v, Fraction) for v in self.values))
+
+    @property
+    def largest(self) -> Number:
+        """The largest size, 0 if there is none."""
+        largest: Number = self.values.tolist()[-1] if self.values.size else 0
+        return largest
+
+    def merge(self, other: Sizes) -> Sizes:
+        """Histogram of both collections of sizes."""
+        if not self.values.size or not other.values.size:
+            return self if self.values.size else other
+        if "O" in (self.values.dtype.kind, other.values.dtype.kind):
+            return self._from_counter(Counter(dict(self.pairs())) + Counter(dict(other.pairs())))
+        values, position = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
+        times = np.zeros(values.size, dtype=np.int64)
+        np.add.at(times, position, np.concatenate([self.times, other.times]))
+        return Sizes(values, times)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Sizes)
+            and np.array_equal(self.values, other.values)
+            and np.array_equal(self.times, other.times)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.values.size, self.count, self.largest))
+
+
+def aligned_sum(left: Sizes, right: Sizes) -> Number:
+    """Σ of products of the k-th largest of both sides: the best one-to-one matching of a table of products.
+
+    Examples
+    --------
+    >>> aligned_sum(Sizes.of(np.array([1, 5, 2])), Sizes.of(np.array([10, 3])))
+    56
+    """
+    result: Number = 0
+    ours, theirs = list(left.pairs()), list(right.pairs())
+    while ours and theirs:
+        (a, m), (b, k) = ours.pop(), theirs.pop()
+        both = min(m, k)
+        result += a * b * both
+        if m > both:
+            ours.append((a, m - both))
+        if k > both:
+            theirs.append((b, k - both))
+    return result

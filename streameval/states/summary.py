@@ -1,0 +1,311 @@
+"""The summary: a small, mergeable statistic of a contingency table that decides almost every clustering metric.
+
+A table of two partitions can have 10⁸ cells; its metrics need far less. How often each *cell count*, each *class size*
+and each *cluster size* occurs gives pair counts, entropies, null models and the expected mutual information, and there
+are few distinct sizes: N points have at most √(2N) of them. Three kinds of sums need both margins of a cell:
+
+- Σ n² of the cells of all clusters of one size, and of all classes of one size (B-cubed divides them by that size);
+- Σ n²/(r·c) (chi-square), in fixed point, an integer in units of 2^-128;
+- Σ row maxima and Σ column maxima (split-join).
+
+Every part is a sum of integers over cells, over classes or over clusters. So `Summary.merge` is addition, and any
+sharding, in any order, gives the same bits::
+
+    cells of a shard ──► summarize_cells     ┐
+    class sizes, once ─► summarize_classes   ├─► merge ─► Summary
+    clusters of a shard► summarize_clusters  ┘
+
+A table sharded by cluster calls `summarize_shard` for each shard, with the class sizes of the *whole* table, and
+`summarize_classes` once. Row maxima of shards combine by maximum before `summarize_classes` sees them. A table sharded
+by class does the same with the sides exchanged, and `Summary.transposed` turns the result around.
+
+Memory: O(distinct sizes). Error: none for whole counts and fractions, except 2^-104 of each chi-square term; fractional
+float64 cells carry the rounding of their margins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streameval.kernels.clustering import LIMBS, cell_sums
+from streameval.states.sizes import Number, Sizes, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "INERTIA_BITS",
+    "Summary",
+    "summarize",
+    "summarize_cells",
+    "summarize_classes",
+    "summarize_clusters",
+    "summarize_shard",
+]
+
+Codes = NDArray[np.int64]
+
+INERTIA_BITS = 32 * LIMBS
+_SAFE = 2**53
+
+
+_NONE = Sizes(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What almost every clustering metric needs of a contingency table; classes are rows, clusters columns.
+
+    Parameters
+    ----------
+    cells, classes, clusters : Sizes
+        Of the non-zero cell counts n, class sizes r and cluster sizes c.
+    class_squares, cluster_squares : dict
+        Size -> Σ n² over the cells of all classes (clusters) of that size, exact.
+    inertia : int
+        Σ n²/(r·c) over the cells, in units of 2^-128.
+    row_maxima, column_maxima : int, float or Fraction
+        Σ over classes of the largest cell, Σ over clusters of the largest cell.
+    matching : (lower, upper) or None
+        Certain interval of the largest total of a one-to-one matching, where it has been solved; not additive.
+
+    Examples
+    --------
+    >>> s = summarize(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.array([5, 1, 1, 3]))
+    >>> s.total, s.shape, s.nonzero, s.row_maxima, s.column_maxima
+    (10, (2, 3), 4, 8, 9)
+    >>> s.merge(Summary()) == s
+    True
+    """
+
+    cells: Sizes = _NONE
+    classes: Sizes = _NONE
+    clusters: Sizes = _NONE
+    class_squares: Mapping[Number, Number] = field(default_factory=dict)
+    cluster_squares: Mapping[Number, Number] = field(default_factory=dict)
+    inertia: int = 0
+    row_maxima: Number = 0
+    column_maxima: Number = 0
+    matching: tuple[Number, Number] | None = None
+
+    @property
+    def total(self) -> Number:
+        """Number of points, N."""
+        return self.cells.total
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of classes and of clusters that have points, (R, C)."""
+        return self.classes.count, self.clusters.count
+
+    @property
+    def nonzero(self) -> int:
+        """Number of non-zero cells, V."""
+        return self.cells.count
+
+    @property
+    def fractional(self) -> bool:
+        """Whether some cell is not a whole number."""
+        return self.cells.fractional
+
+    def merge(self, other: Summary) -> Summary:
+        """Sum of two partial summaries; the order of merges changes no bit."""
+        return Summary(
+            self.cells.merge(other.cells),
+            self.classes.merge(other.classes),
+            self.clusters.merge(other.clusters),
+            _added(self.class_squares, other.class_squares),
+            _added(self.cluster_squares, other.cluster_squares),
+            self.inertia + other.inertia,
+            self.row_maxima + other.row_maxima,
+            self.column_maxima + other.column_maxima,
+        )
+
+    def transposed(self) -> Summary:
+        """Summary of the table with classes and clusters exchanged."""
+        return replace(
+            self,
+            classes=self.clusters,
+            clusters=self.classes,
+            class_squares=self.cluster_squares,
+            cluster_squares=self.class_squares,
+            row_maxima=self.column_maxima,
+            column_maxima=self.row_maxima,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.cells, self.classes, self.clusters, self.inertia))
+
+
+def _added(left: Mapping[Number, Number], right: Mapping[Number, Number]) -> dict[Number, Number]:
+    result = dict(left)
+    for size, squares in right.items():
+        result[size] = result.get(size, 0) + squares
+    return dict(sorted(result.items()))
+
+
+def summarize(class_codes: Codes, cluster_codes: Codes, counts: Values) -> Summary:
+    """Summary of a whole table, given as cells.
+
+    Parameters
+    ----------
+    class_codes, cluster_codes : int64 arrays of shape (n_cells,)
+        Row and column of each cell, from 0; each pair at most once.
+    counts : int64, float64 or object array of shape (n_cells,)
+        Positive counts.
+    """
+    class_totals, class_maxima = _margin(class_codes, counts)
+    cluster_totals, cluster_maxima = _margin(cluster_codes, counts)
+    return (
+        summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
+        .merge(summarize_classes(class_totals, class_maxima))
+        .merge(summarize_clusters(cluster_totals, cluster_maxima))
+    )
+
+
+def summarize_shard(class_codes: Codes, cluster_codes: Codes, counts: Values, class_totals: Values) -> Summary:
+    """Partial summary of a shard that holds some clusters completely; merge with one `summarize_classes`.
+
+    Parameters
+    ----------
+    class_codes : int64 array of shape (n_cells,)
+        Positions into `class_totals`.
+    cluster_codes : int64 array of shape (n_cells,)
+        Dense numbers of the shard's clusters, from 0.
+    counts : int64 array of shape (n_cells,)
+    class_totals : int64 array of shape (n_classes,)
+        Class sizes over the whole table.
+
+    Examples
+    --------
+    >>> rows, cols, n = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.array([5, 1, 1, 3])
+    >>> totals = np.array([6, 4])
+    >>> first = summarize_shard(rows[:1], cols[:1], n[:1], totals)
+    >>> rest = summarize_shard(rows[1:], cols[1:] - 1, n[1:], totals)
+    >>> rest.merge(first).merge(summarize_classes(totals, np.array([5, 3]))) == summarize(rows, cols, n)
+    True
+    """
+    cluster_totals, cluster_maxima = _margin(cluster_codes, counts)
+    cells = summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
+    return cells.merge(summarize_clusters(cluster_totals, cluster_maxima))
+
+
+def summarize_classes(totals: Values, maxima: Values) -> Summary:
+    """The part of a summary that classes decide: their sizes and the largest cell of each.
+
+    Parameters
+    ----------
+    totals, maxima : arrays of shape (n_classes,)
+        Over all cells of the class.
+    """
+    return Summary(classes=Sizes.of(totals), row_maxima=_exact_sum(maxima))
+
+
+def summarize_clusters(totals: Values, maxima: Values) -> Summary:
+    """The part of a summary that clusters decide; see `summarize_classes`."""
+    return Summary(clusters=Sizes.of(totals), column_maxima=_exact_sum(maxima))
+
+
+def summarize_cells(
+    class_codes: Codes, cluster_codes: Codes, counts: Values, class_totals: Values, cluster_totals: Values
+) -> Summary:
+    """The part of a summary that cells decide, given both margins; any subset of the cells is a valid shard.
+
+    Parameters
+    ----------
+    class_codes, cluster_codes : int64 arrays of shape (n_cells,)
+        Positions into the totals.
+    counts : array of shape (n_cells,)
+    class_totals, cluster_totals : arrays
+        Sizes over the whole table.
+    """
+    arrays = (counts, class_totals, cluster_totals)
+    compiled = all(a.dtype.kind == "i" and (not a.size or a.max() < _SAFE) for a in arrays)
+    sums = _compiled_sums if compiled else _exact_sums
+    by_class, by_cluster, inertia = sums(class_codes, cluster_codes, *arrays)
+    return Summary(cells=Sizes.of(counts), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
+
+
+def _compiled_sums(
+    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
+) -> tuple[dict[Number, Number], dict[Number, Number], int]:
+    row_squares, col_squares = np.zeros((row_totals.size, 2), np.int64), np.zeros((col_totals.size, 2), np.int64)
+    limbs = np.zeros(LIMBS, np.int64)
+    cell_sums(rows, cols, counts, row_totals, col_totals, row_squares, col_squares, limbs)
+    by_class, by_cluster = _by_size(row_totals, row_squares), _by_size(col_totals, col_squares)
+    for i in np.flatnonzero(counts >= 2**31):
+        square = int(counts[i]) ** 2
+        by_class[int(row_totals[rows[i]])] += square
+        by_cluster[int(col_totals[cols[i]])] += square
+    inertia = 0
+    for limb in limbs.tolist():
+        inertia = (inertia << 32) + limb
+    return _positive(by_class), _positive(by_cluster), inertia
+
+
+def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
+    """Group Σ n² of the classes (or clusters) by size; sums of 32-bit halves stay below 2^63."""
+    sizes, position = np.unique(totals, return_inverse=True)
+    sums = np.zeros((sizes.size, 3), np.int64)
+    np.add.at(sums[:, 0], position, squares[:, 0] >> 32)
+    np.add.at(sums[:, 1], position, (squares[:, 0] & 0xFFFFFFFF) + (squares[:, 1] >> 32))
+    np.add.at(sums[:, 2], position, squares[:, 1] & 0xFFFFFFFF)
+    result: defaultdict[Number, Number] = defaultdict(int)
+    for size, (high, middle, low) in zip(sizes.tolist(), sums.tolist(), strict=True):
+        result[size] = (high << 64) + (middle << 32) + low
+    return result
+
+
+def _exact_sums(
+    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
+) -> tuple[dict[Number, Number], dict[Number, Number], int]:
+    """The same in Python numbers: counts beyond 2^53, fractions, and floats."""
+    by_class: defaultdict[Number, Number] = defaultdict(int)
+    by_cluster: defaultdict[Number, Number] = defaultdict(int)
+    inertia = 0
+    r, c, unit = row_totals.tolist(), col_totals.tolist(), 1 << INERTIA_BITS
+    for row, col, n in zip(rows.tolist(), cols.tolist(), counts.tolist(), strict=True):
+        square = n * n
+        by_class[r[row]] += square
+        by_cluster[c[col]] += square
+        inertia += math.floor(Fraction(square) / Fraction(r[row] * c[col]) * unit)
+    return _positive(by_class), _positive(by_cluster), inertia
+
+
+def _positive(sums: Mapping[Number, Number]) -> dict[Number, Number]:
+    return {size: squares for size, squares in sorted(sums.items()) if squares}
+
+
+def _margin(codes: Codes, counts: Values) -> tuple[Values, Values]:
+    """Total and largest cell for each code."""
+    size = int(codes.max()) + 1 if codes.size else 0
+    if counts.dtype.kind == "f":
+        totals = np.bincount(codes, weights=counts, minlength=size)
+        maxima = np.zeros(size)
+        np.maximum.at(maxima, codes, counts)
+        return totals, maxima
+    wide = counts.dtype.kind == "O" or (counts.size > 0 and int(counts.max()) * counts.size >= 2**63)
+    totals, maxima = np.zeros(size, dtype=object if wide else np.int64), np.zeros(size, dtype=counts.dtype)
+    np.add.at(totals, codes, counts.astype(totals.dtype))
+    np.maximum.at(maxima, codes, counts)
+    return (totals.astype(np.int64) if wide and _fits(totals) else totals), maxima
+
+
+def _fits(totals: Values) -> bool:
+    return all(isinstance(t, int) and t < 2**63 for t in totals.tolist())
+
+
+def _exact_sum(values: Values) -> Number:
+    if values.dtype.kind == "f":
+        return math.fsum(values.tolist())
+    if values.dtype.kind == "O" or (values.size and int(values.max()) * values.size >= 2**63):
+        total: Number = sum(values.tolist())
+        return total
+    return int(values.sum())

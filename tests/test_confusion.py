@@ -1,0 +1,210 @@
+"""The 2×2 table: reference values, identities, degenerate tables, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.errors import DataError, OptionError
+from streameval.metrics.confusion import ConfusionMatrix2, confmat2_type
+from streameval.metrics.contingency_arithmetic import geometric_mean, harmonic_mean
+from streameval.metrics.contingency_catalogue import PAIR_MEASURES, TABLE_MEASURES
+
+CASES = json.loads((Path(__file__).parent / "data" / "confusion2x2.json").read_text())
+counts = st.integers(0, 30)
+tables = st.builds(ConfusionMatrix2, counts, counts, counts, counts)
+positive = st.integers(1, 10**12)
+
+
+def wanted(case: dict[str, Any]) -> dict[str, Any]:
+    """Reference values of a case: intended before exact before expected; errors of the reference are no values."""
+    values = case["expected"] | case.get("exact", {}) | case.get("intended", {})
+    return {key: value for key, value in values.items() if not (isinstance(value, dict) and "error" in value)}
+
+
+def computed(matrix: ConfusionMatrix2, key: str) -> Any:
+    """Value of the method that a golden key spells."""
+    name, *variant = key.split("/")
+    if name == "adjust_to_null":
+        return matrix.adjust_to_null(variant[0], model=variant[1])
+    if name == "lform":
+        return matrix.lform().to_ccw()
+    options: dict[str, dict[str, Any]] = {
+        "plain": {"standardize": False},
+        "standardized": {"standardize": True},
+        "harmonic": {"mean": "harmonic"},
+        "geometric": {"mean": "geometric"},
+    }
+    if variant and variant[0].startswith("beta="):
+        return matrix.fscore(beta=float(variant[0][5:]))
+    return matrix.get_score(name, **(options[variant[0]] if variant else {}))
+
+
+def close(found: Any, want: Any, rel: float, absolute: float) -> bool:
+    """Equal to a tolerance, element by element; NaN equals NaN."""
+    if isinstance(want, list):
+        return len(found) == len(want) and all(close(f, w, rel, absolute) for f, w in zip(found, want, strict=True))
+    want = float(want)
+    if math.isnan(want):
+        return math.isnan(found)
+    return found == want or math.isclose(found, want, rel_tol=rel, abs_tol=absolute)
+
+
+LOGS = ("hyper", "mic_", "entropy", "g_score", "mutual", "adjust_to_null")
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_reference_values(case: dict[str, Any]) -> None:
+    """Every method gives the reference's value, or the right one where the reference is known to be off."""
+    matrix = ConfusionMatrix2.from_ccw(**{k: case["input"][k] for k in ("TP", "FP", "TN", "FN")})
+    whole = all(isinstance(x, int) for x in case["input"].values())
+    wrong = {}
+    for key, want in wanted(case).items():
+        if key == "hypergeometric" and not whole:
+            continue
+        rel = 1e-9 if key.startswith(LOGS) and key not in case.get("exact", {}) else 1e-12
+        found = computed(matrix, key)
+        if not close(found, want, rel, 1e-12):
+            wrong[key] = (found, want)
+    assert not wrong
+
+
+def test_fractional_cells_are_refused_where_whole_counts_are_needed() -> None:
+    """The exact test and the expected mutual information name what they need."""
+    matrix = ConfusionMatrix2(0.5, 1, 2, 3)
+    with pytest.raises(DataError, match="hypergeometric needs whole counts"):
+        matrix.hypergeometric()
+    with pytest.raises(DataError, match="expected mutual information needs whole counts"):
+        matrix.adjusted_mutual_info()
+
+
+@settings(deadline=None)
+@given(tables)
+def test_every_method_answers_every_table(matrix: ConfusionMatrix2) -> None:
+    """No table of counts, however degenerate, raises or warns."""
+    for name in PAIR_MEASURES:
+        matrix.get_score(name)
+    for name in TABLE_MEASURES:
+        if hasattr(matrix, name):
+            matrix.get_score(name)
+
+
+@settings(deadline=None)
+@given(positive, positive, positive, positive)
+def test_squared_correlation_is_informedness_times_markedness(tp: int, fn: int, fp: int, tn: int) -> None:
+    """MCC² = informedness × markedness wherever no margin is zero, at any size."""
+    matrix = ConfusionMatrix2(tp, fn, fp, tn)
+    assert matrix.matthews_corr() ** 2 == pytest.approx(matrix.informedness() * matrix.markedness(), rel=1e-12)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 50), st.integers(1, 50))
+def test_known_relations(tp: int, fn: int, fp: int, tn: int) -> None:
+    """Kappa is the mean of kappas and adjusted Dice; Q follows from the odds ratio; Jaccard follows from Dice."""
+    m = ConfusionMatrix2(tp, fn, fp, tn)
+    assert m.kappa() == pytest.approx(harmonic_mean(*m.kappas()[:2]), abs=1e-12)
+    assert m.kappa() == pytest.approx(harmonic_mean(*m.adjust_to_null(m.dice_coeff, model="m3")), abs=1e-12)
+    assert m.ochiai_coeff_adj() == pytest.approx(harmonic_mean(*m.adjust_to_null("ochiai_coeff")), abs=1e-12)
+    assert m.yule_q() == pytest.approx((m.DOR() - 1) / (m.DOR() + 1), abs=1e-12)
+    assert m.jaccard_coeff() == pytest.approx(m.dice_coeff() / (2 - m.dice_coeff()), abs=1e-12)
+    assert m.pairwise_hcv()[2] == pytest.approx(geometric_mean(*m.pairwise_hcv()[:2]), abs=1e-12)
+    assert m.informedness() == pytest.approx(m.TPR() - m.FPR(), abs=1e-12)
+    assert m.fscore() == pytest.approx(m.dice_coeff(), rel=1e-12)
+
+
+@settings(deadline=None)
+@given(tables)
+def test_transposing_exchanges_precision_and_recall(matrix: ConfusionMatrix2) -> None:
+    """Swapping truth and prediction swaps the one-sided measures and keeps the symmetric ones."""
+    swapped = ConfusionMatrix2(matrix.TP, matrix.FP, matrix.FN, matrix.TN)
+    np.testing.assert_equal(swapped.precision(), matrix.recall())
+    np.testing.assert_equal(swapped.kappa(), matrix.kappa())
+    np.testing.assert_equal(swapped.markedness(), matrix.informedness())
+    np.testing.assert_equal(swapped.entropy_scores()[::-1][1:], matrix.entropy_scores()[:2])
+
+
+def fisher(matrix: ConfusionMatrix2) -> float:
+    """Fisher's exact test in exact integers."""
+    tp, fp, tn, fn = map(int, matrix.to_ccw())
+    n, p1, p2 = tp + fp + tn + fn, tp + fn, tp + fp
+    weights = [math.comb(p1, k) * math.comb(n - p1, p2 - k) for k in range(max(0, p1 + p2 - n), min(p1, p2) + 1)]
+    observed = math.comb(p1, tp) * math.comb(n - p1, p2 - tp)
+    p = Fraction(sum(w for w in weights if w <= observed), sum(weights))
+    return math.copysign(-math.log(p.numerator) + math.log(p.denominator), matrix.covar())
+
+
+@settings(deadline=None)
+@given(tables)
+def test_exact_test_counts_exact_ties(matrix: ConfusionMatrix2) -> None:
+    """The score is −ln p of Fisher's test with exact ties, to rounding."""
+    assert matrix.hypergeometric() == pytest.approx(fisher(matrix), rel=1e-10, abs=1e-12)
+
+
+def test_exact_test_of_huge_tables() -> None:
+    """The integral beyond 2²⁰ tables agrees with the sum, and 10²⁰ points overflow nothing."""
+    from streameval.metrics import contingency_fisher
+
+    cells = {"TP": 25 * 10**8 + 30000, "FP": 25 * 10**8, "TN": 25 * 10**8 + 30000, "FN": 25 * 10**8}
+    summed = ConfusionMatrix2.from_ccw(**cells).hypergeometric()
+    limit, contingency_fisher._MANY = contingency_fisher._MANY, 1000
+    try:
+        integrated = ConfusionMatrix2.from_ccw(**cells).hypergeometric()
+    finally:
+        contingency_fisher._MANY = limit
+    assert integrated == pytest.approx(summed, rel=1e-9)
+    assert 1e19 < ConfusionMatrix2(10**20, 10**19, 10**19, 10**20).hypergeometric() < math.inf
+
+
+def test_constructors_agree() -> None:
+    """The four ways to the same table, and its order of cells."""
+    matrix = ConfusionMatrix2(TP=2, FN=1, FP=3, TN=4)
+    assert matrix == ConfusionMatrix2.from_ccw(2, 3, 4, 1) == ConfusionMatrix2(rows=[[2, 1], [3, 4]])
+    assert matrix == ConfusionMatrix2(rows=np.array([[2, 1], [3, 4]]))
+    assert matrix.to_ccw() == confmat2_type(TP=2, FP=3, TN=4, FN=1)
+    assert ConfusionMatrix2.from_sets({1, 2, 5}, [1, 2, 3, 4, 6], universe_size=10).to_ccw() == (2, 3, 4, 1)
+    drawn = ConfusionMatrix2.from_random_counts(5, 9, random_state=1)
+    assert drawn == ConfusionMatrix2.from_random_counts(low=5, high=9, random_state=1)
+    assert 5 <= drawn.to_array().min() <= drawn.to_array().max() < 9
+
+
+@pytest.mark.parametrize("bad", [-1, math.nan, math.inf, None, "3", 1j])
+def test_bad_counts_are_refused_by_name(bad: Any) -> None:
+    """A count that is no finite number of at least 0 is named."""
+    with pytest.raises(DataError, match=r"FP is .*; counts must be finite numbers of at least 0"):
+        ConfusionMatrix2(1, 2, bad, 3)
+
+
+def test_bad_options_are_refused_by_name() -> None:
+    """Unknown models, means, measures and impossible universes are named with the choices."""
+    matrix = ConfusionMatrix2(1, 2, 3, 4)
+    with pytest.raises(OptionError, match="model is 'm9'; choose"):
+        matrix.expected("m9")
+    with pytest.raises(OptionError, match="mean is 'median'; choose"):
+        matrix.mic_scores(mean="median")
+    with pytest.raises(OptionError, match="'kapa' is no measure"):
+        matrix.get_score("kapa")
+    with pytest.raises(OptionError, match="universe_size is 2, but the two sets have 3"):
+        ConfusionMatrix2.from_sets("ab", "bc", universe_size=2)
+
+
+def test_adjusting_warns_when_asked() -> None:
+    """A measure that is already corrected for chance is pointed out on request only."""
+    matrix = ConfusionMatrix2(3, 1, 1, 3)
+    with pytest.warns(UserWarning, match="already"):
+        matrix.adjust_to_null("kappa", with_warnings=True)
+
+
+def test_discrete_expectations_round_to_a_neighbour() -> None:
+    """Random rounding moves each expected count by less than one, and is repeatable."""
+    matrix = ConfusionMatrix2(3, 9, 4, 1)
+    drawn, means = matrix.expected(discrete=True, random_state=3), matrix.expected()
+    assert np.abs(drawn.to_array() - means.to_array()).max() < 1
+    assert drawn == matrix.expected(discrete=True, random_state=3)

@@ -1,0 +1,519 @@
+"""The contingency table: reference values, scikit-learn, exactness, merging, matching, bad input."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.errors import DataError, OptionError
+from streameval.metrics import clustering
+from streameval.metrics.assignment import best_matching
+from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric, clustering_metrics
+from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
+from streameval.metrics.mutual_information import entropies, expected_mutual_information
+from streameval.states.sizes import Sizes
+from streameval.states.summary import Summary, summarize, summarize_cells, summarize_classes, summarize_shard
+
+CASES = json.loads((Path(__file__).parent / "data" / "contingency.json").read_text())
+labels = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40)
+SKLEARN_KEYS = {
+    "sklearn/mutual_info_score": "mutual_info_score",
+    "sklearn/adjusted_mutual_info_score/max": "adjusted_mutual_info",
+    "sklearn/homogeneity_completeness_v_measure": "entropy_scores",
+}
+
+
+def table_of(case: dict[str, Any]) -> ClusteringMetrics:
+    """Table of a golden case."""
+    cells = case["input"]["cells"]
+    return ClusteringMetrics.from_counts(*([cell[i] for cell in cells] for i in range(3)))
+
+
+def wanted(case: dict[str, Any]) -> dict[str, Any]:
+    """Reference values of a case: intended before exact before expected; errors of the reference are no values."""
+    values = case["expected"] | case.get("exact", {}) | case.get("intended", {})
+    return {key: value for key, value in values.items() if not (isinstance(value, dict) and "error" in value)}
+
+
+def computed(table: ClusteringMetrics, key: str) -> Any:
+    """Value of the method that a golden key spells."""
+    name, *variant = key.split("/")
+    if key in ("shape", "nonzero_cells", "grand_total"):
+        return getattr(table, name)
+    if name == "adjust_to_null":
+        return table.adjust_to_null(variant[0], model=variant[1])
+    if name == "pairwise":
+        return table.pairwise.to_ccw() if variant[0] == "TP_FP_TN_FN" else table.pairwise.get_score(*variant)
+    options: dict[str, Any] = {}
+    for word in variant:
+        if word in ("raw", "normalized"):
+            options["normalize"] = word == "normalized"
+        elif word in ("harmonic", "geometric"):
+            options["mean"] = word
+        else:
+            options["model"] = None if word == "none" else word
+    return getattr(table, name)(**options)
+
+
+def close(found: Any, want: Any, rel: float, absolute: float) -> bool:
+    """Equal to a tolerance, element by element; NaN equals NaN."""
+    if isinstance(want, list):
+        return len(found) == len(want) and all(close(f, w, rel, absolute) for f, w in zip(found, want, strict=True))
+    want = float(want)
+    if math.isnan(want):
+        return math.isnan(found)
+    return found == want or math.isclose(found, want, rel_tol=rel, abs_tol=absolute)
+
+
+def tolerance(case: dict[str, Any], key: str) -> tuple[float, float]:
+    """Relative and absolute tolerance that the reference's own rounding allows."""
+    if key == "adjusted_mutual_info" and case["id"].startswith("large"):
+        return 1e-8, 1e-12
+    exact = key in case.get("exact", {}) or key in case.get("intended", {})
+    logs = ("g_score", "mutual", "entropy", "mic_", "vi_", "adjust", "chisq")
+    loose = any(part in key for part in logs) and not exact
+    return (1e-9, 1e-12) if loose else (1e-12, 1e-12)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_reference_values(case: dict[str, Any]) -> None:
+    """Every method gives the reference's value, or the right one where the reference is known to be off."""
+    table = table_of(case)
+    wrong = {}
+    for key, want in wanted(case).items():
+        if key.startswith("sklearn/"):
+            continue
+        found = computed(table, key)
+        if not close(found, want, *tolerance(case, key)):
+            wrong[key] = (found, want)
+    assert not wrong
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_evaluation_names_give_the_same_values(case: dict[str, Any]) -> None:
+    """A metric named by its golden key, computed from the summary alone, is the method's value to the last bit."""
+    table = table_of(case)
+    summary = replace(table.summary, matching=(table.facts.matching, table.facts.matching))
+    for key in case["expected"]:
+        if key in ("shape", "nonzero_cells", "grand_total", "pairwise/TP_FP_TN_FN") or key.startswith("sklearn"):
+            continue
+        flat = np.ravel(np.array(computed(table, key), dtype=float)).tolist()
+        found = [metric.compute(summary) for metric in clustering_metrics([key])]
+        np.testing.assert_array_equal(found, flat, err_msg=key)
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_scikit_learn_where_conventions_agree(case: dict[str, Any]) -> None:
+    """Mutual information, its adjusted form and the V-measure are scikit-learn's."""
+    table = table_of(case)
+    exact = case.get("exact", {})
+    for key, name in SKLEARN_KEYS.items():
+        if key in case["expected"] and name not in exact and f"{name}/harmonic" not in exact:
+            assert close(getattr(table, name)(), case["expected"][key], 1e-9, 1e-11), key
+
+
+@settings(deadline=None)
+@given(labels)
+def test_scikit_learn_on_labels(points: list[tuple[int, int]]) -> None:
+    """The module-level functions agree with scikit-learn on tables that are not degenerate."""
+    from sklearn import metrics  # type: ignore[import-untyped]
+
+    true, pred = map(list, zip(*points, strict=True))
+    if len(set(true)) > 1 and len(set(pred)) > 1 and len(set(points)) < len(points):
+        assert clustering.adjusted_rand_score(true, pred) == pytest.approx(metrics.adjusted_rand_score(true, pred))
+    for method in ("max", "min", "arithmetic", "geometric"):
+        if len(set(true)) > 1 and len(set(pred)) > 1 and len(set(true)) < len(true) > len(set(pred)):
+            want = metrics.adjusted_mutual_info_score(true, pred, average_method=method)
+            assert clustering.adjusted_mutual_info_score(true, pred, method) == pytest.approx(want, rel=1e-9, abs=1e-9)
+    want = metrics.homogeneity_completeness_v_measure(true, pred)
+    assert clustering.homogeneity_completeness_v_measure(true, pred) == pytest.approx(want, abs=1e-9)
+    assert clustering.mutual_info_score(true, pred) == pytest.approx(metrics.mutual_info_score(true, pred), abs=1e-12)
+
+
+@settings(deadline=None)
+@given(labels)
+def test_kappa_of_the_pair_table_is_the_adjusted_rand_index(points: list[tuple[int, int]]) -> None:
+    """ARI, Rand and Fowlkes-Mallows are kappa, accuracy and Ochiai of the pair table, to the bit."""
+    table = ContingencyTable.from_labels(*zip(*points, strict=True))
+    pairs = table.pairwise
+    np.testing.assert_equal(table.adjusted_rand_index(), pairs.kappa())
+    np.testing.assert_equal(table.rand_index(), pairs.accuracy())
+    np.testing.assert_equal(table.fowlkes_mallows(), pairs.ochiai_coeff())
+    together = [(a[0] == b[0], a[1] == b[1]) for i, a in enumerate(points) for b in points[:i]]
+    order = ((True, True), (False, True), (False, False), (True, False))
+    assert pairs.to_ccw() == tuple(together.count(kind) for kind in order)
+
+
+SWAPPED = {
+    "homogeneity": "completeness",
+    "bcubed_precision": "bcubed_recall",
+    "muc_precision": "muc_recall",
+}
+
+
+@settings(deadline=None)
+@given(labels)
+def test_swapping_classes_and_clusters_transposes(points: list[tuple[int, int]]) -> None:
+    """One-sided metrics change places, all others keep every bit."""
+    true, pred = zip(*points, strict=True)
+    summary = ContingencyTable.from_labels(true, pred).summary
+    swapped = ContingencyTable.from_labels(pred, true).summary
+    assert swapped == summary.transposed()
+    back = {value: key for key, value in SWAPPED.items()}
+    for metric in CLUSTERING_METRICS:
+        other = clustering_metric({**SWAPPED, **back}.get(metric.name, metric.name))
+        np.testing.assert_allclose(metric.compute(summary), other.compute(swapped), rtol=1e-14, err_msg=metric.name)
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 6), st.integers(0, 12)), st.integers(1, 10**12), min_size=1),
+    st.lists(st.integers(0, 3), min_size=13, max_size=13),
+    st.randoms(use_true_random=False),
+)
+def test_merging_shards_is_bit_identical(cells: dict[tuple[int, int], int], shards: list[int], random: Any) -> None:
+    """Summaries of any sharding by cluster, merged in any order, equal the summary of the whole table."""
+    rows, cols = np.array(list(cells)).T
+    rows = np.unique(rows, return_inverse=True)[1]
+    counts = np.array(list(cells.values()))
+    totals, maxima = np.zeros(rows.max() + 1, np.int64), np.zeros(rows.max() + 1, np.int64)
+    np.add.at(totals, rows, counts)
+    np.maximum.at(maxima, rows, counts)
+    parts = [summarize_classes(totals[:2], maxima[:2]), summarize_classes(totals[2:], maxima[2:])]
+    for shard in range(4):
+        here = np.array(shards)[cols] == shard
+        parts.append(summarize_shard(rows[here], np.unique(cols[here], return_inverse=True)[1], counts[here], totals))
+    random.shuffle(parts)
+    merged = Summary()
+    for part in parts:
+        merged = merged.merge(part)
+    whole = summarize(rows, np.unique(cols, return_inverse=True)[1], counts)
+    assert merged == whole
+    assert hash(merged) == hash(whole)
+    for metric in CLUSTERING_METRICS:
+        np.testing.assert_equal(metric.compute(merged), metric.compute(whole))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(1, 2**52)), min_size=1, max_size=12))
+def test_compiled_sums_equal_exact_ones(cells: list[tuple[int, int, int]]) -> None:
+    """The compiled summary of whole counts equals the one in Python integers, but 2^-104 of each chi-square term."""
+    table = ContingencyTable.from_counts(*zip(*cells, strict=True))
+    c = table.cells
+    compiled, exact = summarize(c.rows, c.cols, c.counts), summarize(c.rows, c.cols, c.counts.astype(object))
+    assert abs(compiled.inertia - exact.inertia) < 2 ** (128 - 98)
+    assert replace(compiled, inertia=0) == replace(exact, inertia=0)
+
+
+def test_adjusted_rand_index_at_three_billion_points() -> None:
+    """At N = 3.2·10⁹, and at 10¹² a cell, the value is the rounded quotient of exact integers."""
+    for scale in (1, 10**3):
+        counts = [800_000_000 * scale, 700_000_001 * scale, 3, 900_000_000 * scale, 799_999_996 * scale, 10**12]
+        table = ContingencyTable.from_counts([0, 0, 1, 1, 2, 2], [0, 1, 0, 2, 1, 2], counts)
+
+        def pairs(sizes: Any) -> int:
+            return sum(n * (n - 1) // 2 for n in sizes)
+
+        cells, classes, clusters = map(pairs, (counts, table.row_totals.values(), table.col_totals.values()))
+        chance = Fraction(classes * clusters, pairs([table.grand_total]))
+        want = (cells - chance) / (Fraction(classes + clusters, 2) - chance)
+        assert table.adjusted_rand_index() == float(want)
+        assert cells == table.pairwise.TP
+
+
+def exact_expectation(a: int, b: int, n: int) -> float:
+    """Mean of x·ln(x·n/(a·b)) over the hypergeometric distribution, every probability an exact fraction."""
+    support = range(max(0, a + b - n), min(a, b) + 1)
+    weights = [math.comb(a, k) * math.comb(n - a, b - k) for k in support]
+    total = math.comb(n, b)
+    terms = (
+        float(Fraction(w * k, total)) * math.log(k * n / (a * b)) for w, k in zip(weights, support, strict=True) if k
+    )
+    return math.fsum(terms)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "n"), [(3, 4, 10), (1, 7, 9), (40, 60, 100), (99, 98, 100), (500, 700, 3000), (9, 2900, 3000)]
+)
+def test_truncation_of_the_expectation_is_below_1e_12(a: int, b: int, n: int) -> None:
+    """What is left out of the hypergeometric range is far below 1e-12 of the expectation."""
+    groups = Sizes.of(np.array([a, n - a])), Sizes.of(np.array([b, n - b]))
+    found = expected_mutual_information(*groups) * n
+    want = math.fsum(exact_expectation(x, y, n) for x in (a, n - a) for y in (b, n - b))
+    assert found == pytest.approx(want, rel=1e-12, abs=1e-12)
+
+
+def test_sampled_range_equals_the_summed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every third of a σ is enough: sampling a wide range agrees with the sum over all of it."""
+    from streameval.kernels import clustering as kernels
+
+    monkeypatch.setattr(kernels, "jit", None)
+    for a, b, n in ((4e5, 5e5, 1e6), (3e5, 9e5, 1e6), (1e6, 1e6, 1e8)):
+        mh, ml = kernels.divide_pairs(*kernels.two_product(a, b), n, 0.0)
+        sigma = math.sqrt(mh * (n - a) / n * (n - b) / (n - 1))
+        assert kernels._sampled(a, b, n, mh, ml, sigma) == pytest.approx(kernels._summed(a, b, n, mh, ml), rel=1e-11)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=5), st.lists(st.integers(1, 10**6), min_size=2, max_size=5))
+def test_independence_has_exactly_no_mutual_information(rows: list[int], cols: list[int]) -> None:
+    """A table of products has MI exactly 0, and one more point makes it positive."""
+    outer = np.multiply.outer(rows, cols)
+    assert ContingencyTable(rows=outer).mutual_info_score() == 0.0
+    outer[0, 0] += 1
+    assert ContingencyTable(rows=outer).mutual_info_score() > 0.0
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 2**61), min_size=70, max_size=90, unique=True))
+def test_fast_and_slow_logarithms_agree(sizes: list[int]) -> None:
+    """Double-double logarithms are those of the decimal module to 2^-96."""
+    from streameval.metrics import mutual_information as information
+
+    fast, slow = information._fast_logs(sizes), information._decimal_logs(sizes, 120)
+    assert max(abs(fast[size] - slow[size]) for size in sizes) < 2**24
+
+
+def brute_force(dense: np.ndarray[Any, Any]) -> Any:
+    """Best matching by trying all."""
+    small = dense if dense.shape[0] <= dense.shape[1] else dense.T
+    columns = permutations(range(small.shape[1]), small.shape[0])
+    return max(sum(small[i, j] for i, j in enumerate(chosen)) for chosen in columns)
+
+
+matrices = st.integers(1, 4).flatmap(
+    lambda width: st.lists(st.lists(st.integers(0, 6), min_size=width, max_size=width), min_size=1, max_size=4)
+)
+
+
+@settings(deadline=None)
+@given(matrices, st.sampled_from([1, 10**15, 10**25]), st.booleans())
+def test_matching_is_the_best_one(table: list[list[int]], scale: int, sparse: bool) -> None:
+    """Settling, pruning and both solvers keep the best matching; the interval without solving holds it."""
+    from streameval.metrics import assignment
+
+    dense = np.array(table, dtype=object) * scale
+    rows, cols = np.nonzero(dense)
+    counts = dense[rows, cols] if scale > 10**15 else dense[rows, cols].astype(np.int64)
+    limit, assignment._DENSE = assignment._DENSE, 0 if sparse else assignment._DENSE
+    try:
+        lower, upper = best_matching(rows, cols, counts)
+    finally:
+        assignment._DENSE = limit
+    assert lower == upper == brute_force(dense)
+    bounds = best_matching(rows, cols, counts, assignment_cells=0)
+    assert bounds.lower <= lower <= bounds.upper
+
+
+def test_matching_of_a_noisy_giant_component_is_exact_and_quick() -> None:
+    """Noise ties all rows together, and settled cells take the component apart again."""
+    rng = np.random.default_rng(5)
+    true = rng.integers(0, 2000, 200_000)
+    pred = np.where(rng.random(true.size) < 0.05, rng.integers(0, 2000, true.size), true)
+    c = ContingencyTable.from_labels(true, pred).cells
+    bounds = best_matching(c.rows, c.cols, c.counts, assignment_cells=0)
+    assert bounds.lower == bounds.upper == int(c.counts[c.rows == c.cols].sum()) or bounds.lower == bounds.upper
+
+
+def test_interval_of_a_metric_holds_its_value() -> None:
+    """Where the matching is an interval, so is the score, and the exact score is inside."""
+    rng = np.random.default_rng(2)
+    table = ContingencyTable(rows=rng.integers(0, 9, (30, 30)))
+    c = table.cells
+    unsolved = replace(table.summary, matching=best_matching(c.rows, c.cols, c.counts, assignment_cells=10))
+    for name in ("assignment_score", "assignment_score/m3/raw", "assignment_score/none/normalized"):
+        metric = clustering_metric(name)
+        low, high = metric.bounds(unsolved)
+        value = float(table.assignment_score(**clustering._options(name, "assignment_score", name.split("/")[1:])))
+        assert low < high
+        assert low <= value <= high
+    with pytest.raises(OptionError, match="has not been solved"):
+        clustering_metric("assignment_score").compute(table.summary)
+
+
+@settings(deadline=None)
+@given(matrices, st.sampled_from(["m1", "m2r", "m2c", "m3"]))
+def test_closed_form_nulls_equal_the_expected_table(table: list[list[int]], model: str) -> None:
+    """Null models in closed form agree with the dense table of expected counts."""
+    from streameval.metrics.nulls import null_facts
+
+    real = ContingencyTable(rows=table)
+    if not real.grand_total:
+        return
+    null, dense = null_facts(real.facts, model), real.expected(model).facts
+    assert float(null.matching) == pytest.approx(float(dense.matching))
+    assert float(null.maxima) == pytest.approx(float(dense.maxima))
+    assert tuple(map(float, null.pairs)) == pytest.approx(tuple(map(float, dense.pairs)), abs=1e-9)
+    assert tuple(map(float, null.bcubed)) == pytest.approx(tuple(map(float, dense.bcubed)))
+    assert tuple(map(float, null.entropies)) == pytest.approx(tuple(map(float, dense.entropies)), abs=1e-12)
+    assert null.nonzero == dense.nonzero
+
+
+def test_every_metric_of_an_empty_table_has_its_documented_value() -> None:
+    """An empty table scores 1, 0 or NaN as documented, raises nothing and warns of nothing."""
+    table = ContingencyTable.from_labels([], [])
+    found = {metric.name: metric.compute(table.summary) for metric in CLUSTERING_METRICS}
+    ones = {"homogeneity", "completeness", "v_measure", "adjusted_mutual_info"}
+    zeros = {"chisq_score", "g_score"}
+    for name, value in found.items():
+        assert math.isnan(value) if name not in ones | zeros else value == (name in ones), name
+    assert table.assignment_score(model=None) == table.split_join_similarity(model=None) == 1.0
+    assert (table.shape, table.grand_total, table.assignment_score(False, None)) == ((0, 0), 0, 0)
+    assert math.isnan(table.pairwise.kappa())
+
+
+def test_a_single_point_has_no_pairs() -> None:
+    """Pairwise coefficients of one point are NaN, its entropy scores 1."""
+    table = ContingencyTable.from_labels(["a"], ["b"])
+    assert all(math.isnan(x) for x in (table.adjusted_rand_index(), table.fowlkes_mallows(), table.vi_distance()))
+    assert table.entropy_scores() == (1.0, 1.0, 1.0)
+    assert table.adjusted_mutual_info() == table.vi_similarity() == table.assignment_score() == 1.0
+
+
+def test_two_points_in_perfect_agreement() -> None:
+    """All singletons on both sides are equal partitions: adjusted mutual information is 1, whatever the average."""
+    for method in ("max", "min", "arithmetic", "geometric"):
+        assert clustering.adjusted_mutual_info_score([0, 1], ["x", "y"], average_method=method) == 1.0
+
+
+def test_zero_cells_count_nowhere() -> None:
+    """Explicit zeros change no measure, only the dense array."""
+    padded = ContingencyTable(rows=[[3, 0, 1], [0, 0, 0], [1, 0, 2]])
+    bare = ContingencyTable(rows=[[3, 1], [1, 2]])
+    assert padded.shape == (2, 2)
+    assert padded.summary == bare.summary
+    assert padded.to_array().shape == (3, 3)
+    assert padded.expected("m1").to_array().tolist() == bare.expected("m1").to_array().tolist()
+    assert padded.adjust_to_null("bc_metrics") == bare.adjust_to_null("bc_metrics")
+
+
+def test_constructors_agree() -> None:
+    """Labels, clusters, partitions, counts, rows and columns make the same table."""
+    true, pred = ["a", "a", "b", "b", "b"], [1, 2, 2, 2, 1]
+    table = ContingencyTable.from_labels(true, pred)
+    assert table == ContingencyTable.from_labels(np.array(true), np.array(pred))
+    assert table == ContingencyTable.from_clusters({1: ["a", "b"], 2: ["a", "b", "b"]})
+    assert table == ContingencyTable.from_counts(*zip(*[(*key, n) for key, n in table.items()], strict=True))
+    assert table == ContingencyTable(rows={"a": {1: 1, 2: 1}, "b": {1: 1, 2: 2}})
+    assert table == ContingencyTable(cols={1: {"a": 1, "b": 1}, 2: {"a": 1, "b": 2}})
+    assert table == ContingencyTable.from_labels(*table.to_labels())
+    parts = {"a": [0, 1], "b": [2, 3, 4]}, {1: [0, 4], 2: [1, 2, 3]}
+    assert table == ContingencyTable.from_partitions(*parts)
+    again = ContingencyTable.from_partitions(*table.to_partitions())
+    assert again.summary == ContingencyTable.from_clusters(table.to_clusters()).summary == table.summary
+
+
+def test_labels_are_compared_as_python_compares_them() -> None:
+    """1 and "1" differ, 1 and True do not, None is a label, tuples are labels."""
+    assert ContingencyTable.from_labels([1, "1", 1], [0, 0, 0]).shape == (2, 1)
+    assert ContingencyTable.from_labels([1, True, None], [(1, 2), (1, 2), "x"]).shape == (2, 2)
+    with pytest.raises(DataError, match="hashable"):
+        ContingencyTable.from_labels([[1], [2]], [1, 2])
+
+
+@pytest.mark.parametrize("bad", [-1, math.nan, math.inf, -0.5])
+def test_bad_counts_are_refused(bad: float) -> None:
+    """A count that is no finite number of at least 0 is named with its place."""
+    with pytest.raises(DataError, match=r"counts has .* at position 1; counts must be finite"):
+        ContingencyTable.from_counts([0, 1], [0, 1], [1, bad])
+    with pytest.raises(DataError, match="counts"):
+        ContingencyTable(rows=[[1, bad]])
+
+
+def test_mismatched_lengths_are_refused() -> None:
+    """Both lengths are named."""
+    with pytest.raises(DataError, match="labels_true and labels_pred have lengths 2 and 1"):
+        ContingencyTable.from_labels([1, 2], [1])
+    with pytest.raises(DataError, match="lengths 2, 2 and 1"):
+        ContingencyTable.from_counts([1, 2], [1, 2], [5])
+    with pytest.raises(DataError, match="point 3 is in one partition only"):
+        ContingencyTable.from_partitions([[1, 2, 3]], [[1, 2]])
+    with pytest.raises(DataError, match="point 2 is in two groups of the second partition"):
+        ContingencyTable.from_partitions([[1, 2]], [[1, 2], [2]])
+
+
+def test_unknown_names_are_refused() -> None:
+    """Models, averages, metrics and their variants that do not exist are named."""
+    table = ContingencyTable(rows=[[1, 2], [3, 4]])
+    with pytest.raises(OptionError, match="model is 'm4'"):
+        table.vi_similarity(model="m4")
+    with pytest.raises(OptionError, match="average_method is 'mean'"):
+        table.adjusted_mutual_info(average_method="mean")
+    with pytest.raises(OptionError, match="give either rows or cols"):
+        ContingencyTable()
+    for name in (
+        "ari",
+        "rand_index/raw",
+        "assignment_score/m9",
+        "pairwise.nothing",
+        "vi_distance/m1",
+        "entropy_scores/raw",
+    ):
+        with pytest.raises(OptionError, match="is no clustering metric"):
+            clustering_metric(name)
+
+
+def test_fractional_cells_in_memory() -> None:
+    """Fractional counts work, except for what needs whole ones; scaling a table scales its raw scores only."""
+    half = ContingencyTable(rows=[[1.5, 0.25], [0.75, 4.0]])
+    whole = ContingencyTable(rows=[[6, 1], [3, 16]])
+    assert half.mutual_info_score() == pytest.approx(whole.mutual_info_score(), rel=1e-14)
+    assert half.bc_metrics() == pytest.approx(whole.bc_metrics(), rel=1e-14)
+    assert half.chisq_score() == pytest.approx(whole.chisq_score() / 4, rel=1e-14)
+    assert half.assignment_score(normalize=False, model=None) == 5.5
+    with pytest.raises(DataError, match="expected mutual information needs whole counts"):
+        half.adjusted_mutual_info()
+
+
+def test_discrete_expectations_are_kept_until_redrawn() -> None:
+    """A table draws its rounded expectation once for each model, unless asked to redraw."""
+    table = ContingencyTable(rows=np.arange(1, 26).reshape(5, 5))
+    first = table.expected("m3", discrete=True, random_state=1)
+    assert table.expected("m3", discrete=True) is first
+    assert table.expected("m3", discrete=True, redraw=True, random_state=2) != first
+    assert np.abs(first.to_array() - table.expected("m3").to_array()).max() < 1
+    score = table.assignment_score(model="m3", discrete=True)
+    assert score == pytest.approx(table.assignment_score(model="m3"), abs=0.1)
+    assert table.expected("x2r").row_totals == table.row_totals
+
+
+def test_padding_and_methods_by_model() -> None:
+    """The dense array pads to a square; the methods named after a model are the method with that model."""
+    table = ContingencyTable(rows=[[10, 3, 8], [9, 9, 3]])
+    assert table.to_rows(cpad=True) == [[10, 3, 8], [9, 9, 3], [0, 0, 0]]
+    assert ContingencyTable(cols=[[10, 3, 8]]).to_rows(rpad=True) == [[10, 0, 0], [3, 0, 0], [8, 0, 0]]
+    for name in ("assignment_score", "split_join_similarity", "vi_similarity"):
+        for model in ("m1", "m2r", "m2c", "m3"):
+            want = getattr(table, name)(normalize=False, model=model)
+            assert getattr(table, f"{name}_{model}")(normalize=False) == want
+            assert table.get_score(f"{name}_{model}", normalize=False) == want
+
+
+def test_globs_name_every_measure_of_the_pair_table() -> None:
+    """``pairwise.*`` is the whole family, tuples flattened, and default names stay single."""
+    names = [metric.name for metric in clustering_metrics(["pairwise.*"])]
+    assert {"pairwise.TP", "pairwise.kappa", "pairwise.kappas.2", "pairwise.hypergeometric"} <= set(names)
+    assert len(names) == len(set(names)) > 50
+    summary = ContingencyTable(rows=[[5, 1, 0], [2, 2, 7]]).summary
+    assert all(isinstance(metric.compute(summary), float) for metric in clustering_metrics(["*.*"]))
+    assert len(CLUSTERING_METRICS) == 23 + 1
+
+
+def test_entropies_of_partial_cells_add_up() -> None:
+    """Cells can be summarised in any pieces when both margins are known."""
+    rows, cols, counts = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), np.array([3, 1, 4, 2])
+    totals = np.array([4, 4, 2]), np.array([5, 5])
+    pieces = [summarize_cells(rows[i : i + 1], cols[i : i + 1], counts[i : i + 1], *totals) for i in range(4)]
+    whole = summarize_cells(rows, cols, counts, *totals)
+    assert pieces[3].merge(pieces[1]).merge(pieces[0].merge(pieces[2])) == whole
+    assert float(entropies(summarize(rows, cols, counts)).mutual) > 0
