@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import CorruptFileError, SchemaError, WeightError
-from streameval.scan import Piece, read
+from streameval.scan import Piece, join, read
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
 
@@ -69,7 +69,7 @@ class Folded:
 def tasks(pieces: Sequence[Piece], rows: int, threads: int, *, by_file: bool) -> list[tuple[Piece, ...]]:
     """Gather pieces into tasks of about equal rows: several for each thread, none too small to pay for itself."""
     least, most = TASK_ROWS
-    target = min(max(rows // (8 * threads), least), most) if rows > 0 else 1
+    target = min(max(-(-rows // (4 * threads)), least), most) if rows > 0 else 1
     gathered: list[list[Piece]] = []
     size = 0
     for piece in pieces:
@@ -79,7 +79,7 @@ def tasks(pieces: Sequence[Piece], rows: int, threads: int, *, by_file: bool) ->
             size = 0
         gathered[-1].append(piece)
         size += piece.rows
-    return [tuple(group) for group in gathered]
+    return [join(group) for group in gathered]
 
 
 def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, progress: Callable[[int], None]) -> Folded:

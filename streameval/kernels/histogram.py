@@ -15,7 +15,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["BINS", "EMPTY", "FIRSTS", "MIXED", "SHIFTS", "bin_counts", "bin_weights", "edges"]
+__all__ = ["BINS", "EMPTY", "FIRSTS", "MIXED", "SHIFTS", "bin_counts", "bin_weights", "edges", "union", "unpack"]
 
 # bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits), others keep `coarse` bits
 _FINE = (
@@ -64,41 +64,80 @@ def _order() -> tuple[np.ndarray, np.ndarray]:
 
 
 FIRSTS, SHIFTS, BINS = _grid()
-MIXED = -1  # the bits of a NaN, as EMPTY is
-EMPTY = -2
+EMPTY = 0  # the complements of EMPTY and MIXED are bits of NaNs, so no score is either
+MIXED = 1
+_ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # narrow, so that float32 scores stay float32
 
 
 @jit
 def _bin(x, firsts, shifts):  # type: ignore[no-untyped-def]
     """Bin of a number; bins ascend with it. Without branches: scores on both sides of one half are unpredictable."""
-    mirrored = (x >= 0.5) & (x <= 1.0)
-    bits = np.float32((1.0 - x) if mirrored else x).view(np.uint32)
+    mirrored = (x >= _HALF) & (x <= _ONE)
+    bits = np.float32((_ONE - x) if mirrored else x).view(np.uint32)
     index = np.int64(bits >> np.uint32(23)) | (np.int64(mirrored) << 9)
     inside = np.int64(bits & np.uint32(0x7FFFFF)) >> shifts[index]
     return firsts[index, 0] + firsts[index, 1] * inside
 
 
 @jit
-def bin_counts(score, label, exact, table, firsts, shifts):  # type: ignore[no-untyped-def]
+def bin_counts(score, label, exact, packed, only, mixed, firsts, shifts):  # type: ignore[no-untyped-def]
     """Count scores by bin and label; returns the NaN scores of each label.
 
-    `table` is an int64 array of shape (n_bins, 3): negatives, positives, and the bits of the one score the bin has seen,
-    `EMPTY` before the first and `MIXED` once there are two. Where `exact` is false, equal floats may stand for different
-    scores, so that every bin is mixed.
+    The first three tables have one entry a bin, small ones so that the bins in use stay in the second-level cache.
+    `packed` counts negatives and, 32 bits higher, positives, so that fewer than 2³² rows may go in. `only` has the bits
+    of the first score, and `mixed` says that there was another. Where `exact` is false, equal floats may stand for
+    different scores, so that every bin is mixed.
     """
     nans = np.zeros(2, np.int64)
     for i in range(score.size):
-        x = np.float64(score[i]) + 0.0  # -0.0 becomes 0.0
+        x = score[i] + _ZERO  # -0.0 becomes 0.0
         if x != x:  # noqa: PLR0124 - the test for NaN
             nans[label[i]] += 1
             continue
         b = _bin(x, firsts, shifts)
-        bits = np.float64(x).view(np.int64)
-        seen = table[b, 2]
-        if seen not in (bits, MIXED):
-            table[b, 2] = bits if exact and seen == EMPTY else MIXED
-        table[b, label[i]] += 1
+        if not mixed[b]:
+            bits = np.int64(np.float64(x).view(np.int64))
+            if packed[b] == 0 and exact:
+                only[b] = bits
+            elif only[b] != bits or not exact:
+                mixed[b] = True
+        packed[b] += np.int64(1) << (np.int64(label[i]) << 5)
     return nans
+
+
+@jit
+def unpack(packed, only, mixed, table):  # type: ignore[no-untyped-def]
+    """Add the tables of `bin_counts` to `table`, an int64 array of shape (3, n_bins), and clear `packed` and `mixed`.
+
+    The rows of `table` are negatives, positives, and the complement of the bits of the one score a bin has seen: `EMPTY`
+    before the first, `MIXED` once there are two.
+    """
+    for b in range(packed.size):
+        if packed[b]:
+            table[0, b] += packed[b] & np.int64(0xFFFFFFFF)
+            table[1, b] += packed[b] >> 32
+            table[2, b] = _joined(table[2, b], MIXED if mixed[b] else ~only[b])
+            packed[b] = 0
+            mixed[b] = False
+
+
+@jit
+def _joined(mine, theirs):  # type: ignore[no-untyped-def]
+    """The one score of two bins together."""
+    if mine in (EMPTY, theirs):
+        return theirs
+    return mine if theirs == EMPTY else MIXED
+
+
+@jit
+def union(first, second):  # type: ignore[no-untyped-def]
+    """Sum of two tables of shape (3, n_bins)."""
+    out = np.empty_like(first)
+    for b in range(first.shape[1]):
+        out[0, b] = first[0, b] + second[0, b]
+        out[1, b] = first[1, b] + second[1, b]
+        out[2, b] = _joined(first[2, b], second[2, b])
+    return out
 
 
 @jit
@@ -106,7 +145,7 @@ def bin_weights(score, label, weight, sums, errors, firsts, shifts):  # type: ig
     """Add weights by bin and label, with the rounding errors beside; returns the weight of NaN scores by label."""
     nans = np.zeros(2)
     for i in range(score.size):
-        x = np.float64(score[i]) + 0.0
+        x = score[i] + _ZERO
         if x != x:  # noqa: PLR0124 - the test for NaN
             nans[label[i]] += weight[i]
             continue

@@ -20,6 +20,7 @@ __all__ = [
     "informedness_weights",
     "precision_counts",
     "precision_weights",
+    "product_counts",
     "thin",
 ]
 
@@ -51,6 +52,15 @@ def area_counts(neg, pos, before_neg, total_neg):  # type: ignore[no-untyped-def
         if pos[i]:
             high, low = _multiply_add(high, low, np.uint64(pos[i]), np.uint64(2 * below - neg[i]))
         below -= neg[i]
+    return high, low
+
+
+@jit
+def product_counts(neg, pos):  # type: ignore[no-untyped-def]
+    """Σ p·n: the pairs within groups."""
+    high, low = np.uint64(0), np.uint64(0)
+    for i in range(neg.size):
+        high, low = _multiply_add(high, low, np.uint64(neg[i]), np.uint64(pos[i]))
     return high, low
 
 

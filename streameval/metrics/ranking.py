@@ -99,9 +99,10 @@ class RocAuc:
             return _pairs(part.neg, part.pos, part.neg_weight, part.pos_weight, part.before, part.total)
         none = _zero(part.total)
         pairs = _pairs(part.neg, part.pos, part.neg_weight, part.pos_weight, none, part.total)
-        n, p = (part.neg, part.pos) if part.neg_weight is None else (part.neg_weight, part.pos_weight)
         mixed = ~part.single
-        return pairs, _total([a * b for a, b in zip(n[mixed].tolist(), p[mixed].tolist(), strict=True)] or [0])
+        if part.neg_weight is None or part.pos_weight is None:
+            return pairs, _integer(kernels.product_counts(part.neg[mixed], part.pos[mixed]))
+        return pairs, math.fsum(part.neg_weight[mixed] * part.pos_weight[mixed])
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Pairs won over pairs."""

@@ -15,7 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import IncompatibleStatesError
-from streameval.kernels.histogram import BINS, EMPTY, FIRSTS, MIXED, SHIFTS, bin_counts, bin_weights, edges
+from streameval.kernels.histogram import (
+    BINS,
+    EMPTY,
+    FIRSTS,
+    MIXED,
+    SHIFTS,
+    bin_counts,
+    bin_weights,
+    edges,
+    union,
+    unpack,
+)
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.scores import numbers, refuse_nan, split_nulls
 
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bins", "HistogramSpec", "ScoreHistogram"]
 
+_PACKED_ROWS = 1 << 31
 _EXACT_FLOAT = 1 << 51  # integers below are distinct float64 numbers, also after a division by a power of ten
 
 
@@ -74,6 +86,13 @@ class HistogramSpec:
         """Columns to read."""
         return (self.column,)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table."""
+        names = ["bin", "negatives", "positives", "only"]
+        weights = {"negative_weight": pa.float64(), "positive_weight": pa.float64()}
+        return pa.schema(dict.fromkeys(names, pa.int64()) | (weights if self.weighted else {}))
+
     def builder(self, budget: Budget, capacity: int) -> _HistogramBuilder:  # noqa: ARG002 - its size is fixed
         """A builder of about 15 MiB."""
         return _HistogramBuilder(self)
@@ -87,7 +106,7 @@ class HistogramSpec:
         state = self.empty()
         for batch in batches:
             columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
-            state.table[columns["bin"]] = np.stack([columns[name] for name in ("negatives", "positives", "only")], axis=1)
+            state.table[:, columns["bin"]] = np.stack([columns[name] for name in ("negatives", "positives", "only")])
             if self.weighted:
                 state.sums[columns["bin"]] = np.stack([columns["negative_weight"], columns["positive_weight"]], axis=1)
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
@@ -97,8 +116,10 @@ class HistogramSpec:
 class _HistogramBuilder:
     def __init__(self, spec: HistogramSpec) -> None:
         self.spec = spec
-        self._table = np.zeros((BINS, 3), np.int64)
-        self._table[:, 2] = EMPTY
+        self._table = np.zeros((3, BINS), np.int64)
+        self._packed, self._only = np.zeros((2, BINS), np.int64)
+        self._mixed = np.zeros(BINS, np.bool_)
+        self._rows = 0  # in the packed table
         self._sums, self._errors = np.zeros((2, BINS if spec.weighted else 0, 2))
         self._nan_rows = np.zeros(2, np.int64)
         self._nan_weights: tuple[list[float], list[float]] = ([], [])
@@ -110,14 +131,23 @@ class _HistogramBuilder:
         wide = values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _EXACT_FLOAT
         if self.spec.type[0] == "d":
             values = values / 10.0 ** int(self.spec.type[1:])
-        self._nan_rows += bin_counts(values, label, not wide, self._table, FIRSTS, SHIFTS)
+        if self._rows + len(values) > _PACKED_ROWS:
+            self._unpack()
+        self._rows += len(values)
+        tables = self._packed, self._only, self._mixed
+        self._nan_rows += bin_counts(values, label, not wide, *tables, FIRSTS, SHIFTS)
         if weight is not None:
             nans = bin_weights(values, label, weight, self._sums, self._errors, FIRSTS, SHIFTS)
             for side in (0, 1):
                 self._nan_weights[side].append(float(nans[side]))
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
+    def _unpack(self) -> None:
+        unpack(self._packed, self._only, self._mixed, self._table)
+        self._rows = 0
+
     def state(self) -> ScoreHistogram:
+        self._unpack()
         weights = np.array([math.fsum(side) for side in self._nan_weights])
         return ScoreHistogram(self.spec, self._table, self._sums + self._errors, self._nan_rows, weights)
 
@@ -129,7 +159,7 @@ class ScoreHistogram:
     Attributes
     ----------
     spec : HistogramSpec
-    table : int64 array of shape (n_bins, 3): negatives, positives, the bits of the only score
+    table : int64 array of shape (3, n_bins): negatives, positives, the complement of the bits of the only score
     sums : float64 array of shape (n_bins, 2), weight of negatives and positives; of shape (0, 2) without weights
     nan_rows, nan_weights : arrays of shape (2,), rows whose score is NaN or null, by label
 
@@ -150,15 +180,12 @@ class ScoreHistogram:
         if self.spec != other.spec:
             msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
             raise IncompatibleStatesError(msg)
-        table = self.table + other.table
-        mine, theirs = self.table[:, 2], other.table[:, 2]
-        table[:, 2] = np.where(mine == EMPTY, theirs, np.where((theirs == EMPTY) | (theirs == mine), mine, MIXED))
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
-        return ScoreHistogram(self.spec, table, self.sums + other.sums, *nan)
+        return ScoreHistogram(self.spec, union(self.table, other.table), self.sums + other.sums, *nan)
 
     def totals(self) -> Totals:
         """Rows and weights of all scores that are numbers."""
-        neg, pos = (int(self.table[:, side].sum()) for side in (0, 1))
+        neg, pos = (int(self.table[side].sum()) for side in (0, 1))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
         return Totals(neg, pos, *(math.fsum(self.sums[self.sums[:, side] > 0, side]) for side in (0, 1)))
@@ -169,11 +196,11 @@ class ScoreHistogram:
 
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Bins]:  # noqa: ARG002
         """One: all occupied bins, from the best scores to the worst."""
-        found = np.flatnonzero(self.table[:, 2] != EMPTY)[::-1]
-        neg, pos, only = (np.ascontiguousarray(column) for column in self.table[found].T)
+        found = np.flatnonzero(self.table[2] != EMPTY)[::-1]
+        neg, pos, only = self.table[:, found]
         weights = np.ascontiguousarray(self.sums[found].T) if self.spec.weighted else (None, None)
         single = only != MIXED
-        scores = np.where(single, only.view(np.float64), edges(found))
+        scores = np.where(single, (~only).view(np.float64), edges(found))
         yield Bins(neg, pos, *weights, single, scores, self.totals())
 
     def header(self) -> dict[str, Any]:
@@ -182,11 +209,10 @@ class ScoreHistogram:
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """Occupied bins: columns bin, negatives, positives, only, and weights where there are any."""
-        found = np.flatnonzero(self.table[:, 2] != EMPTY)
-        columns = {"bin": found} | dict(zip(("negatives", "positives", "only"), self.table[found].T, strict=True))
-        if self.spec.weighted:
-            columns |= dict(zip(("negative_weight", "positive_weight"), self.sums[found].T, strict=True))
-        yield pa.RecordBatch.from_pydict({name: pa.array(np.ascontiguousarray(values)) for name, values in columns.items()})
+        found = np.flatnonzero(self.table[2] != EMPTY)
+        columns = [found, *self.table[:, found], *(self.sums[found].T if self.spec.weighted else ())]
+        arrays = [pa.array(np.ascontiguousarray(values)) for values in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state."""
