@@ -112,6 +112,12 @@ class ClusterSpec:
         """Layout of the runs."""
         return Layout(ID_BUCKETS, 64, two=self.type == "hash" or self.scope == "partition")
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table."""
+        counts = {"key": pa.uint64(), "negatives": pa.int64(), "positives": pa.int64()}
+        return pa.schema(counts | {"second": pa.uint64()} if self.layout.two else counts)
+
     def builder(self, budget: Budget, capacity: int) -> _ClusterBuilder:
         """A builder whose runs hold `capacity` rows."""
         return _ClusterBuilder(self, RunBuilder(self.layout, budget, capacity))
@@ -266,7 +272,7 @@ class ClusterCounts:
         """Clusters by mixed id: columns key, second (where ids have two words), negatives, positives."""
         for shard in self.runs.intervals():
             for counts in self.runs.grouped(shard):
-                yield _table(counts)
+                yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state: the same table, whatever the runs."""
@@ -277,11 +283,9 @@ class ClusterCounts:
     __hash__ = None  # type: ignore[assignment]
 
 
-def _table(counts: Counts) -> pa.RecordBatch:
-    columns = {"key": counts.keys, "negatives": counts.neg, "positives": counts.pos}
-    if counts.second.size:
-        columns["second"] = counts.second
-    return pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
+def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:
+    columns = (counts.keys, counts.neg, counts.pos, counts.second)[: len(schema)]
+    return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=schema)
 
 
 def _canonical(state: ClusterCounts) -> pa.Table:

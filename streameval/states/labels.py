@@ -52,6 +52,11 @@ class LabelSpec:
         """Columns to read."""
         return (self.column,)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """No columns: the header says it all."""
+        return pa.schema([])
+
     def empty(self) -> LabelCounts:
         """The state of no rows."""
         return LabelCounts(self)

@@ -78,6 +78,10 @@ class Spec(Protocol):
     def columns(self) -> tuple[str, ...]:
         """Columns to read beside label and weight."""
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table."""
+
     def builder(self, budget: Budget, capacity: int) -> Builder:
         """A new builder that turns about `capacity` rows at a time into part of a state."""
 

@@ -156,6 +156,13 @@ class ScoreSpec:
         """Layout of the runs."""
         return Layout(kernels.SCORE_BUCKETS, 16 if self.type in {"f4", "i4"} else 64, weighted=self.weighted)
 
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table."""
+        counts = {"key": pa.uint64(), "negatives": pa.int64(), "positives": pa.int64()}
+        weights = {"negative_weight": pa.float64(), "positive_weight": pa.float64()}
+        return pa.schema(counts | weights if self.weighted else counts)
+
     def builder(self, budget: Budget, capacity: int) -> _ScoreBuilder:
         """A builder whose runs hold `capacity` rows."""
         return _ScoreBuilder(self, RunBuilder(self.layout, budget, capacity))
@@ -338,7 +345,7 @@ class ScoreCounts:
         """Distinct keys with their counts: columns key, negatives, positives, and weights where there are any."""
         for shard in self.shards():
             for counts in self.runs.grouped(shard):
-                yield _table(counts)
+                yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state: the same table, whatever the runs."""
@@ -362,11 +369,9 @@ def total_weight(weights: Array) -> float:
     return float(sum_pieces(weights, np.array([0, weights.size]))[0])
 
 
-def _table(counts: Counts) -> pa.RecordBatch:
-    columns = {"key": counts.keys, "negatives": counts.neg, "positives": counts.pos}
-    if counts.neg_weight is not None and counts.pos_weight is not None:
-        columns |= {"negative_weight": counts.neg_weight, "positive_weight": counts.pos_weight}
-    return pa.RecordBatch.from_pydict({name: pa.array(values) for name, values in columns.items()})
+def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:
+    columns = (counts.keys, counts.neg, counts.pos, counts.neg_weight, counts.pos_weight)
+    return pa.RecordBatch.from_arrays([pa.array(values) for values in columns if values is not None], schema=schema)
 
 
 def _canonical(state: ScoreCounts) -> pa.Table:

@@ -1,0 +1,187 @@
+"""Codec: State ↔ versioned Arrow batches. It knows no paths and no files: whatever holds batches can hold a state.
+
+A stored state is the state's own table, one batch a shard, under a schema whose metadata says everything else:
+
+====================  ======================================================================
+``streameval.kind``     which spec describes the state, such as ``score_counts``
+``streameval.version``  version of that kind's table
+``streameval.library``  version of streameval that wrote it, for people
+``streameval.rows``     negatives and positives in it, which `load` compares with what it read
+``streameval.header``   the spec and the small facts beside the table, as JSON
+====================  ======================================================================
+
+Every batch carries this schema, and there is always at least one batch, though it may be empty. A reader of a later
+version knows the versions before it; a kind or version that it does not know is refused by name.
+
+Memory: one batch, and what the state's budget allows.
+
+>>> from streameval.states.clusters import ClusterSpec
+>>> schema, batches = dump(ClusterSpec("campaign").empty())
+>>> schema.metadata[b"streameval.kind"], load(batches) == ClusterSpec("campaign").empty()
+(b'cluster_counts', True)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval._version import __version__
+from streameval.errors import FormatError
+from streameval.states.clusters import ClusterSpec
+from streameval.states.histogram import HistogramSpec
+from streameval.states.labels import LabelSpec
+from streameval.states.memory import Budget
+from streameval.states.scores import ScoreSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.states.protocol import State
+
+__all__ = ["KINDS", "dump", "load"]
+
+KINDS: dict[str, type[Any]] = {spec.kind: spec for spec in (ScoreSpec, HistogramSpec, ClusterSpec, LabelSpec)}
+_PREFIX = "streameval."
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """What the metadata say, read and checked."""
+
+    spec: Any
+    rows: list[int]
+    header: dict[str, Any]
+
+
+def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Write a state.
+
+    Parameters
+    ----------
+    state : State
+        Of a kind in `KINDS`.
+
+    Returns
+    -------
+    pyarrow.Schema
+        The schema of every batch, with the metadata.
+    iterator of pyarrow.RecordBatch
+        At least one; made one by one as they are asked for, since a state may be larger than memory.
+    """
+    spec, totals = state.spec, state.totals()
+    facts = {
+        "kind": spec.kind,
+        "version": str(spec.version),
+        "library": __version__,
+        "rows": json.dumps([totals.neg, totals.pos]),
+        "header": json.dumps(state.header(), sort_keys=True),
+    }
+    schema = spec.schema.with_metadata({_PREFIX + name: value for name, value in facts.items()})
+    return schema, _batches(state, schema)
+
+
+def _batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The state's batches under the schema; an empty one where it has none."""
+    empty = True
+    for batch in state.to_arrow():
+        empty = False
+        yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
+    if empty:
+        yield pa.RecordBatch.from_pylist([], schema)
+
+
+def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budget | None = None) -> Any:
+    """Read a state back.
+
+    Parameters
+    ----------
+    batches : reader, or iterable of pyarrow.RecordBatch
+        What `dump` wrote, in the same batches or in others.
+    budget : Budget, optional
+        Owns the state.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    FormatError
+        If the batches are no state, of an unknown kind or version, damaged or incomplete.
+    """
+    schema, rest = _opened(batches)
+    label = _read_label(schema)
+    try:
+        state = label.spec.from_arrow(label.header, (_checked(batch, label.spec) for batch in rest), budget or Budget())
+        totals = state.totals()
+    except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
+        msg = f"the stored {label.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
+        raise FormatError(msg) from error
+    if [totals.neg, totals.pos] != label.rows:
+        msg = (
+            f"the stored {label.spec.kind} is incomplete or damaged: it says {label.rows} negatives and positives "
+            f"and holds {[totals.neg, totals.pos]}; store the state again"
+        )
+        raise FormatError(msg)
+    return state
+
+
+def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema, and all batches."""
+    if isinstance(batches, pa.RecordBatchReader):
+        return batches.schema, iter(batches)
+    rest = iter(batches)
+    first = next(rest, None)
+    if first is None:
+        msg = "there are no batches, hence no state; a stored state has at least one batch, if an empty one"
+        raise FormatError(msg)
+    return first.schema, chain([first], rest)
+
+
+def _read_label(schema: pa.Schema) -> _Label:
+    """Kind, version, spec and header from the metadata of a schema."""
+    facts = {key.decode(): value.decode(errors="replace") for key, value in (schema.metadata or {}).items()}
+    kind = facts.get(_PREFIX + "kind")
+    if kind is None:
+        msg = "these batches are no streameval state: their schema's metadata do not say 'streameval.kind'"
+        raise FormatError(msg)
+    if kind not in KINDS:
+        msg = f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"
+        raise FormatError(msg)
+    spec = KINDS[kind]
+    if facts.get(_PREFIX + "version") != str(spec.version):
+        found, writer = facts.get(_PREFIX + "version"), facts.get(_PREFIX + "library", "an unknown version")
+        msg = (
+            f"cannot read version {found} of {kind}, written by streameval {writer}; "
+            f"streameval {__version__} reads version {spec.version}: upgrade it"
+        )
+        raise FormatError(msg)
+    return _parsed(spec, facts)
+
+
+def _parsed(spec: type[Any], facts: Mapping[str, str]) -> _Label:
+    """The spec, the row counts and the header."""
+    try:
+        header = json.loads(facts[_PREFIX + "header"])
+        return _Label(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
+        raise FormatError(msg) from error
+
+
+def _checked(batch: pa.RecordBatch, spec: Any) -> pa.RecordBatch:
+    """The batch, if it has the columns of the spec's table and no nulls."""
+    if not batch.schema.equals(spec.schema):
+        have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
+        want = ", ".join(f"{field.name} {field.type}" for field in spec.schema)
+        msg = f"the stored {spec.kind} has the columns ({have}) where ({want}) are due; store the state again"
+        raise FormatError(msg)
+    if any(column.null_count for column in batch.columns):
+        msg = f"the stored {spec.kind} has nulls, which no state has; store it again"
+        raise FormatError(msg)
+    return batch
