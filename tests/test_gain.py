@@ -1,0 +1,339 @@
+"""Gain curves, their areas and operating points: against definitions written out, reference values, and every split."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.errors import OptionError
+from streameval.metrics.finalize import combine, compute, partials
+from streameval.metrics.gain import Agc, OperatingPoint, _candidates, kept_points, parse_at
+from streameval.metrics.ranking import HALF, RocAuc
+from streameval.states.histogram import Bins, HistogramSpec
+from streameval.states.memory import Budget
+from streameval.states.protocol import Batch, Totals
+from streameval.states.scores import fold_arrays
+
+TRUNCATIONS = (1, 0.5, 0.1, 0.01, 2, 3, 10, 1000)
+POINTS = ("fpr=0", "fpr=0.1", "fpr=0.5", "fpr=1", "recall=0.1", "recall=0.5", "recall=1", "k=1", "k=3", "k=1000")
+
+groups_of = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)).filter(any), min_size=1, max_size=12)
+
+
+def points(groups):
+    """Labels and scores of (negatives, positives) groups, best first."""
+    label = [y for n, p in groups for y in [0] * n + [1] * p]
+    score = [-i for i, (n, p) in enumerate(groups) for _ in range(n + p)]
+    return np.array(label, np.uint8), np.array(score, np.float64)
+
+
+def area(groups, truncate, *, ratio, weights=None):
+    """The definition, in fractions: keep groups by count, A, R and M of their weights; None where it is not defined."""
+    weights = weights or groups
+    share = Fraction(str(truncate)) * sum(map(sum, groups)) if truncate <= 1 else truncate
+    T = U = A = points = Fraction(0)
+    for (n, p), (wn, wp) in zip(groups, weights, strict=True):
+        if points >= share:
+            break
+        A += (wn + wp) * (T + Fraction(wp) / 2)
+        T, U, points = T + wp, U + wn + wp, points + n + p
+    N, P = (sum(Fraction(w[side]) for w in weights) for side in (0, 1))
+    if not P or not U:
+        return None
+    R = U * U * P / (2 * (N + P))
+    M = P * P / 2 + (U - P) * P if P <= U else U * U / 2
+    if ratio:
+        return A / M
+    return (A - R) / (M - R) if N else None
+
+
+def rates(groups, point):
+    """An operating point and its group by trying every threshold, in fractions."""
+    N, P = (sum(g[side] for g in groups) for side in (0, 1))
+    at, best = Fraction(str(point.at)), (Fraction(0), None)
+    F = T = 0
+    for i, (n, p) in enumerate(groups):
+        before = F + T
+        F, T = F + n, T + p
+        if point.kind == "fpr" and Fraction(F, N) <= at and Fraction(T, P) > best[0]:
+            best = (Fraction(T, P), i)
+        if point.kind == "recall" and Fraction(T, P) >= at:
+            return Fraction(T, T + F), i
+        if point.kind == "k" and (at <= F + T or i == len(groups) - 1) and before < at:
+            return Fraction(T, T + F), i
+    return best
+
+
+def histogram_of(groups, cuts, *, weights=None):
+    """Bins of consecutive groups, cut before each of `cuts`, and what stands for their state."""
+    starts = sorted({0, *(c % len(groups) for c in cuts)})
+    sizes = np.diff([*starts, len(groups)])
+    total = Totals(
+        *(sum(g[side] for g in groups) for side in (0, 1)),
+        *(float(sum(g[side] for g in weights or groups)) for side in (0, 1)),
+    )
+
+    def sums(table, side, dtype):
+        return np.add.reduceat(np.array([g[side] for g in table], dtype), starts)
+
+    w = [sums(weights, side, float) for side in (0, 1)] if weights else (None, None)
+    bins = Bins(sums(groups, 0, np.int64), sums(groups, 1, np.int64), *w, sizes == 1, -np.array(starts, float), total)
+    spec = SimpleNamespace(nan="error", weighted=weights is not None)
+    return bins, SimpleNamespace(spec=spec, nan_rows=np.zeros(2, int), nan_weights=np.zeros(2), totals=lambda: total)
+
+
+def value_of(metric, bins, state):
+    """A metric of bins."""
+    return metric.combine([metric.partial(bins)], state)
+
+
+@settings(max_examples=150, deadline=None)
+@given(groups_of, st.sampled_from(TRUNCATIONS), st.booleans())
+def test_areas_are_the_definition_rounded_once(groups, truncate, ratio):
+    """Counts are integers until one division, so the value is the definition's fraction, correctly rounded."""
+    truth = area(groups, truncate, ratio=ratio)
+    found = compute(fold_arrays(*points(groups)), Agc(truncate, ratio))
+    if truth is None:
+        assert math.isnan(found.value)
+        assert found.reason in {"no positives", "no negatives"}
+    else:
+        assert found.value == float(truth) == found.lower == found.upper
+
+
+@settings(max_examples=100, deadline=None)
+@given(groups_of, st.sampled_from(TRUNCATIONS), st.booleans(), st.randoms(use_true_random=False))
+def test_weighted_areas_cut_by_points(groups, truncate, ratio, random):
+    """Weights, zeros too, change the area and never where the curve is cut."""
+    label, score = points(groups)
+    weight = np.array([random.choice([0.0, 0.0, 0.5, 1.25, 3.0]) for _ in label])
+    sums = [[Fraction(float(weight[(score == -i) & (label == y)].sum())) for y in (0, 1)] for i in range(len(groups))]
+    truth = area(groups, truncate, ratio=ratio, weights=sums)
+    found = compute(fold_arrays(label, score, weight), Agc(truncate, ratio))
+    if truth is None:
+        assert math.isnan(found.value)
+        assert found.reason
+    else:
+        assert found.value == pytest.approx(float(truth), rel=1e-12, abs=1e-12)
+
+
+def test_weighted_area_keeps_its_digits_with_one_negative():
+    """Where one class is rare, A − R is small beside A; the weighted sum must not lose it."""
+    groups = [(0, 1)] * 50_000 + [(1, 0)] + [(0, 1)] * 50_000
+    label, score = points(groups)
+    state = fold_arrays(label, score, np.full(label.size, 1.0))
+    exact = compute(fold_arrays(label, score), Agc(0.7)).value
+    assert compute(state, Agc(0.7)).value == pytest.approx(exact, rel=1e-10, abs=1e-12)
+
+
+@settings(max_examples=100, deadline=None)
+@given(groups_of)
+def test_untruncated_agc_is_twice_the_auc_less_one(groups):
+    """Normalised area and ROC AUC are one number."""
+    state = fold_arrays(*points(groups))
+    auc = compute(state, RocAuc()).value
+    assert compute(state, Agc()).value == pytest.approx(2 * auc - 1, abs=1e-15, nan_ok=True)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_no_split_changes_a_result(weighted):
+    """Merged from many pieces and finalized in many shards, unweighted results have the same bits."""
+    rng = np.random.default_rng(3)
+    label = (rng.random(60_000) < 0.2).astype(np.uint8)
+    score = np.round(rng.normal(label, 1.0), 3)
+    weight = rng.random(label.size) if weighted else None
+    metrics = [Agc(t, ratio) for t in TRUNCATIONS for ratio in (False, True)] + [parse_at(at) for at in POINTS]
+    whole = fold_arrays(label, score, weight)
+    split = fold_arrays(label[:0], score[:0], None if weight is None else weight[:0])
+    for piece in np.array_split(rng.permutation(label.size), 7):
+        split = split.merge(fold_arrays(label[piece], score[piece], None if weight is None else weight[piece]))
+    expected = combine(whole, metrics, [partials(whole, shard, metrics) for shard in whole.shards()])
+    shards = [partials(split, shard, metrics) for shard in split.runs.intervals(1000)]
+    assert len(shards) > 20
+    for a, b in zip(expected, combine(split, metrics, shards[::-1]), strict=True):
+        assert b.threshold == a.threshold
+        assert b.value == pytest.approx(a.value, rel=1e-12 if weighted else 0, abs=0)
+
+
+def test_areas_of_four_billion_points_do_not_overflow():
+    """Sums beyond 64 bits are carried in 128."""
+    from streameval.states.scores import Groups
+
+    n = np.full(4, 10**9)
+    p = np.array([10**9, 10**8, 10**7, 0])
+    before, total = Totals(0, 0, 0.0, 0.0), Totals(int(n.sum()), int(p.sum()), float(n.sum()), float(p.sum()))
+    part = Groups(np.arange(4, dtype=np.uint64), n, p, None, None, before, total, "u8")
+    state = SimpleNamespace(
+        spec=SimpleNamespace(nan="error", weighted=False), nan_rows=np.zeros(2), totals=lambda: total
+    )
+    found = Agc(0.5).combine([Agc(0.5).partial(part)], state)
+    assert found.value == float(area(list(zip(n.tolist(), p.tolist(), strict=True)), 0.5, ratio=False))
+
+
+@settings(max_examples=400, deadline=None)
+@given(groups_of, st.lists(st.integers(0, 50), max_size=6), st.sampled_from(TRUNCATIONS), st.booleans())
+def test_histogram_interval_holds_the_area(groups, cuts, truncate, ratio):
+    """Whatever the bins, the exact value lies in the interval; bins of one score are exact."""
+    truth = area(groups, truncate, ratio=ratio)
+    bins, state = histogram_of(groups, cuts)
+    found = value_of(Agc(truncate, ratio), bins, state)
+    assert (truth is None) == math.isnan(found.value)
+    if truth is not None:
+        assert found.lower <= float(truth) <= found.upper
+        assert found.lower <= found.value <= found.upper
+    alone, state = histogram_of(groups, range(len(groups)))
+    if truth is not None:
+        assert value_of(Agc(truncate, ratio), alone, state).value == float(truth)
+
+
+@settings(max_examples=100, deadline=None)
+@given(groups_of, st.lists(st.integers(0, 50), max_size=6), st.booleans(), st.randoms(use_true_random=False))
+def test_weighted_histogram_interval(groups, cuts, ratio, random):
+    """Weights: certain where nothing is cut, refused with a reason where something is."""
+    weights = [tuple(c * random.choice([0.0, 0.3, 1.7]) for c in g) for g in groups]
+    truth = area(groups, 1, ratio=ratio, weights=[tuple(map(Fraction, w)) for w in weights])
+    bins, state = histogram_of(groups, cuts, weights=weights)
+    found = value_of(Agc(1, ratio), bins, state)
+    if truth is not None:
+        assert found.lower - 1e-13 <= float(truth) <= found.upper + 1e-13
+    cut = value_of(Agc(2), bins, state)
+    assert cut.reason or sum(map(sum, groups)) <= 2
+
+
+@settings(max_examples=200, deadline=None)
+@given(*[st.integers(0, 300)] * 5, st.integers(1, 300), st.booleans())
+def test_turning_points_find_the_extremes(above, n, p, more_n, more_p, need, ratio):
+    """The few candidates of a cut bin are as extreme as all of its points."""
+    from streameval.metrics.gain import _quotient
+
+    T = above // 3
+    N, P = above - T + n + more_n + 1, T + p + more_p + 1
+
+    def f(c):
+        gained = above * T + 2 * T * c + max(0, c - n) ** 2
+        return _quotient((gained, (above + c) ** 2 - gained, above + c), N, P, ratio=ratio)
+
+    first, last = min(need, n + p), n + p
+    if not last or not above + first:
+        return
+    first = max(first, 1)
+    few, every = (
+        [Fraction(*f(c)) for c in chosen]
+        for chosen in (_candidates(f, first, last, (n, P - above)), range(first, last + 1))
+    )
+    assert (min(few), max(few)) == (min(every), max(every))
+
+
+def test_real_histogram_holds_the_exact_values():
+    """On the library's own grid, truncated and not."""
+    rng = np.random.default_rng(1)
+    label = (rng.random(50_000) < 0.02).astype(np.uint8)
+    score = 1 / (1 + np.exp(-rng.normal(2.0 * label - 3, 1.0)))
+    score[::7] = np.round(score[::7], 2)
+    exact = fold_arrays(label, score)
+    import pyarrow as pa
+
+    builder = HistogramSpec("s", "f8").builder(Budget(), 1 << 20)
+    builder.update(Batch(label, None, {"s": pa.array(score)}))
+    state = builder.state()
+    for metric in [Agc(t, r) for t in TRUNCATIONS for r in (False, True)] + [parse_at(at) for at in POINTS]:
+        truth, found = compute(exact, metric), compute(state, metric)
+        assert found.lower <= truth.value <= found.upper, metric.name
+        assert found.lower <= found.value <= found.upper
+    assert compute(state, Agc(0.1)).upper - compute(state, Agc(0.1)).lower < 1e-3
+
+
+@settings(max_examples=200, deadline=None)
+@given(groups_of, st.sampled_from(POINTS), st.lists(st.integers(0, 50), max_size=6))
+def test_operating_points_are_the_definition(groups, at, cuts):
+    """Every threshold tried one by one gives the same value at the same threshold; histograms hold it."""
+    point = parse_at(at)
+    N, P = (sum(g[side] for g in groups) for side in (0, 1))
+    found = compute(fold_arrays(*points(groups)), point)
+    bins, state = histogram_of(groups, cuts)
+    binned = value_of(point, bins, state)
+    if (point.kind == "fpr" and not (N and P)) or (point.kind == "recall" and not P):
+        assert found.reason == binned.reason is not None
+        return
+    value, group = rates(groups, point)
+    assert found.value == float(value)
+    assert found.threshold == (math.inf if group is None else -group)
+    assert binned.lower <= float(value) <= binned.upper
+    assert binned.lower <= binned.value <= binned.upper
+
+
+@settings(max_examples=100, deadline=None)
+@given(groups_of, st.sampled_from(POINTS), st.lists(st.integers(0, 50), max_size=6))
+def test_weights_of_two_double_nothing(groups, at, cuts):
+    """Rates of weights that are all equal are rates of counts; a histogram that cannot bound them says why."""
+    label, score = points(groups)
+    point = parse_at(at)
+    counts = compute(fold_arrays(label, score), point)
+    found = compute(fold_arrays(label, score, np.full(label.size, 2.0)), point)
+    assert (found.threshold, found.reason) == (counts.threshold, counts.reason)
+    assert found.value == pytest.approx(counts.value, rel=1e-12, nan_ok=True)
+    bins, state = histogram_of(groups, cuts, weights=[(2.0 * n, 2.0 * p) for n, p in groups])
+    binned = value_of(point, bins, state)
+    if binned.reason is None:
+        assert binned.lower <= counts.value <= binned.upper
+
+
+def test_nan_scores_count_as_halves_in_the_whole_area_only():
+    """Under nan='half' the untruncated agc is 2·AUC − 1; nothing else is defined."""
+    label = np.array([0, 1, 1, 0, 1], np.uint8)
+    state = fold_arrays(label, np.array([0.1, 0.9, np.nan, np.nan, 0.05]), nan="half")
+    assert compute(state, Agc()).value == pytest.approx(2 * compute(state, RocAuc()).value - 1)
+    for metric in (Agc(0.5), Agc(1, ratio=True), parse_at("k=2")):
+        assert compute(state, metric).reason == HALF
+    none = fold_arrays(label, np.full(5, np.nan), nan="half")
+    assert compute(none, Agc()).value == 0.0
+
+
+def test_no_rows_is_no_number():
+    """The empty state has reasons, not numbers."""
+    empty = fold_arrays(np.empty(0, np.uint8), np.empty(0))
+    for metric in (Agc(), Agc(0.1), Agc(1, ratio=True), *(parse_at(at) for at in POINTS)):
+        found = compute(empty, metric)
+        assert math.isnan(found.value)
+        assert found.reason
+    for metric in (Agc(), Agc(0.1), *(parse_at(at) for at in POINTS)):
+        assert compute(HistogramSpec("s").empty(), metric).reason
+
+
+def test_nothing_qualifies_at_an_infinite_threshold():
+    """A first group of negatives leaves no threshold at a false positive rate of zero."""
+    found = compute(fold_arrays(*points([(1, 0), (0, 1)])), parse_at("fpr=0"))
+    assert (found.value, found.threshold) == (0.0, math.inf)
+
+
+def test_names_print_short():
+    """Names are those of the public contract."""
+    names = [Agc().name, Agc(0.01).name, Agc(200, ratio=True).name, *(parse_at(at).name for at in POINTS[1:5:3])]
+    assert names == ["agc", "agc@0.01", "agc_ratio@200", "tpr@fpr=0.1", "precision@recall=0.1"]
+
+
+@pytest.mark.parametrize("truncate", [0, -1, 1.5, math.nan, math.inf])
+def test_truncation_out_of_range_is_refused(truncate):
+    """A share in (0, 1] or a whole number above 1, nothing else."""
+    with pytest.raises(OptionError, match="truncate="):
+        Agc(truncate)
+
+
+@pytest.mark.parametrize(
+    "at", ["fpr=2", "fpr=nan", "recall=0", "recall=1.1", "k=0", "k=1.5", "k=inf", "speed=3", "fpr", "k="]
+)
+def test_operating_points_out_of_range_are_refused(at):
+    """The message shows how it is written."""
+    with pytest.raises(OptionError, match="write fpr=X"):
+        parse_at(at)
+
+
+def test_a_share_is_the_decimal_it_is_written_as():
+    """0.07 of 100 points are 7, though the float is a little more."""
+    assert [kept_points(q, 100) for q in (0.07, 0.29, 0.57, 0.999, 1e-9)] == [7, 29, 57, 100, 1]
+    assert OperatingPoint("fpr", 0.07)._limit(100, most=True) == 7
