@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -24,13 +24,11 @@ from streameval.metrics.mutual_information import entropies, expected_mutual_inf
 from streameval.states.sizes import Sizes
 from streameval.states.summary import Summary, summarize, summarize_cells, summarize_classes, summarize_shard
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CASES = json.loads((Path(__file__).parent / "data" / "contingency.json").read_text())
 labels = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=1, max_size=40)
-SKLEARN_KEYS = {
-    "sklearn/mutual_info_score": "mutual_info_score",
-    "sklearn/adjusted_mutual_info_score/max": "adjusted_mutual_info",
-    "sklearn/homogeneity_completeness_v_measure": "entropy_scores",
-}
 
 
 def table_of(case: dict[str, Any]) -> ClusteringMetrics:
@@ -114,12 +112,24 @@ def test_evaluation_names_give_the_same_values(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 def test_scikit_learn_where_conventions_agree(case: dict[str, Any]) -> None:
-    """Mutual information, its adjusted form and the V-measure are scikit-learn's."""
-    table = table_of(case)
-    exact = case.get("exact", {})
-    for key, name in SKLEARN_KEYS.items():
-        if key in case["expected"] and name not in exact and f"{name}/harmonic" not in exact:
-            assert close(getattr(table, name)(), case["expected"][key], 1e-9, 1e-11), key
+    """Scikit-learn's values, where it neither rounds them away nor follows another convention for degenerate tables."""
+    table, exact = table_of(case), case.get("exact", {})
+    pairs = table.pairwise
+    methods: dict[str, Callable[[], Any]] = {
+        "mutual_info_score": table.mutual_info_score,
+        "homogeneity_completeness_v_measure": table.entropy_scores,
+        "rand_score": table.rand_index,
+        "pair_confusion_matrix": lambda: [[2 * pairs.TN, 2 * pairs.FP], [2 * pairs.FN, 2 * pairs.TP]],
+    }
+    if "adjusted_mutual_info" not in exact:
+        methods["adjusted_mutual_info_score/max"] = table.adjusted_mutual_info
+        methods["adjusted_mutual_info_score/arithmetic"] = lambda: table.adjusted_mutual_info("arithmetic")
+    if pairs.grand_total not in (pairs.TP, pairs.TN):
+        methods["adjusted_rand_score"] = table.adjusted_rand_index
+        methods["fowlkes_mallows_score"] = table.fowlkes_mallows
+    for name, method in methods.items():
+        if f"sklearn/{name}" in case["expected"]:
+            assert close(method(), case["expected"][f"sklearn/{name}"], 1e-9, 1e-11), name
 
 
 @settings(deadline=None)
@@ -211,7 +221,7 @@ def test_compiled_sums_equal_exact_ones(cells: list[tuple[int, int, int]]) -> No
     table = ContingencyTable.from_counts(*zip(*cells, strict=True))
     c = table.cells
     compiled, exact = summarize(c.rows, c.cols, c.counts), summarize(c.rows, c.cols, c.counts.astype(object))
-    assert abs(compiled.inertia - exact.inertia) < 2 ** (128 - 98)
+    assert abs(compiled.inertia - exact.inertia) < 2**12
     assert replace(compiled, inertia=0) == replace(exact, inertia=0)
 
 
@@ -253,15 +263,14 @@ def test_truncation_of_the_expectation_is_below_1e_12(a: int, b: int, n: int) ->
     assert found == pytest.approx(want, rel=1e-12, abs=1e-12)
 
 
-def test_sampled_range_equals_the_summed_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every third of a σ is enough: sampling a wide range agrees with the sum over all of it."""
+def test_sampled_range_equals_the_summed_one() -> None:
+    """Every half of a σ is enough: sampling a wide range agrees with the sum over all of it."""
     from streameval.kernels import clustering as kernels
 
-    monkeypatch.setattr(kernels, "jit", None)
     for a, b, n in ((4e5, 5e5, 1e6), (3e5, 9e5, 1e6), (1e6, 1e6, 1e8)):
         mh, ml = kernels.divide_pairs(*kernels.two_product(a, b), n, 0.0)
         sigma = math.sqrt(mh * (n - a) / n * (n - b) / (n - 1))
-        assert kernels._sampled(a, b, n, mh, ml, sigma) == pytest.approx(kernels._summed(a, b, n, mh, ml), rel=1e-11)
+        assert kernels._sampled(a, b, n, mh, ml, sigma) == pytest.approx(kernels._summed(a, b, n, mh, ml), rel=1e-13)
 
 
 @settings(deadline=None)

@@ -17,16 +17,24 @@ from numpy.typing import NDArray
 
 from streameval.kernels.jit import jit
 
-__all__ = ["LIMBS", "cell_sums", "expected_information", "greedy_matching", "log_pairs", "settled_cells"]
+__all__ = [
+    "cell_sums",
+    "expected_information",
+    "greedy_matching",
+    "log_pairs",
+    "margin_sums",
+    "settled_cells",
+    "squares_by_size",
+]
 
 Pair = tuple[float, float]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-LIMBS = 4
 _SPLIT = 134217729.0  # 2^27 + 1
-_RADIX = 4294967296.0  # 2^32
+_EXACT = 9007199254740992.0  # 2^53
+_UNIT = 4503599627370496.0  # 2^52
 _LN2_HI, _LN2_LO = 0.6931471805599453, 2.3190468138462996e-17
 _THIRD_LO, _FIFTH_LO = 1.850371707708594e-17, -1.1102230246251566e-17
 _NEGLIGIBLE = 2.0**-56
@@ -83,12 +91,16 @@ def divide_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
 
 
 @jit
-def _into_limbs(x: float, sign: int, limbs: Ints) -> None:
-    for k in range(LIMBS):
-        x *= _RADIX
-        digit = math.floor(x)
-        limbs[k] += sign * np.int64(digit)
-        x -= digit
+def _quotient(n: float, r: float, c: float) -> Pair:
+    """n²/(r·c) as a double-double number; one division and its exact remainder where both products are exact."""
+    square, product = n * n, r * c
+    if square < _EXACT and product < _EXACT:
+        q = square / product
+        p, e = two_product(q, product)
+        return q, ((square - p) - e) / product
+    ah, al = two_product(n, n)
+    bh, bl = two_product(r, c)
+    return divide_pairs(ah, al, bh, bl)
 
 
 @jit
@@ -100,31 +112,63 @@ def cell_sums(
     col_totals: Ints,
     row_squares: Ints,
     col_squares: Ints,
-    limbs: Ints,
+    inertia: Ints,
 ) -> None:
     """Add each cell to Σ n² of its row and its column, and to Σ n²/(r·c) in fixed point.
 
-    Counts and totals are below 2^53. Squares are kept as two sums, of the high and the low 32 bits; a count of 2^31
-    and more is left to the caller. `limbs` are digits of 32 bits after the binary point. All are integer sums, so no
-    order of the cells, and no split of them, changes a bit.
+    Counts and totals are below 2^53. Squares of a side are one word, or, where it has two columns, the sums of the
+    high and of the low 32 bits; a count of 2^31 and more is left to the caller. `inertia` has four words: high and low
+    32 bits of the first 52 binary digits, then of the next 52. All are integer sums of terms that depend on one cell
+    each, so no order of the cells, and no split of them, changes a bit.
     """
+    wide_rows, wide_cols = row_squares.shape[1] == 2, col_squares.shape[1] == 2
+    h0, l0, h1, l1 = inertia[0], inertia[1], inertia[2], inertia[3]
     for i in range(counts.size):
         n, row, col = counts[i], rows[i], cols[i]
         if n < 2147483648:
             square = n * n
-            high, low = square >> 32, square & 4294967295
-            row_squares[row, 0] += high
-            row_squares[row, 1] += low
-            col_squares[col, 0] += high
-            col_squares[col, 1] += low
-        ah, al = two_product(float(n), float(n))
-        bh, bl = two_product(float(row_totals[row]), float(col_totals[col]))
-        qh, ql = divide_pairs(ah, al, bh, bl)
-        _into_limbs(qh, 1, limbs)
-        if ql >= 0:
-            _into_limbs(ql, 1, limbs)
-        else:
-            _into_limbs(-ql, -1, limbs)
+            if wide_rows:
+                row_squares[row, 0] += square >> 32
+                row_squares[row, 1] += square & 4294967295
+            else:
+                row_squares[row, 0] += square
+            if wide_cols:
+                col_squares[col, 0] += square >> 32
+                col_squares[col, 1] += square & 4294967295
+            else:
+                col_squares[col, 0] += square
+        qh, ql = _quotient(float(n), float(row_totals[row]), float(col_totals[col]))
+        digit = math.floor(qh * _UNIT)
+        first = np.int64(digit)
+        second = np.int64(math.floor(((qh * _UNIT - digit) + ql * _UNIT) * _UNIT))
+        h0 += first >> 32
+        l0 += first & 4294967295
+        h1 += second >> 32
+        l1 += second & 4294967295
+    inertia[0], inertia[1], inertia[2], inertia[3] = h0, l0, h1, l1
+
+
+@jit
+def margin_sums(codes: Ints, counts: Ints, totals: Ints, maxima: Ints) -> None:
+    """Total and largest count for each code."""
+    for i in range(codes.size):
+        code, n = codes[i], counts[i]
+        totals[code] += n
+        maxima[code] = max(maxima[code], n)
+
+
+@jit
+def squares_by_size(totals: Ints, squares: Ints, table: Ints) -> None:
+    """Add the squares of each group to the row of its size: high and low 32 bits; sizes beyond the table are left."""
+    for i in range(totals.size):
+        if totals[i] < table.shape[0]:
+            square = squares[i, 0]
+            if squares.shape[1] == 2:
+                table[totals[i], 0] += square
+                table[totals[i], 1] += squares[i, 1]
+            else:
+                table[totals[i], 0] += square >> 32
+                table[totals[i], 1] += square & 4294967295
 
 
 @jit
@@ -241,17 +285,18 @@ def _log_weight(k: float, e1: float, e2: float, e3: float, e4: float, ml: float)
 
 @jit
 def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -> float:
-    """Mean deviance where the standard deviation is large: every third of a σ, from −10 σ to 10 σ.
+    """Mean deviance where the standard deviation is large: every half of a σ, from −9 σ to 9 σ.
 
-    The trapezoidal rule on a smooth bell with step h errs by exp(−2π²σ²/h²), here below 1e-70.
+    The trapezoidal rule on a smooth bell with step h errs by exp(−2π²σ²/h²), here below 1e-34; the ends left out weigh
+    below 1e-17. Measured against the sum: 4e-15 relative.
     """
     e2, e3 = (a - mh) - ml, (b - mh) - ml
     e4 = n - a - e3
-    step = math.floor(sigma / 3.0)
+    step = math.floor(sigma / 2.0)
     centre = math.floor(mh)
     top = _log_weight(centre, mh, e2, e3, e4, ml)
     weights, total = 0.0, 0.0
-    for j in range(-32, 33):
+    for j in range(-18, 19):
         k = centre + j * step
         w = math.exp(_log_weight(k, mh, e2, e3, e4, ml) - top)
         weights += w
@@ -274,7 +319,7 @@ def expected_information(sizes_a: Ints, times_a: Ints, sizes_b: Ints, times_b: I
             b = float(sizes_b[j])
             mh, ml = divide_pairs(*two_product(a, b), n, 0.0)
             sigma = math.sqrt(mh * ((n - a) / n) * ((n - b) / max(n - 1.0, 1.0)))
-            mean = _sampled(a, b, n, mh, ml, sigma) if sigma > 64.0 else _summed(a, b, n, mh, ml)
+            mean = _sampled(a, b, n, mh, ml, sigma) if sigma > 32.0 else _summed(a, b, n, mh, ml)
             total, error = two_sum(total, float(times_a[i]) * float(times_b[j]) * mean)
             carry += error
     return total + carry

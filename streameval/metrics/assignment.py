@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
     Number = int | float | Fraction
 
-__all__ = ["Matching", "best_matching"]
+__all__ = ["ASSIGNMENT_CELLS", "Matching", "best_matching"]
+
+ASSIGNMENT_CELLS = 1_000_000
+"""Suggested limit for data of any size: a component of so many cells, after settling, takes up to a minute."""
 
 _DENSE = 4_000_000
 _WIDE = 2**62

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streameval.errors import OptionError
+from streameval.states.sizes import Number
 
 __all__ = [
     "Number",
@@ -31,7 +32,6 @@ __all__ = [
     "unitsq_sigmoid",
 ]
 
-Number = int | float | Fraction
 Array = TypeVar("Array", float, NDArray[np.float64])
 
 

@@ -159,7 +159,10 @@ def exact_count(count: Any, name: str) -> int | Fraction:
     if not isinstance(count, Real) or not 0 <= float(count) < math.inf:
         msg = f"{name} is {count!r}; counts must be finite numbers of at least 0"
         raise DataError(msg)
-    exact = Fraction(count) if isinstance(count, Rational) else Fraction(float(count))
+    if isinstance(count, Rational):
+        exact = Fraction(int(count.numerator), int(count.denominator))
+    else:
+        exact = Fraction(float(count))
     return exact.numerator if exact.denominator == 1 else exact
 
 
@@ -178,11 +181,19 @@ def cells_from_rows(rows: Any) -> Cells:
     >>> cells.rows.tolist(), cells.cols.tolist(), cells.counts.tolist()
     ([0, 0, 1], [0, 1, 0], [2, 3, 4])
     """
-    if isinstance(rows, np.ndarray) and rows.ndim != 2:
-        msg = f"rows has shape {rows.shape}; give a table of two dimensions"
-        raise DataError(msg)
+    if isinstance(rows, np.ndarray):
+        return _cells_from_array(rows)
     triples = [(i, j, n) for i, row in _items(rows) for j, n in _items(row)]
     return cells_from_counts([i for i, _, _ in triples], [j for _, j, _ in triples], [n for _, _, n in triples])
+
+
+def _cells_from_array(table: NDArray[Any]) -> Cells:
+    if table.ndim != 2:
+        msg = f"rows has shape {table.shape}; give a table of two dimensions"
+        raise DataError(msg)
+    counts = checked_counts(table.ravel())
+    rows, cols = np.divmod(np.flatnonzero(counts), max(table.shape[1], 1))
+    return Cells(rows, cols, counts[np.flatnonzero(counts)], *(list(range(size)) for size in table.shape))
 
 
 def cells_from_clusters(clusters: Any) -> Cells:

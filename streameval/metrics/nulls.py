@@ -166,7 +166,7 @@ class TableFacts:
 
     @property
     def bcubed(self) -> tuple[Number, Number]:
-        """Σ n²/c and Σ n²/r, in fixed point of 2^-128 for exact counts."""
+        """Σ n²/c and Σ n²/r, in fixed point of 2^-104 for exact counts."""
         return _divided(self.summary.cluster_squares), _divided(self.summary.class_squares)
 
     @property

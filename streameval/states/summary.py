@@ -5,7 +5,7 @@ and each *cluster size* occurs gives pair counts, entropies, null models and the
 are few distinct sizes: N points have at most √(2N) of them. Three kinds of sums need both margins of a cell:
 
 - Σ n² of the cells of all clusters of one size, and of all classes of one size (B-cubed divides them by that size);
-- Σ n²/(r·c) (chi-square), in fixed point, an integer in units of 2^-128;
+- Σ n²/(r·c) (chi-square), in fixed point, an integer in units of 2^-104;
 - Σ row maxima and Σ column maxima (split-join).
 
 Every part is a sum of integers over cells, over classes or over clusters. So `Summary.merge` is addition, and any
@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streameval.kernels.clustering import LIMBS, cell_sums
+from streameval.kernels.clustering import cell_sums, margin_sums, squares_by_size
 from streameval.states.sizes import Number, Sizes, Values
 
 if TYPE_CHECKING:
@@ -52,8 +52,9 @@ __all__ = [
 
 Codes = NDArray[np.int64]
 
-INERTIA_BITS = 32 * LIMBS
+INERTIA_BITS = 104
 _SAFE = 2**53
+_TABLE = 1 << 16
 
 
 _NONE = Sizes(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
@@ -70,7 +71,7 @@ class Summary:
     class_squares, cluster_squares : dict
         Size -> Σ n² over the cells of all classes (clusters) of that size, exact.
     inertia : int
-        Σ n²/(r·c) over the cells, in units of 2^-128.
+        Σ n²/(r·c) over the cells, in units of 2^-104.
     row_maxima, column_maxima : int, float or Fraction
         Σ over classes of the largest cell, Σ over clusters of the largest cell.
     matching : (lower, upper) or None
@@ -227,8 +228,11 @@ def summarize_cells(
         Sizes over the whole table.
     """
     arrays = (counts, class_totals, cluster_totals)
-    compiled = all(a.dtype.kind == "i" and (not a.size or a.max() < _SAFE) for a in arrays)
-    sums = _compiled_sums if compiled else _exact_sums
+    if counts.dtype.kind == "f":
+        sums = _float_sums
+    else:
+        compiled = all(a.dtype.kind == "i" and (not a.size or a.max() < _SAFE) for a in arrays)
+        sums = _compiled_sums if compiled else _exact_sums
     by_class, by_cluster, inertia = sums(class_codes, cluster_codes, *arrays)
     return Summary(cells=Sizes.of(counts), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
 
@@ -236,37 +240,41 @@ def summarize_cells(
 def _compiled_sums(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    row_squares, col_squares = np.zeros((row_totals.size, 2), np.int64), np.zeros((col_totals.size, 2), np.int64)
-    limbs = np.zeros(LIMBS, np.int64)
-    cell_sums(rows, cols, counts, row_totals, col_totals, row_squares, col_squares, limbs)
+    row_squares, col_squares = _accumulators(row_totals), _accumulators(col_totals)
+    words = np.zeros(4, np.int64)
+    cell_sums(rows, cols, counts, row_totals, col_totals, row_squares, col_squares, words)
     by_class, by_cluster = _by_size(row_totals, row_squares), _by_size(col_totals, col_squares)
-    for i in np.flatnonzero(counts >= 2**31):
+    for i in np.flatnonzero(counts >= 2**31) if counts.size else ():
         square = int(counts[i]) ** 2
         by_class[int(row_totals[rows[i]])] += square
         by_cluster[int(col_totals[cols[i]])] += square
-    inertia = 0
-    for limb in limbs.tolist():
-        inertia = (inertia << 32) + limb
+    h0, l0, h1, l1 = words.tolist()
+    inertia = (((h0 << 32) + l0) << 52) + (h1 << 32) + l1
     return _positive(by_class), _positive(by_cluster), inertia
 
 
+def _accumulators(totals: Values) -> NDArray[np.int64]:
+    """One word a group where Σ n² ≤ total² fits it, else two."""
+    return np.zeros((totals.size, 2 if totals.size and totals.max() >= 2**31 else 1), np.int64)
+
+
 def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
-    """Group Σ n² of the classes (or clusters) by size; sums of 32-bit halves stay below 2^63."""
-    sizes, position = np.unique(totals, return_inverse=True)
-    sums = np.zeros((sizes.size, 3), np.int64)
-    np.add.at(sums[:, 0], position, squares[:, 0] >> 32)
-    np.add.at(sums[:, 1], position, (squares[:, 0] & 0xFFFFFFFF) + (squares[:, 1] >> 32))
-    np.add.at(sums[:, 2], position, squares[:, 1] & 0xFFFFFFFF)
+    """Group Σ n² of the classes (or clusters) by size."""
     result: defaultdict[Number, Number] = defaultdict(int)
-    for size, (high, middle, low) in zip(sizes.tolist(), sums.tolist(), strict=True):
-        result[size] = (high << 64) + (middle << 32) + low
+    table = np.zeros((_TABLE, 2), np.int64)
+    squares_by_size(totals, squares, table)
+    for size in np.flatnonzero(table.any(axis=1)).tolist():
+        result[size] = (int(table[size, 0]) << 32) + int(table[size, 1])
+    for i in np.flatnonzero(totals >= _TABLE):
+        high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
+        result[int(totals[i])] += (high << 32) + low
     return result
 
 
 def _exact_sums(
     rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    """The same in Python numbers: counts beyond 2^53, fractions, and floats."""
+    """The same in Python numbers: counts beyond 2^53, and fractions."""
     by_class: defaultdict[Number, Number] = defaultdict(int)
     by_cluster: defaultdict[Number, Number] = defaultdict(int)
     inertia = 0
@@ -279,6 +287,20 @@ def _exact_sums(
     return _positive(by_class), _positive(by_cluster), inertia
 
 
+def _float_sums(
+    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
+) -> tuple[dict[Number, Number], dict[Number, Number], int]:
+    """The same for fractional float64 counts."""
+    squares = counts * counts
+    sides = []
+    for codes, totals in ((rows, row_totals), (cols, col_totals)):
+        sizes, position = np.unique(totals, return_inverse=True)
+        sums = np.bincount(position[codes], weights=squares, minlength=sizes.size)
+        sides.append(_positive(dict(zip(sizes.tolist(), sums.tolist(), strict=True))))
+    inertia = math.fsum((squares / (row_totals[rows] * col_totals[cols])).tolist())
+    return sides[0], sides[1], int(inertia * 2.0**INERTIA_BITS)
+
+
 def _positive(sums: Mapping[Number, Number]) -> dict[Number, Number]:
     return {size: squares for size, squares in sorted(sums.items()) if squares}
 
@@ -286,16 +308,15 @@ def _positive(sums: Mapping[Number, Number]) -> dict[Number, Number]:
 def _margin(codes: Codes, counts: Values) -> tuple[Values, Values]:
     """Total and largest cell for each code."""
     size = int(codes.max()) + 1 if codes.size else 0
-    if counts.dtype.kind == "f":
-        totals = np.bincount(codes, weights=counts, minlength=size)
-        maxima = np.zeros(size)
-        np.maximum.at(maxima, codes, counts)
-        return totals, maxima
     wide = counts.dtype.kind == "O" or (counts.size > 0 and int(counts.max()) * counts.size >= 2**63)
-    totals, maxima = np.zeros(size, dtype=object if wide else np.int64), np.zeros(size, dtype=counts.dtype)
-    np.add.at(totals, codes, counts.astype(totals.dtype))
-    np.maximum.at(maxima, codes, counts)
-    return (totals.astype(np.int64) if wide and _fits(totals) else totals), maxima
+    if wide and counts.dtype.kind != "f":
+        totals, maxima = np.zeros(size, dtype=object), np.zeros(size, dtype=counts.dtype)
+        np.add.at(totals, codes, counts.astype(object))
+        np.maximum.at(maxima, codes, counts)
+        return totals.astype(np.int64) if _fits(totals) else totals, maxima
+    totals, maxima = np.zeros(size, dtype=counts.dtype), np.zeros(size, dtype=counts.dtype)
+    margin_sums(codes, counts, totals, maxima)
+    return totals, maxima
 
 
 def _fits(totals: Values) -> bool:
