@@ -19,6 +19,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics import clustering
 from streameval.metrics.assignment import best_matching
 from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric, clustering_metrics
+from streameval.metrics.contingency_catalogue import TABLE_MEASURES
 from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
 from streameval.metrics.mutual_information import entropies, expected_mutual_information
 from streameval.states.sizes import Sizes
@@ -526,3 +527,19 @@ def test_entropies_of_partial_cells_add_up() -> None:
     whole = summarize_cells(rows, cols, counts, *totals)
     assert pieces[3].merge(pieces[1]).merge(pieces[0].merge(pieces[2])) == whole
     assert float(entropies(summarize(rows, cols, counts)).mutual) > 0
+
+
+@settings(deadline=None, max_examples=30)
+@given(matrices, st.sampled_from([1, Fraction(3, 10), 10**22]), st.sampled_from(["m1", "m2r", "m2c", "m3"]))
+def test_every_named_metric_answers_every_table(table: list[list[int]], scale: Any, model: str) -> None:
+    """No table raises or warns, however degenerate, fractional or huge, but where whole counts are asked for by name."""
+    dense = np.array(table, dtype=object) * scale
+    summary = ContingencyTable(rows=dense).summary
+    matching = best_matching(*np.nonzero(dense), dense[np.nonzero(dense)])
+    adjustments = [f"adjust_to_null/{name}/{model}" for name in TABLE_MEASURES if name != "adjusted_mutual_info"]
+    for metric in clustering_metrics([*clustering.clustering_metric_names(), *adjustments]):
+        try:
+            metric.compute(replace(summary, matching=matching))
+        except DataError as error:
+            assert summary.fractional
+            assert "needs" in str(error)

@@ -305,7 +305,7 @@ def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -
 
 
 @jit
-def expected_information(sizes_a: Ints, times_a: Ints, sizes_b: Ints, times_b: Ints, n: float) -> float:
+def expected_information(sizes_a: Floats, times_a: Ints, sizes_b: Floats, times_b: Ints, n: float) -> float:
     """N times the expected mutual information in nats, over distinct pairs of sizes with their multiplicities.
 
     A pair (a, b) contributes E[x·ln(x·n/(a·b))], x hypergeometric. Since E[x] = a·b/n that is the mean deviance of x
@@ -314,9 +314,9 @@ def expected_information(sizes_a: Ints, times_a: Ints, sizes_b: Ints, times_b: I
     """
     total, carry = 0.0, 0.0
     for i in range(sizes_a.size):
-        a = float(sizes_a[i])
+        a = sizes_a[i]
         for j in range(sizes_b.size):
-            b = float(sizes_b[j])
+            b = sizes_b[j]
             mh, ml = divide_pairs(*two_product(a, b), n, 0.0)
             sigma = math.sqrt(mh * ((n - a) / n) * ((n - b) / max(n - 1.0, 1.0)))
             mean = _sampled(a, b, n, mh, ml, sigma) if sigma > 32.0 else _summed(a, b, n, mh, ml)

@@ -73,7 +73,7 @@ class ClusteringMetric:
     >>> from streameval.states.summary import summarize
     >>> table = summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([3, 1, 4]))
     >>> clustering_metric("pairwise.kappas.0").compute(table)
-    0.4666666666666667
+    0.46153846153846156
     >>> score = clustering_metric("assignment_score/none/raw")
     >>> score.bounds(replace(table, matching=(6, 8)))
     (6.0, 8.0)

@@ -64,12 +64,15 @@ def safe_log(x: float) -> float:
 def signed_root(numerator: Number, denominator: Number) -> float:
     """Quotient numerator / √denominator, rounded as √(numerator² / denominator): exact where the quotient is ±1.
 
+    NaN for a negative denominator, which pair counts of fractional cells can give.
+
     Examples
     --------
-    >>> signed_root(-6, 36), signed_root(1, 0), signed_root(0, 0)
-    (-1.0, inf, nan)
+    >>> signed_root(-6, 36), signed_root(1, 0), signed_root(0, 0), signed_root(1, -4)
+    (-1.0, inf, nan, nan)
     """
-    return math.copysign(math.sqrt(safe_divide(numerator * numerator, denominator)), numerator)
+    square = safe_divide(numerator * numerator, denominator)
+    return math.nan if square < 0 else math.copysign(math.sqrt(square), numerator)
 
 
 def plain(x: Number) -> int | float:

@@ -240,4 +240,5 @@ def yule_y(t: TwoWay) -> float:
     good, bad = _two_cells(t) or (t.TP * t.TN, t.FN * t.FP)
     if good == 0 or bad == 0:
         return safe_divide(good - bad, good + bad)
-    return safe_divide(good - bad, good + bad) / (1 + 2 * math.sqrt(safe_divide(good * bad, (good + bad) ** 2)))
+    both = safe_divide(good * bad, (good + bad) ** 2)
+    return math.nan if both < 0 else safe_divide(good - bad, good + bad) / (1 + 2 * math.sqrt(both))
