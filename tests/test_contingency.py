@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
@@ -532,14 +533,12 @@ def test_entropies_of_partial_cells_add_up() -> None:
 @settings(deadline=None, max_examples=30)
 @given(matrices, st.sampled_from([1, Fraction(3, 10), 10**22]), st.sampled_from(["m1", "m2r", "m2c", "m3"]))
 def test_every_named_metric_answers_every_table(table: list[list[int]], scale: Any, model: str) -> None:
-    """No table raises or warns, however degenerate, fractional or huge, but where whole counts are asked for by name."""
+    """No table raises or warns, however degenerate, fractional or huge, but where whole counts are needed."""
     dense = np.array(table, dtype=object) * scale
     summary = ContingencyTable(rows=dense).summary
-    matching = best_matching(*np.nonzero(dense), dense[np.nonzero(dense)])
+    rows, cols = np.nonzero(dense)
+    matching = best_matching(rows, cols, dense[rows, cols])
     adjustments = [f"adjust_to_null/{name}/{model}" for name in TABLE_MEASURES if name != "adjusted_mutual_info"]
     for metric in clustering_metrics([*clustering.clustering_metric_names(), *adjustments]):
-        try:
+        with suppress(DataError) if summary.fractional else nullcontext():
             metric.compute(replace(summary, matching=matching))
-        except DataError as error:
-            assert summary.fractional
-            assert "needs" in str(error)
