@@ -80,13 +80,13 @@ def _bin(x, firsts, shifts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def bin_counts(score, label, exact, packed, only, mixed, firsts, shifts):  # type: ignore[no-untyped-def]
+def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):  # type: ignore[no-untyped-def]
     """Count scores by bin and label; returns the NaN scores of each label.
 
     The first three tables have one entry a bin, small ones so that the bins in use stay in the second-level cache.
     `packed` counts negatives and, 32 bits higher, positives, so that fewer than 2³² rows may go in. `only` has the bits
-    of the first score, and `mixed` says that there was another. Where `exact` is false, equal floats may stand for
-    different scores, so that every bin is mixed.
+    of the first score, and `mixed` says that there was another. Beyond ±`limit` equal floats may stand for different
+    scores, so that every bin there is mixed.
     """
     nans = np.zeros(2, np.int64)
     for i in range(score.size):
@@ -97,6 +97,7 @@ def bin_counts(score, label, exact, packed, only, mixed, firsts, shifts):  # typ
         b = _bin(x, firsts, shifts)
         if not mixed[b]:
             bits = np.int64(np.float64(x).view(np.int64))
+            exact = abs(x) <= limit
             if packed[b] == 0 and exact:
                 only[b] = bits
             elif only[b] != bits or not exact:

@@ -128,14 +128,14 @@ class _HistogramBuilder:
         weight = batch.weight if self.spec.weighted else None
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._nan_rows, self._nan_weights)
         values = numbers(array, self.spec.type)
-        wide = values.dtype.kind in "iu" and values.size and max(abs(int(values.min())), abs(int(values.max()))) > _EXACT_FLOAT
-        if self.spec.type[0] == "d":
-            values = values / 10.0 ** int(self.spec.type[1:])
+        unit = 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else 1.0
+        limit = _EXACT_FLOAT / unit if values.dtype.kind in "iu" else math.inf
+        values = values / unit if self.spec.type[0] == "d" else values
         if self._rows + len(values) > _PACKED_ROWS:
             self._unpack()
         self._rows += len(values)
         tables = self._packed, self._only, self._mixed
-        self._nan_rows += bin_counts(values, label, not wide, *tables, FIRSTS, SHIFTS)
+        self._nan_rows += bin_counts(values, label, limit, *tables, FIRSTS, SHIFTS)
         if weight is not None:
             nans = bin_weights(values, label, weight, self._sums, self._errors, FIRSTS, SHIFTS)
             for side in (0, 1):
