@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
 from streameval.errors import OptionError
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.gain import Agc, OperatingPoint, _candidates, kept_points, parse_at
@@ -209,14 +212,14 @@ def test_weighted_histogram_interval(groups, cuts, ratio, random):
 @given(*[st.integers(0, 300)] * 5, st.integers(1, 300), st.booleans())
 def test_turning_points_find_the_extremes(above, n, p, more_n, more_p, need, ratio):
     """The few candidates of a cut bin are as extreme as all of its points."""
-    from streameval.metrics.gain import _quotient
+    from streameval.metrics.gain import quotient
 
     T = above // 3
     N, P = above - T + n + more_n + 1, T + p + more_p + 1
 
     def f(c):
         gained = above * T + 2 * T * c + max(0, c - n) ** 2
-        return _quotient((gained, (above + c) ** 2 - gained, above + c), N, P, ratio=ratio)
+        return quotient((gained, (above + c) ** 2 - gained, above + c), N, P, ratio=ratio)
 
     first, last = min(need, n + p), n + p
     if not last or not above + first:
@@ -337,3 +340,147 @@ def test_a_share_is_the_decimal_it_is_written_as():
     """0.07 of 100 points are 7, though the float is a little more."""
     assert [kept_points(q, 100) for q in (0.07, 0.29, 0.57, 0.999, 1e-9)] == [7, 29, 57, 100, 1]
     assert OperatingPoint("fpr", 0.07)._limit(100, most=True) == 7
+
+
+def golden():
+    """Reference cases, recipes carried out, special numbers read."""
+    cases = json.loads((Path(__file__).parent / "data" / "agc.json").read_text())
+    for case in cases:
+        arrays = case["input"]
+        if "recipe" in arrays:
+            exec(arrays["recipe"], names := {})  # noqa: S102 - the reference data's own three lines of numpy
+            assert names["y_true"].sum() == arrays["check"]["positives"]
+            arrays = {name: names[name] for name in ("y_true", "y_score", "sample_weight")}
+        yield case | {"input": arrays}
+
+
+CASES = {case["id"]: case for case in golden()}
+
+
+def reference(case, keys):
+    """(key, expected) of a case, `intended` where the reference is wrong, without those that are unstable."""
+    for key, value in case["expected"].items():
+        version, rest = key.split("/", 1)
+        if rest.startswith(keys) and key not in case.get("unstable", ()):
+            yield version, rest, case.get("intended", {}).get(key, value)
+
+
+def options(case, key):
+    """Arguments that a key names."""
+    parts = key.split("/")[1:]
+    found = dict(part.split("=") for part in parts if "=" in part)
+    arguments = {name: float(found[name]) if "." in found[name] else int(found[name]) for name in found}
+    arguments["sample_weight"] = case["input"]["sample_weight"] if parts[-1] == "weighted" else None
+    return case["input"]["y_true"], case["input"]["y_score"], arguments, parts
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_agc_score_gives_the_reference_values(case):
+    """The reference whose truncation is the one defined rules; beyond its errors, the intended values."""
+    for version, key, expected in reference(CASES[case], "agc_score"):
+        if version == "872e534":
+            y_true, y_score, arguments, parts = options(CASES[case], key)
+            value = agc_score(y_true, y_score, **arguments, normalized="normalized" in parts)
+            assert value == pytest.approx(float(expected), rel=1e-12, abs=1e-12, nan_ok=True), key
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gain_curve_gives_the_reference_points(case):
+    """The later reference's points, with thresholds of the same length."""
+    for version, key, expected in reference(CASES[case], "gain_curve"):
+        if version == "HEAD":
+            y_true, y_score, arguments, _ = options(CASES[case], key)
+            top, tpr, thresholds = gain_curve(y_true, y_score, **arguments)
+            assert top == pytest.approx(expected["top"], rel=1e-12), key
+            assert tpr == pytest.approx([float(y) for y in expected["tpr"]], rel=1e-12, abs=1e-12, nan_ok=True), key
+            assert thresholds.tolist() == expected["thresholds"][: top.size], key
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_agc_approximate_gives_the_reference_values(case):
+    """All points in quantile bins: the same number, or an error where the reference raises."""
+    for _, key, expected in reference(CASES[case], "agc_approximate/sample=1/"):
+        y_true, y_score, arguments, parts = options(CASES[case], key)
+        arguments |= {"interpolation": parts[3], "normalized": "normalized" in parts}
+        if isinstance(expected, dict):
+            with pytest.raises(OptionError, match="more points than there are"):
+                agc_approximate(y_true, y_score, **arguments)
+        else:
+            value = agc_approximate(y_true, y_score, **arguments)
+            assert value == pytest.approx(float(expected), rel=1e-12, abs=1e-12, nan_ok=True), key
+
+
+@pytest.mark.parametrize("case", ["prevalence_90", "prevalence_1", "recipe_1e4"])
+def test_sampled_agc_has_the_reference_mean(case):
+    """Two hundred seeded draws without replacement are the reference's own, to the last draw."""
+    for _, key, expected in reference(CASES[case], "agc_approximate/sample=0."):
+        y_true, y_score, arguments, _ = options(CASES[case], key)
+        values = [agc_approximate(y_true, y_score, **arguments, random_state=seed) for seed in range(expected["runs"])]
+        finite = [value for value in values if math.isfinite(value)]
+        assert len(finite) == expected["finite_runs"]
+        moments = np.mean(finite), np.std(finite, ddof=1)
+        assert moments == pytest.approx((expected["mean"], expected["std"]), rel=1e-9, abs=1e-12), key
+
+
+def test_positive_label_is_any_value():
+    """Strings and −1/1 are labels too."""
+    score, weight = [0.1, 0.9, 0.4, 0.4], [1, 2, 3, 4]
+    expected = agc_score([0, 1, 0, 1], score, sample_weight=weight)
+    assert agc_score([-1, 1, -1, 1], score, sample_weight=weight) == expected
+    assert agc_score(["ham", "spam", "ham", "spam"], score, "spam", weight) == expected
+    assert agc_score([1, 0, 1, 0], score, 0, weight) == expected
+
+
+def test_degenerate_arrays_have_documented_values():
+    """One class, equal scores, infinite scores, nothing positive at the top: a value, and no warning from numpy."""
+    assert math.isnan(agc_score([1, 1], [0.1, 0.2]))
+    assert agc_score([1, 1], [0.1, 0.2], normalized=False) == 1.0
+    assert math.isnan(agc_score([0, 0], [0.1, 0.2]))
+    assert np.isnan(gain_curve([0, 0], [0.1, 0.2])[1]).all()
+    assert agc_score([0, 1, 0], [0.5] * 3) == agc_approximate([0, 1, 0], [0.5] * 3) == 0.0
+    assert agc_score([0, 0, 1, 1], [4, 3, 2, 1], truncate=2) == pytest.approx(-1.0)
+    assert agc_score([0, 0, 1, 1], [4, 3, 2, 1], truncate=2, normalized=False) == 0.0
+    infinite = [math.inf, math.inf, 0.0, -math.inf]
+    assert agc_approximate([1, 1, 0, 0], infinite) == agc_score([1, 1, 0, 0], infinite) == 1.0
+    assert gain_curve([1, 0], [math.inf, 0.0])[2].tolist() == [math.inf, 0.0]
+
+
+@pytest.mark.parametrize("label", [[0] * 9, [1] * 9, [0] * 8 + [1]])
+@pytest.mark.parametrize("weight", [None, [0.1] * 9])
+def test_approximation_of_few_points(label, weight):
+    """More quantiles than points, one class, one drawn point: NaN or the exact value, and no warning."""
+    score = np.arange(9)
+    exact = agc_score(label, score, sample_weight=weight)
+    found = agc_approximate(label, score, sample_weight=weight, quantiles=500)
+    assert found == pytest.approx(exact, rel=1e-12, nan_ok=True)
+    assert not agc_approximate(label, score, sample_weight=weight, sample=0.01, random_state=1) <= 0
+
+
+def test_zero_weights_are_points():
+    """A point of weight 0 counts where the curve is cut, and nowhere else."""
+    label, score, weight = [0, 1, 1, 0], [4, 3, 2, 1], [0, 1, 1, 1]
+    assert gain_curve(label, score, 1, weight, truncate=2)[1].tolist() == [0.0, 0.5]
+    assert math.isnan(agc_score(label, score, 1, weight, truncate=0.1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sample": 0}, {"sample": 1.5}, {"quantiles": 0}, {"quantiles": 2.5}, {"truncate": 0}, {"truncate": 1.5},
+        {"truncate": 10}, {"interpolation": "psychic"}, {"random_state": "luck", "sample": 0.5},
+    ],
+)  # fmt: skip
+def test_options_out_of_range_are_refused(wrong):
+    """Each names the option."""
+    with pytest.raises(OptionError, match=next(iter(wrong))):
+        agc_approximate([0, 1, 1], [0.1, 0.2, 0.3], **wrong)
+
+
+def test_random_states_of_both_kinds():
+    """A seed, a RandomState and a Generator each draw."""
+    arrays = [0, 1, 1, 0] * 50, np.arange(200)
+    legacy = agc_approximate(*arrays, sample=0.5, random_state=3)
+    assert gain_agc_approximate(*arrays, sample=0.5, random_state=np.random.RandomState(3)) == legacy
+    assert abs(agc_approximate(*arrays, sample=0.5, random_state=np.random.default_rng(3))) < 1
+    assert abs(agc_approximate(*arrays, sample=0.5)) < 1
+    assert gain_agc_score(*arrays) == agc_score(*arrays)

@@ -51,6 +51,7 @@ __all__ = [
     "kept_points",
     "operating_points",
     "parse_at",
+    "quotient",
     "truncated",
 ]
 
@@ -128,7 +129,7 @@ def _sums(neg: Array, pos: Array, before_neg: int, before_pos: int) -> tuple[int
     return area, points * (2 * (before_neg + before_pos) + points) - area, points
 
 
-def _quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool) -> tuple[Any, Any]:
+def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool) -> tuple[Any, Any]:
     """Numerator and denominator of ``agc``, or of ``agc_ratio``, each times 2, and ``agc``'s times N + P too."""
     area, below, kept = sums
     if ratio:
@@ -214,7 +215,7 @@ class Agc:
         """The value, and its interval if pairs are in doubt; `pairs` with a NaN count one half and so add nothing."""
 
         def at(shift: Any) -> float:
-            top, bottom = _quotient((sums[0] + shift, sums[1] - shift, sums[2]), N, P, ratio=self.ratio)
+            top, bottom = quotient((sums[0] + shift, sums[1] - shift, sums[2]), N, P, ratio=self.ratio)
             return float(top / ((N + P) * pairs if pairs else bottom))
 
         value, weighted = at(0), isinstance(sums[0], float)
@@ -251,7 +252,7 @@ def _cut_bounds(bins: Bins, at: int, points: int, *, ratio: bool) -> _Cut:
 
     def value(c: Any, gained: Any) -> tuple[Any, Any]:
         twice = area + 2 * T * c + gained
-        return _quotient((twice, (above + c) ** 2 - twice, above + c), N, P, ratio=ratio)
+        return quotient((twice, (above + c) ** 2 - twice, above + c), N, P, ratio=ratio)
 
     def least(c: int) -> tuple[int, int]:
         return value(c, max(0, c - n) ** 2 - doubt)
