@@ -339,6 +339,7 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
     work = tasks(found.pieces, found.rows, context.threads, by_file=plan.skip)
     one = partial(fold, plan=plan, budget=context.budget, capacity=capacity, progress=context.progress)
     folded = tree(one, work, merge, "fold", context.threads)
+    context.budget.settle()
     labels: LabelCounts = folded.states[plan.label]
     labels.check()
     skipped = (*found.skipped, *folded.skipped)

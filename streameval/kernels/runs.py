@@ -6,7 +6,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["align", "distinct", "occupied", "place", "repetitive", "scatter", "sum_pieces", "tally", "tally_weights", "widen"]
+__all__ = ["align", "distinct", "labelled", "occupied", "place", "repetitive", "scatter", "sum_pieces", "tally", "tally_sorted", "tally_weights", "widen"]
 
 _SAMPLE = 64
 
@@ -151,6 +151,38 @@ def distinct(words, second, counts, weights):  # type: ignore[no-untyped-def]
             sums[groups] = total + error
         groups += 1
     return keys[:groups], others[: min(groups, second.size)], totals[:groups], sums[: min(groups, weights.size)]
+
+
+@jit
+def labelled(neg, pos):  # type: ignore[no-untyped-def]
+    """Words of both labels in one array, shifted left by one, the label in the lowest bit; the top bit is lost."""
+    words = np.empty(neg.size + pos.size, np.uint64)
+    for i in range(neg.size):
+        words[i] = neg[i] << np.uint64(1)
+    for i in range(pos.size):
+        words[neg.size + i] = (pos[i] << np.uint64(1)) | np.uint64(1)
+    return words
+
+
+@jit
+def tally_sorted(words, top):  # type: ignore[no-untyped-def]
+    """Distinct keys of sorted `labelled` words with their negatives and positives; `top` is the bit that was lost."""
+    keys = np.empty(words.size, np.uint64)
+    neg = np.empty(words.size, np.int64)
+    pos = np.empty(words.size, np.int64)
+    groups, i = 0, 0
+    while i < words.size:
+        key = words[i] >> np.uint64(1)
+        start = i
+        positives = np.int64(0)
+        while i < words.size and words[i] >> np.uint64(1) == key:
+            positives += np.int64(words[i] & np.uint64(1))
+            i += 1
+        keys[groups] = key | top
+        neg[groups] = i - start - positives
+        pos[groups] = positives
+        groups += 1
+    return keys[:groups], neg[:groups], pos[:groups]
 
 
 @jit

@@ -208,8 +208,28 @@ class Budget:
         self._held: dict[int, weakref.ref[Buffer]] = {}
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
         self._keys = itertools.count()
+        self._spare: dict[tuple[int, np.dtype[Any]], list[Array]] = {}
         self._lock = threading.Lock()
         self._file: _SpillFile | None = None
+
+    def borrow(self, size: int, dtype: Any) -> Array:  # noqa: ANN401 - whatever numpy takes as a type
+        """An uninitialised array for a builder, one given back earlier where it fits: fresh memory is slow to touch."""
+        with self._lock:
+            spare = self._spare.get((size, np.dtype(dtype)))
+            if spare:
+                return spare.pop()
+        return np.empty(size, dtype)
+
+    def give_back(self, array: Array) -> None:
+        """Return a borrowed array that nothing else refers to."""
+        if array.nbytes >= _SMALL:
+            with self._lock:
+                self._spare.setdefault((array.size, array.dtype), []).append(array)
+
+    def settle(self) -> None:
+        """Let go of the arrays given back: all builders are done."""
+        with self._lock:
+            self._spare.clear()
 
     def hold(self, array: Array) -> Buffer:
         """Take an array into the budget; may send this or other arrays to disk."""

@@ -61,12 +61,15 @@ class Layout:
         Whether keys have a second 64-bit word.
     weighted : bool
         Whether rows have weights beside counts.
+    halved : bool
+        Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
     """
 
     buckets: int
     bits: int
     two: bool = False
     weighted: bool = False
+    halved: bool = True
 
     @property
     def codes(self) -> int:
@@ -230,7 +233,7 @@ class Runs:
             yield from self._refined(start, budget or Budget())
             return
         sides = self._gather(start, stop)
-        for i, j in _batches(items):
+        for i, j in _batches(items, self.layout.buckets // 2 - start):
             parts = [side.cut(i, j) for side in sides]
             if self.layout.bits == 16 and items[i] > DENSE:
                 yield _tallied(start + i, self.layout, [parts[0]], [parts[1]])
@@ -241,7 +244,10 @@ class Runs:
                     (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
                     for part, side in zip(parts, sides, strict=True)
                 ]
-            yield _aligned(*(_distinct(*part) for part in parts))
+            if self.layout.halved and all(part[0].size == sum(column.size for column in part) for part in parts):
+                yield _sorted_together(parts[0][0], parts[1][0], top=self.layout.bits == 64 and start + i >= self.layout.buckets // 2)
+            else:
+                yield _aligned(*(_distinct(*part) for part in parts))
 
     def _gather(self, start: int, stop: int) -> tuple[_Side, _Side]:
         """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives."""
@@ -289,7 +295,7 @@ class Runs:
         """Partition one bucket again, by the leading bits in which its words differ, and group the parts."""
         low, high = _extremes(words for label in (0, 1) for words, *_ in self._pieces(bucket, label))
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
-        layout = replace(self.layout, buckets=1 << 11)
+        layout = replace(self.layout, buckets=1 << 11, halved=False)
         builder = RunBuilder(layout, budget, capacity=SLAB)
         for label in (0, 1):
             for words, second, counts, weights in self._pieces(bucket, label):
@@ -306,11 +312,22 @@ def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
     return np.ones(last - first, dtype) if column is None else column.read(first, last)
 
 
-def _batches(items: Array) -> Iterator[tuple[int, int]]:
-    """Split buckets into stretches of at most `CHUNK` items; a bucket of more than `DENSE` items stands alone."""
+def _sorted_together(neg: Array, pos: Array, *, top: bool) -> Counts:
+    """Sort rows of both labels at once, the label in the bit that the half of the buckets makes redundant."""
+    words = kernels.labelled(neg, pos)
+    words.sort()
+    keys, neg, pos = kernels.tally_sorted(words, np.uint64(top << 63))
+    return Counts(keys, _NONE_U8, neg, pos)
+
+
+def _batches(items: Array, middle: int) -> Iterator[tuple[int, int]]:
+    """Split buckets into stretches of at most `CHUNK` items, never across `middle`.
+
+    A bucket of more than `DENSE` items stands alone.
+    """
     i, total = 0, 0
     for j, size in enumerate(items.tolist()):
-        if j > i and (total + size > CHUNK or size > DENSE or total > DENSE):
+        if j > i and (total + size > CHUNK or size > DENSE or total > DENSE or j == middle):
             if total:
                 yield i, j
             i, total = j, 0
@@ -394,11 +411,11 @@ class RunBuilder:
         self.layout = layout
         self.budget = budget
         self.capacity = max(capacity, 1)
-        self._words = np.empty(self.capacity, layout.dtype)
-        self._codes = np.empty(self.capacity, np.uint32)
-        self._second = np.empty(self.capacity if layout.two else 0, np.uint64)
-        self._counts = np.empty(self.capacity if counted else 0, np.int64)
-        self._weights = np.empty(self.capacity if layout.weighted else 0, np.float64)
+        self._words = budget.borrow(self.capacity, layout.dtype)
+        self._codes = budget.borrow(self.capacity, np.uint32)
+        self._second = budget.borrow(self.capacity if layout.two else 0, np.uint64)
+        self._counts = budget.borrow(self.capacity if counted else 0, np.int64)
+        self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
         self._table = np.zeros(layout.codes + 2, np.int64)
         self._size = 0
         self._runs: list[Run] = []
@@ -451,8 +468,10 @@ class RunBuilder:
             self._size += count
 
     def finish(self) -> Runs:
-        """The runs of everything added."""
+        """The runs of everything added; the builder is spent."""
         self._flush()
+        for column in (self._words, self._codes, self._second, self._counts, self._weights):
+            self.budget.give_back(column)
         return Runs(self.layout, tuple(self._runs))
 
     def _flush(self) -> None:

@@ -154,7 +154,8 @@ class ScoreSpec:
     @property
     def layout(self) -> Layout:
         """Layout of the runs."""
-        return Layout(kernels.SCORE_BUCKETS, 16 if self.type in {"f4", "i4"} else 64, weighted=self.weighted)
+        bits = 16 if self.type in {"f4", "i4"} else 64
+        return Layout(kernels.SCORE_BUCKETS, bits, weighted=self.weighted, halved=self.type != "u8")
 
     @property
     def schema(self) -> pa.Schema:
