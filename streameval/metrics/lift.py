@@ -30,7 +30,7 @@ def aul(table: SizeTable, threshold: float = 1) -> float:
     --------
     >>> import numpy as np
     >>> aul(SizeTable.of(np.array([3, 1, 1]), np.array([2, 1, 0])))
-    0.7
+    0.575
     """
     doubled, points, height, before = 0, 0, 0, 0
     for size, clusters, positives in zip(*(column.tolist()[::-1] for column in _columns(table)), strict=True):
@@ -48,7 +48,7 @@ def size_roc_auc(table: SizeTable) -> float:
     --------
     >>> import numpy as np
     >>> size_roc_auc(SizeTable.of(np.array([3, 1, 1]), np.array([2, 1, 0])))
-    0.5
+    0.5833333333333334
     """
     won, smaller, neg, pos = 0, 0, 0, 0
     for size, clusters, positives in zip(*(column.tolist() for column in _columns(table)), strict=True):

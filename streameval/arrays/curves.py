@@ -1,0 +1,202 @@
+"""ROC and precision-recall curves of arrays in memory, every point of them.
+
+A state yields its groups of equal score from the best to the worst. Cumulated, their positives T and negatives F are
+the whole curve: (F/N, T/P) is the ROC curve, (T/P, T/(T + F)) the precision-recall curve. Both follow scikit-learn's
+conventions: the ROC curve starts at the origin with an infinite threshold; the precision-recall curve runs from the
+lowest threshold to the highest and ends in (recall 0, precision 1), which has no threshold.
+
+Two steps of a ROC curve are in line if both groups add the same positives and the same negatives; the point between
+them is dropped on request. Steps are compared before they are summed, so weights bring no rounding into the comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streameval.arrays.inputs import numbers, same_length
+from streameval.arrays.labels import points
+from streameval.errors import DataError
+
+if TYPE_CHECKING:
+    from streameval.states.protocol import Array
+    from streameval.states.scores import ScoreCounts
+
+__all__ = ["Steps", "auc", "precision_recall_curve", "roc_curve", "roc_points", "steps"]
+
+
+class Steps(NamedTuple):
+    """What each group of equal score adds to the curve, best score first.
+
+    ``neg`` and ``pos`` are counts or weights, ``scores`` are float64; all have shape (n_groups,).
+    """
+
+    neg: Array
+    pos: Array
+    scores: Array
+
+
+def steps(state: ScoreCounts) -> Steps:
+    """The groups of a state in one piece.
+
+    Examples
+    --------
+    >>> steps(points([0, 1, 1], [0.5, 0.5, 0.7], None, None))
+    Steps(neg=array([0, 1]), pos=array([1, 1]), scores=array([0.7, 0.5]))
+    """
+    groups = list(state.parts())
+    weighted = state.spec.weighted
+    neg = np.concatenate([group.neg_weight if weighted else group.neg for group in groups])
+    pos = np.concatenate([group.pos_weight if weighted else group.pos for group in groups])
+    return Steps(neg, pos, np.concatenate([group.scores for group in groups]))
+
+
+def _cumulated(values: Array) -> Array:
+    """Running sums: exact for counts, in extended precision for weights."""
+    return values.cumsum() if values.dtype.kind == "i" else values.cumsum(dtype=np.longdouble).astype(np.float64)
+
+
+def _share(sums: Array) -> Array:
+    """Running sums over the last of them; NaN where that is 0."""
+    return sums / sums[-1] if sums[-1] else np.full(sums.shape, np.nan)
+
+
+def _corners(parts: Steps) -> Array:
+    """Groups after which the ROC curve turns, and the first and the last."""
+    kept = np.ones(parts.scores.size, np.bool_)
+    kept[1:-1] = (np.diff(parts.neg)[1:] != 0) | (np.diff(parts.pos)[1:] != 0)
+    return kept
+
+
+def roc_points(state: ScoreCounts, *, drop_intermediate: bool) -> tuple[Array, Array, Array]:
+    """The ROC curve of a state: false and true positive rates, thresholds."""
+    parts = steps(state)
+    kept = _corners(parts) if drop_intermediate else slice(None)
+    fpr, tpr = (np.concatenate(([0.0], _cumulated(side)[kept])) for side in (parts.neg, parts.pos))
+    return _share(fpr), _share(tpr), np.concatenate(([np.inf], parts.scores[kept]))
+
+
+def roc_curve(
+    y_true: Any, y_score: Any, pos_label: Any = None, sample_weight: Any = None, drop_intermediate: bool = True
+) -> tuple[Array, Array, Array]:
+    """Receiver operating characteristic: true against false positive rate, threshold by threshold.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,), two labels
+    y_score : array-like of shape (n,), numbers without NaN; higher means more likely positive
+    pos_label : the positive label; without it numbers above zero are positive
+    sample_weight : array-like of shape (n,), finite and at least 0, optional; points of weight 0 are ignored
+    drop_intermediate : whether to leave out points in line with their neighbours, which changes no area
+
+    Returns
+    -------
+    fpr, tpr : float64 arrays of shape (n_points,), rising from 0 to 1; NaN where the class has no points
+    thresholds : float64 array of shape (n_points,), falling, the first one infinite; scores at or above it are taken
+        as positive
+
+    Raises
+    ------
+    DataError
+        If lengths differ, an array is empty or no vector, or values are not usable (`streameval.errors`).
+
+    References
+    ----------
+    Fawcett (2006), An introduction to ROC analysis. Pattern Recognition Letters 27.
+
+    Examples
+    --------
+    >>> fpr, tpr, thresholds = roc_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> fpr, tpr, thresholds
+    (array([0. , 0. , 0.5, 0.5, 1. ]), array([0. , 0.5, 0.5, 1. , 1. ]), array([ inf, 0.8 , 0.4 , 0.35, 0.1 ]))
+    """
+    return roc_points(points(y_true, y_score, pos_label, sample_weight), drop_intermediate=drop_intermediate)
+
+
+def precision_recall_curve(
+    y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, drop_intermediate: bool = False
+) -> tuple[Array, Array, Array]:
+    """Precision against recall, threshold by threshold.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,)
+    y_score : array-like of shape (n,), numbers without NaN; higher means more likely positive
+    pos_label : the positive label; None for numbers above zero
+    sample_weight : array-like of shape (n,), finite and at least 0, optional; points of weight 0 are ignored
+    drop_intermediate : whether to keep only the first and the last point of each recall
+
+    Returns
+    -------
+    precision : float64 array of shape (n_thresholds + 1,), the last one 1
+    recall : float64 array of shape (n_thresholds + 1,), falling from 1 to 0; without positives 1 at every threshold
+    thresholds : float64 array of shape (n_thresholds,), rising
+
+    Raises
+    ------
+    DataError
+        As `roc_curve`.
+
+    Examples
+    --------
+    >>> precision, recall, thresholds = precision_recall_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> precision.round(4), recall, thresholds
+    (array([0.5 , 0.6667, 0.5 , 1. , 1. ]), array([1. , 1. , 0.5, 0.5, 0. ]), array([0.1 , 0.35, 0.4 , 0.8 ]))
+    """
+    parts = steps(points(y_true, y_score, pos_label, sample_weight))
+    T, F = _cumulated(parts.pos), _cumulated(parts.neg)
+    kept = np.ones(T.size, np.bool_)
+    if drop_intermediate:
+        kept[1:-1] = (parts.pos[1:-1] > 0) | (parts.pos[2:] > 0)
+    recall = T / T[-1] if T[-1] else np.ones(T.shape)
+    columns = ((T / (T + F))[kept], recall[kept], parts.scores[kept])
+    precision, recall, thresholds = (column[::-1] for column in columns)
+    return np.append(precision, 1.0), np.append(recall, 0.0), thresholds
+
+
+def auc(x: Any, y: Any) -> float:
+    """Area under a curve by the trapezoid rule.
+
+    Parameters
+    ----------
+    x : array-like of shape (n,), rising or falling, at least two points
+    y : array-like of shape (n,)
+
+    Returns
+    -------
+    float, NaN if a coordinate is NaN
+
+    Raises
+    ------
+    DataError
+        If `x` turns back, lengths differ, or there are fewer than two points.
+
+    Examples
+    --------
+    >>> auc([0, 0.5, 1], [0, 1, 1])
+    0.75
+    """
+    xs, ys = (_coordinates(values, name) for values, name in ((x, "x"), (y, "y")))
+    same_length(xs.size, "x", y=ys)
+    widths = np.diff(xs)
+    if not widths.size:
+        msg = f"x has {xs.size} point; an area needs at least two"
+        raise DataError(msg)
+    if (widths < 0).any() and (widths > 0).any():
+        msg = "x rises and falls; sort the points of the curve by x"
+        raise DataError(msg)
+    if np.isnan(xs).any() or np.isnan(ys).any():
+        return math.nan
+    area = math.fsum(widths * (ys[1:] + ys[:-1])) / 2
+    return -area if (widths < 0).any() else area
+
+
+def _coordinates(values: Any, name: str) -> Array:
+    """Coordinates as float64 array; NaN is allowed, infinities are not."""
+    array = numbers(values, name).astype(np.float64)
+    if np.isinf(array).any():
+        msg = f"{name} has an infinite coordinate; an area needs finite ones"
+        raise DataError(msg)
+    return array

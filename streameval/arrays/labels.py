@@ -1,0 +1,182 @@
+"""Labels as people have them, read as 0 and 1; and clusters that list the labels of their points.
+
+Labels are read in one of two ways. By value: `pos_label` names the positive label; without it numbers above zero are
+positive (so 0/1, −1/1 and booleans need nothing), and the values must be two, on either side of zero. By a predicate,
+`num2bool` unless another is given: then any number of values is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streameval.arrays.inputs import fold, numbers, plain, refuse_nan, same_length, scores, weights
+from streameval.errors import DataError, LabelError, NullError, SchemaError
+
+if TYPE_CHECKING:
+    from streameval.states.protocol import Array
+    from streameval.states.scores import ScoreCounts
+
+__all__ = [
+    "ClusterSizes",
+    "Predicate",
+    "cluster_counts",
+    "is_null",
+    "labels_by_predicate",
+    "labels_by_value",
+    "num2bool",
+    "points",
+]
+
+Predicate = Callable[[Any], Any]
+
+
+def num2bool(num: Any) -> Any:
+    """Whether a number is above zero: the rule by which labels 0/1, −1/1 and booleans are read.
+
+    Parameters
+    ----------
+    num : number, or array of any shape
+
+    Returns
+    -------
+    bool, or bool array of the same shape
+
+    Examples
+    --------
+    >>> num2bool(1), num2bool(0), num2bool(-1)
+    (True, False, False)
+    """
+    return num > 0
+
+
+def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", ndim: int = 1) -> Array:
+    """Labels as uint8 array, 1 for positive: equal to `pos_label`, or above zero where none is given.
+
+    Raises
+    ------
+    LabelError
+        If it is not clear which label is positive.
+    NullError
+        If a label is NaN or null.
+
+    Examples
+    --------
+    >>> labels_by_value([-1, 1, 1]), labels_by_value(["ham", "spam"], pos_label="spam")
+    (array([0, 1, 1], dtype=uint8), array([0, 1], dtype=uint8))
+    """
+    array = plain(values, name, ndim)
+    refuse_nan(array, name, "drop those points")
+    if array.dtype.kind not in "biufUST":
+        column = array.ravel().tolist()
+        if any(map(is_null, column)):
+            msg = f"{name} has a null among its labels; drop those points"
+            raise NullError(msg)
+        array = numbers(array, name, ndim) if pos_label is None else _objects(column).reshape(array.shape)
+    return _above_zero(array, name) if pos_label is None else _equal(array, pos_label, name)
+
+
+def _objects(column: list[Any]) -> Array:
+    """An object array of shape (n,), whatever the elements."""
+    array = np.empty(len(column), dtype=object)
+    array[:] = column
+    return array
+
+
+def is_null(value: Any) -> bool:
+    """Whether a label is None, NaN or pandas' NA, which is not even unequal to itself."""
+    unequal = value != value
+    return value is None or unequal is True or not isinstance(unequal, bool)
+
+
+def _above_zero(array: Array, name: str) -> Array:
+    """Labels above zero, where the values are at most two, on either side of it."""
+    if array.dtype.kind not in "biuf":
+        msg = f"{name} has labels that are no numbers ({array.ravel()[0]!r}, …); name the positive one with pos_label"
+        raise LabelError(msg)
+    low, high = array.min(), array.max()
+    others = array[(array != low) & (array != high)]
+    if others.size:
+        msg = f"{name} has more than two labels ({low}, {others[0]}, {high}, …); name the positive one with pos_label"
+        raise LabelError(msg)
+    if low != high and (low > 0) == (high > 0):
+        msg = f"{name} has the labels {low} and {high}; name the positive one with pos_label"
+        raise LabelError(msg)
+    return (array > 0).astype(np.uint8)
+
+
+def _equal(array: Array, pos_label: Any, name: str) -> Array:
+    """Labels equal to `pos_label`, which must occur unless there is one class only."""
+    same_kind = (array.dtype.kind in "biuf") == (not isinstance(pos_label, str | bytes)) or array.dtype.kind == "O"
+    positive = np.asarray(array == pos_label) if same_kind else np.zeros(array.shape, np.bool_)
+    first = array.ravel()[0]
+    if not positive.any() and not (same_kind and np.asarray(array == first).all()):
+        msg = f"{name} has no label {pos_label!r}, but {first!r} and others; name one of them with pos_label"
+        raise LabelError(msg)
+    return positive.astype(np.uint8)
+
+
+def labels_by_predicate(values: Any, is_class_pos: Predicate = num2bool, name: str = "labels_true") -> Array:
+    """Labels as uint8 array of shape (n,), 1 where the predicate holds.
+
+    Examples
+    --------
+    >>> labels_by_predicate([0, 1, 3]), labels_by_predicate("ab", lambda label: label == "b")
+    (array([0, 1, 1], dtype=uint8), array([0, 1], dtype=uint8))
+    """
+    if is_class_pos is not num2bool:
+        listed = list(values)
+        if not listed:
+            plain(listed, name)
+        return np.array([bool(is_class_pos(label)) for label in listed], dtype=np.uint8)
+    try:
+        array = numbers(values, name)
+    except SchemaError:
+        msg = f"{name} has labels that are no numbers; give is_class_pos, a function from a label to True or False"
+        raise LabelError(msg) from None
+    refuse_nan(array, name, "drop those points")
+    return (array > 0).astype(np.uint8)
+
+
+class ClusterSizes(NamedTuple):
+    """Clusters one by one.
+
+    ``sizes`` is an int64 array of shape (n_clusters,), ``labels`` holds 0 and 1 for all points, cluster by cluster.
+    """
+
+    sizes: Array
+    labels: Array
+
+
+def cluster_counts(clusters: Any, is_class_pos: Predicate = num2bool) -> ClusterSizes:
+    """Sizes and labels of clusters that list the labels of their points; empty clusters are left out.
+
+    Examples
+    --------
+    >>> cluster_counts([[1, 1, 0], [], [1]])
+    ClusterSizes(sizes=array([3, 1]), labels=array([1, 1, 0, 1], dtype=uint8))
+    """
+    try:
+        listed = [list(cluster) for cluster in clusters]
+    except TypeError as error:
+        msg = f"clusters must be a collection of collections of labels: {error}"
+        raise DataError(msg) from error
+    sizes = np.array([len(cluster) for cluster in listed if cluster], dtype=np.int64)
+    return ClusterSizes(
+        sizes, labels_by_predicate([label for cluster in listed for label in cluster], is_class_pos, "clusters")
+    )
+
+
+def points(y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any) -> ScoreCounts:
+    """The state of labels, scores and weights as given to a metric.
+
+    Examples
+    --------
+    >>> points([0, 1], [0.2, 0.4], None, None).totals().pos
+    1
+    """
+    label, score = labels_by_value(y_true, pos_label), scores(y_score)
+    same_length(len(label), y_score=score)
+    return fold(label, score, weights(sample_weight, len(label)))

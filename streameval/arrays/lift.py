@@ -1,0 +1,266 @@
+"""The lift curve of a clustering in memory, and the area under it.
+
+Spam comes in clusters, so points in large clusters are likely positive, and a good clustering saves the labelling of
+them one by one. Clusters are taken from the largest to the smallest. Each is a step as wide as the cluster is large,
+and as high as the positives found so far; clusters of one size share the mean of their positives, so that their order
+does not matter. The height is measured against what is *assumed* to be found: all points of the clusters larger than
+the threshold, and the positives of the others, which are looked at one by one.
+
+One pure cluster of all positives reaches 1, n singletons (n + 1)/2n, and large clusters of negatives less.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.arrays.inputs import numbers, plain, same_length
+from streameval.arrays.labels import cluster_counts, is_null, labels_by_predicate, num2bool
+from streameval.errors import DataError, NullError, OptionError
+from streameval.metrics.lift import aul
+from streameval.plots import plot_lift
+from streameval.states.clusters import SizeTable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from streameval.arrays.labels import Predicate
+    from streameval.states.protocol import Array
+
+__all__ = ["LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"]
+
+
+class LiftCurve:
+    """The lift curve of a clustering.
+
+    Parameters
+    ----------
+    table : SizeTable
+        How many clusters have each size, and how many positives; made by `from_counts`, `from_clusters`, `from_labels`.
+
+    Examples
+    --------
+    >>> LiftCurve.from_clusters([[1, 1, 0], [1], [0]]).aul_score()
+    0.575
+    """
+
+    def __init__(self, table: SizeTable) -> None:
+        self.table = table
+
+    @classmethod
+    def from_counts(cls, counts_true: Any, counts_pred: Any) -> LiftCurve:
+        """The curve of clusters given by their positives and their sizes.
+
+        Parameters
+        ----------
+        counts_true : array-like of shape (n_clusters,), positives of each cluster
+        counts_pred : array-like of shape (n_clusters,), size of each cluster, or the positives predicted in it; where
+            positives exceed it, the area may exceed 1
+
+        Raises
+        ------
+        DataError
+            If lengths differ, an array is empty, or a count is negative, NaN or infinite.
+
+        Examples
+        --------
+        >>> LiftCurve.from_counts([2, 1, 0], [3, 1, 1]).aul_score()
+        0.575
+        """
+        positives, sizes = _counts(counts_true, "counts_true"), _counts(counts_pred, "counts_pred")
+        same_length(positives.size, "counts_true", counts_pred=sizes)
+        return cls(SizeTable.of(sizes, positives))
+
+    @classmethod
+    def from_clusters(cls, clusters: Any, is_class_pos: Predicate = num2bool) -> LiftCurve:
+        """The curve of clusters that list the labels of their points.
+
+        Parameters
+        ----------
+        clusters : iterable of clusters, each an iterable of labels; empty ones are left out
+        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+
+        Examples
+        --------
+        >>> LiftCurve.from_clusters(["sss", "h"], lambda label: label == "s").aul_score()
+        1.0
+        """
+        sizes, label = cluster_counts(clusters, is_class_pos)
+        starts = np.concatenate(([0], np.cumsum(sizes)[:-1]))
+        return cls(SizeTable.of(sizes, np.add.reduceat(label.astype(np.int64), starts)))
+
+    @classmethod
+    def from_labels(cls, labels_true: Any, labels_pred: Any, is_class_pos: Predicate = num2bool) -> LiftCurve:
+        """The curve of points with a class label and a cluster.
+
+        Parameters
+        ----------
+        labels_true : array-like of shape (n,), class labels
+        labels_pred : array-like of shape (n,), cluster of each point, any hashable but None and NaN
+        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+
+        Examples
+        --------
+        >>> LiftCurve.from_labels([1, 1, 0, 1, 0], ["a", "a", "a", "b", "c"]).aul_score()
+        0.575
+        """
+        label, codes = labels_by_predicate(labels_true, is_class_pos), _codes(labels_pred)
+        same_length(len(label), "labels_true", labels_pred=codes)
+        return cls(SizeTable.of(np.bincount(codes), np.bincount(codes[label > 0], minlength=int(codes.max()) + 1)))
+
+    def aul_score(self, threshold: float = 1, plot: bool = False) -> Any:
+        """Area under the lift curve.
+
+        Parameters
+        ----------
+        threshold : clusters larger than this are assumed to be all positive
+        plot : whether to return the curve too
+
+        Returns
+        -------
+        aul : float, usually in [0, 1]; 0 where no positives are assumed
+        xs, ys : float64 arrays of shape (2·n_clusters,), with `plot` only: left and right end of each step, as shares
+            of the points and of the assumed positives (NaN where none are assumed)
+
+        Raises
+        ------
+        OptionError
+            If the threshold is no number.
+
+        Examples
+        --------
+        >>> LiftCurve.from_counts([2, 1, 0], [3, 1, 1]).aul_score(plot=True)
+        (0.575, array([0. , 0.6, 0.6, 0.8, 0.8, 1. ]), array([0.5 , 0.5 , 0.625, 0.625, 0.75 , 0.75 ]))
+        """
+        if not isinstance(threshold, int | float | np.number) or np.isnan(threshold):
+            msg = f"threshold={threshold!r}; give the size of cluster above which all points are assumed positive"
+            raise OptionError(msg)
+        area = aul(self.table, float(threshold))
+        return (area, *self._points(float(threshold))) if plot else area
+
+    def _points(self, threshold: float) -> tuple[Array, Array]:
+        """Both ends of every step."""
+        size, clusters, positives = (
+            column[::-1] for column in (self.table.size, self.table.clusters, self.table.positives)
+        )
+        height = np.where(size > threshold, size * clusters, positives).sum()
+        right = np.cumsum(np.repeat(size, clusters))
+        rank = np.arange(1, right.size + 1) - np.repeat(np.cumsum(clusters) - clusters, clusters)
+        before = np.repeat(np.cumsum(positives) - positives, clusters)
+        top = before + rank * np.repeat(positives, clusters) / np.repeat(clusters, clusters)
+        xs = np.stack((np.concatenate(([0], right[:-1])), right), axis=1).ravel()
+        ys = np.repeat(top, 2)
+        return xs / (right[-1] or np.nan), ys / (height or np.nan)
+
+    def plot(
+        self,
+        threshold: float = 1,
+        fill: bool = True,
+        marker: str | None = None,
+        save_to: str | Path | None = None,
+        *,
+        ax: Axes | None = None,
+    ) -> Axes:
+        """Draw the curve; see `streameval.plots.plot_lift`.
+
+        Parameters
+        ----------
+        threshold : clusters larger than this are assumed to be all positive
+        fill : whether to shade the area
+        marker : matplotlib marker at each end of a step
+        save_to : path ending in .png, .svg or .pdf, optional
+        ax : axes to draw on; a new figure without them
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        area, xs, ys = self.aul_score(threshold, plot=True)
+        return plot_lift(xs, ys, area, fill=fill, marker=marker, save_to=save_to, ax=ax)
+
+
+def _counts(values: Any, name: str) -> Array:
+    """Counts as int64, or float64 where some are not whole."""
+    array = numbers(values, name)
+    wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
+    if wrong.size:
+        msg = f"{name} has {array[wrong[0]]} at position {wrong[0]}; counts must be finite and at least 0"
+        raise DataError(msg)
+    return array.astype(np.float64 if array.dtype.kind == "f" else np.int64)
+
+
+def _codes(labels: Any) -> Array:
+    """Number of each point's cluster, from 0: by hashing in compiled code; through a dictionary if ids are mixed."""
+    if not hasattr(labels, "__array__"):
+        labels = list(labels)
+        if len(set(map(type, labels))) > 1 or isinstance(next(iter(labels), None), tuple):
+            return _numbered(labels)
+    array = plain(labels, "labels_pred")
+    if array.dtype.kind not in "biufU":
+        return _numbered(array.tolist())
+    array = array.astype(np.float64) if array.dtype.kind == "f" else array.astype(array.dtype.newbyteorder("="))
+    encoded = pa.array(array, from_pandas=True).dictionary_encode()
+    if encoded.null_count:
+        _refuse_null()
+    codes: Array = encoded.indices.to_numpy().astype(np.int64)
+    return codes
+
+
+def _numbered(labels: list[Any]) -> Array:
+    seen: dict[Any, int] = {}
+    try:
+        codes = [seen.setdefault(label, len(seen)) for label in labels]
+    except TypeError as error:
+        msg = f"labels_pred must be hashable: {error}"
+        raise DataError(msg) from error
+    if any(map(is_null, seen)):
+        _refuse_null()
+    return np.array(codes, dtype=np.int64)
+
+
+def _refuse_null() -> None:
+    msg = "labels_pred has a null or NaN; give every point that is in no cluster a cluster of its own"
+    raise NullError(msg)
+
+
+def aul_score_from_clusters(clusters: Any) -> float:
+    """Area under the lift curve of clusters that list the labels of their points.
+
+    Parameters
+    ----------
+    clusters : iterable of clusters, each an iterable of labels, above zero for positive
+
+    Returns
+    -------
+    float, see `LiftCurve.aul_score`
+
+    Examples
+    --------
+    >>> aul_score_from_clusters([[1], [0], [1], [0]])  # no clustering: (n + 1)/2n
+    0.625
+    """
+    return float(LiftCurve.from_clusters(clusters).aul_score())
+
+
+def aul_score_from_labels(y_true: Any, labels_pred: Any) -> float:
+    """Area under the lift curve of points with a label and a cluster.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,), labels, above zero for positive
+    labels_pred : array-like of shape (n,), cluster of each point
+
+    Returns
+    -------
+    float, see `LiftCurve.aul_score`
+
+    Examples
+    --------
+    >>> aul_score_from_labels([1, 1, 0, 0], [7, 7, 8, 9])
+    1.0
+    """
+    return float(LiftCurve.from_labels(y_true, labels_pred).aul_score())

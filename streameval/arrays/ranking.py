@@ -1,0 +1,269 @@
+"""Numbers of a ranking in memory: ROC AUC, average precision, and the AUC of two distributions.
+
+All are finalized from `ScoreCounts` by the metrics of `streameval.metrics.ranking`. One convention differs from a run
+over partitioned data, where an undefined number is NaN with its reason: average precision without positives is 0 here,
+and an undefined ROC AUC a bare NaN. These are scikit-learn's values, without its warnings.
+
+For a matrix of labels, one column a label, `average` says how the columns make one number:
+
+- ``micro``: all cells are points of one ranking;
+- ``macro``: the mean over columns; ``weighted``: weighted by the positives of each column;
+- ``samples``: the mean over rows, each a ranking of its labels, weighted by `sample_weight`;
+- None: one number a column.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.arrays.curves import steps
+from streameval.arrays.inputs import fold, numbers, scores, weights, without_nan
+from streameval.arrays.labels import labels_by_value, num2bool, points
+from streameval.errors import DataError, OptionError
+from streameval.metrics.finalize import compute
+from streameval.metrics.ranking import AveragePrecision, RocAuc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval.states.protocol import Array
+    from streameval.states.scores import ScoreCounts
+
+__all__ = ["auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"]
+
+_AVERAGES = ("micro", "macro", "weighted", "samples", None)
+_DRAWS = 1 << 20  # pairs drawn at a time
+
+
+def _roc_auc(state: ScoreCounts) -> float:
+    return float(compute(state, RocAuc()).value)
+
+
+def _average_precision(state: ScoreCounts) -> float:
+    return float(compute(state, AveragePrecision()).value) if state.totals().pos else 0.0
+
+
+def roc_auc_score(
+    y_true: Any, y_score: Any, sample_weight: Any = None, average: str | None = "macro", pos_label: Any = None
+) -> Any:
+    """Area under the ROC curve: the chance that a positive scores higher than a negative, a tie counting one half.
+
+    Three textbook ways lead to this number. *Trapezoids*: the area under the points of `roc_curve`. *Pairs*: the share
+    of (positive, negative) pairs where the positive scores higher, ties as halves; `auc_by_sampling` estimates it
+    Three textbook ways lead to this number. *Trapezoids*: the area under the points of `roc_curve`. *Pairs*: the part
+    tied points sharing their mean rank (Mann and Whitney). They agree because of that half: a trapezoid over a tie is
+    half of its rectangle, and a mean rank puts half of the others below.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,), two labels; or indicator matrix of shape (n, n_labels)
+    y_score : array-like of the same shape, numbers without NaN; higher means more likely positive
+    sample_weight : array-like of shape (n,), finite and at least 0, optional
+    average : ``micro``, ``macro``, ``weighted``, ``samples`` or None, for a matrix; see `streameval.arrays.ranking`
+    pos_label : the positive label; without it numbers above zero are positive
+
+    Returns
+    -------
+    float in [0, 1], NaN where there is one class only; float64 array of shape (n_labels,) for a matrix and None
+
+    Raises
+    ------
+    DataError
+        If shapes differ, an array is empty, or values are not usable (`streameval.errors`).
+
+    References
+    ----------
+    Hanley and McNeil (1982), The meaning and use of the area under a ROC curve. Radiology 143.
+
+    Examples
+    --------
+    >>> roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    0.75
+    """
+    return _score(_roc_auc, y_true, y_score, sample_weight, average, pos_label)
+
+
+def average_precision_score(
+    y_true: Any, y_score: Any, average: str | None = "macro", pos_label: Any = 1, sample_weight: Any = None
+) -> Any:
+    """Average precision: the mean over the positives of the precision at their score, without interpolation.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,); or indicator matrix of shape (n, n_labels)
+    y_score : array-like of the same shape, numbers without NaN; higher means more likely positive
+    average : ``micro``, ``macro``, ``weighted``, ``samples`` or None, for a matrix; see `streameval.arrays.ranking`
+    pos_label : the positive label; None for numbers above zero
+    sample_weight : array-like of shape (n,), finite and at least 0, optional
+
+    Returns
+    -------
+    float in [0, 1], 0 without positives; float64 array of shape (n_labels,) for a matrix and None
+
+    Raises
+    ------
+    DataError
+        As `roc_auc_score`.
+
+    References
+    ----------
+    Manning, Raghavan and Schütze (2008), Introduction to Information Retrieval, chapter 8.
+
+    Examples
+    --------
+    >>> round(average_precision_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]), 4)
+    0.8333
+    """
+    return _score(_average_precision, y_true, y_score, sample_weight, average, pos_label)
+
+
+def _score(
+    metric: Callable[[ScoreCounts], float],
+    y_true: Any,
+    y_score: Any,
+    sample_weight: Any,
+    average: str | None,
+    pos_label: Any,
+) -> Any:
+    """A metric of a vector, or of a matrix averaged."""
+    if average not in _AVERAGES:
+        msg = f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None"
+        raise OptionError(msg)
+    if np.ndim(y_true) != 2:
+        return metric(points(y_true, y_score, pos_label, sample_weight))
+    label, score = labels_by_value(y_true, pos_label, ndim=2), scores(y_score, ndim=2)
+    if label.shape != score.shape:
+        msg = f"y_true has shape {label.shape} and y_score {score.shape}; give one score for every label of every point"
+        raise DataError(msg)
+    return _averaged(metric, label, score, weights(sample_weight, len(label)), average)
+
+
+def _averaged(
+    metric: Callable[[ScoreCounts], float], label: Array, score: Array, weight: Array | None, average: str | None
+) -> Any:
+    """A metric of the columns, rows or cells of a matrix."""
+    if average == "micro":
+        cells = None if weight is None else np.repeat(weight, label.shape[1])
+        return metric(fold(label.ravel(), score.ravel(), cells))
+    if average == "samples":
+        return _mean([metric(fold(*row)) for row in zip(label, score, strict=True)], weight)
+    values = [metric(fold(*column, weight)) for column in zip(label.T, score.T, strict=True)]
+    if average is None:
+        return np.array(values)
+    positives = label.sum(axis=0, dtype=np.float64) if weight is None else weight @ label
+    return _mean(values, positives if average == "weighted" else None)
+
+
+def _mean(values: list[float], weight: Array | None) -> float:
+    """Mean of the values that weigh anything; 0 where none does."""
+    factors = [1.0] * len(values) if weight is None else weight.tolist()
+    terms = [(factor, factor * value) for factor, value in zip(factors, values, strict=True) if factor]
+    return math.fsum(term for _, term in terms) / math.fsum(factor for factor, _ in terms) if terms else 0.0
+
+
+def dist_auc(scores0: Any, scores1: Any) -> float:
+    """ROC AUC of two samples of scores, drawn towards one half by the scores that are missing.
+
+    With AUC the area for the scores that are numbers, and f₀ and f₁ the shares of NaN on each side, the value is
+    w·AUC + (1 − w)/2 with w = 1 − (f₀ + f₁)/2. By the arithmetic mean of the two shares ``dist_auc(a, b)`` and
+    ``dist_auc(b, a)`` sum to 1. (A run over partitioned data with ``nan="half"`` follows another rule: every pair with
+    a NaN counts one half, which is w = (1 − f₀)(1 − f₁).)
+
+    Parameters
+    ----------
+    scores0 : array-like of shape (n,), scores of the negatives; NaN where one is missing
+    scores1 : array-like of shape (m,), scores of the positives
+
+    Returns
+    -------
+    float in [0, 1]; 0.5 where a side has no score that is a number
+
+    Raises
+    ------
+    DataError
+        If a side is empty or has values that are no numbers.
+
+    Examples
+    --------
+    >>> dist_auc([10, 20, 30, float("nan")], [float("nan"), 40, 50, 60])
+    0.875
+    """
+    sides = [numbers(side, name) for side, name in ((scores0, "scores0"), (scores1, "scores1"))]
+    known = [without_nan(side) for side in sides]
+    if not all(side.size for side in known):
+        return 0.5
+    label = np.repeat([0, 1], [side.size for side in known]).astype(np.uint8)
+    area = _roc_auc(fold(label, np.concatenate(known)))
+    weight = sum(part.size / side.size for part, side in zip(known, sides, strict=True)) / 2
+    return weight * area + (1 - weight) / 2
+
+
+def auc_by_sampling(
+    y_true: Any, y_score: Any, n: int, sample_weight: Any = None, random_state: Any = None, pos_label: Any = None
+) -> tuple[float, float]:
+    """ROC AUC estimated from pairs: `n` times a positive and a negative are drawn, with replacement, and compared.
+
+    Points are drawn in proportion to their weights. A pair scores 1 if the positive scores higher, ½ if they tie. This
+    is the definition of the AUC put into practice, not the way to get it: `roc_auc_score` is exact and faster.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n_points,), two labels
+    y_score : array-like of shape (n_points,), numbers without NaN
+    n : pairs to draw, at least 1
+    sample_weight : array-like of shape (n_points,), finite and at least 0, optional
+    random_state : seed or `numpy.random.Generator`; a fresh stream without it
+    pos_label : the positive label; without it numbers above zero are positive
+
+    Returns
+    -------
+    auc : float in [0, 1], the mean over the pairs; NaN where there is one class only
+    standard_error : float, the standard deviation of the pairs over √n; NaN for a single pair
+
+    Raises
+    ------
+    DataError
+        As `roc_auc_score`.
+    OptionError
+        If `n` is no whole number of at least 1, or `random_state` is no seed.
+
+    Examples
+    --------
+    >>> y_true, y_score = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
+    >>> estimate, standard_error = auc_by_sampling(y_true, y_score, 10_000, random_state=0)
+    >>> abs(estimate - roc_auc_score(y_true, y_score)) < 4 * standard_error < 0.02
+    True
+    """
+    if isinstance(n, bool) or n != int(n) or n < 1:
+        msg = f"n={n!r}; the number of pairs to draw is a whole number of at least 1"
+        raise OptionError(msg)
+    parts = steps(points(y_true, y_score, pos_label, sample_weight))
+    pos, neg = parts.pos.cumsum(), parts.neg.cumsum()
+    if not pos[-1] or not neg[-1]:
+        return math.nan, math.nan
+    random, won, tied = _generator(random_state), 0, 0
+    for start in range(0, int(n), _DRAWS):
+        size = min(_DRAWS, int(n) - start)
+        above, below = (_draw(random, sums, size) for sums in (pos, neg))
+        won += int((above < below).sum())
+        tied += int((above == below).sum())
+    mean = (2 * won + tied) / (2 * n)
+    variance = (won + tied / 4) / n - mean * mean
+    return mean, math.sqrt(max(variance, 0.0) / (n - 1)) if n > 1 else math.nan
+
+
+def _generator(random_state: Any) -> np.random.Generator:
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        msg = f"random_state={random_state!r} is no seed; give a whole number of at least 0 or a numpy Generator"
+        raise OptionError(msg) from error
+
+
+def _draw(random: np.random.Generator, sums: Array, size: int) -> Array:
+    """Groups of `size` points drawn in proportion to the steps of the running sums; 0 has the best score."""
+    drawn: Array = np.searchsorted(sums, random.random(size) * sums[-1], side="right")
+    return drawn

@@ -1,0 +1,189 @@
+"""The ROC curve as an object: its points, its area, its best point, its picture."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.arrays.curves import auc, roc_points
+from streameval.arrays.inputs import fold, numbers, plain, same_length, scores, without_nan
+from streameval.arrays.labels import cluster_counts, labels_by_predicate, num2bool
+from streameval.metrics.finalize import combine, partials
+from streameval.metrics.ranking import MaxInformedness, RocAuc
+from streameval.plots import plot_roc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from streameval.arrays.labels import Predicate
+    from streameval.states.scores import ScoreCounts
+
+__all__ = ["RocCurve"]
+
+
+class RocCurve:
+    """A ROC curve with its area, its best point and its picture.
+
+    Made by `from_labels`, `from_scores` or `from_clusters`, it starts at the origin with an infinite threshold and has
+    no points in line with their neighbours; `auc_score` and `max_informedness` are then those of the scores themselves,
+    exact to the last bit. Made from given rates, they are those of the given points.
+
+    Parameters
+    ----------
+    fprs, tprs : array-likes of shape (n_points,), false and true positive rates
+    thresholds : array-like of shape (n_points,), optional
+    pos_label, sample_weight : kept for the caller; the rates contain both
+
+    Attributes
+    ----------
+    fprs, tprs, thresholds : float64 arrays of shape (n_points,)
+
+    Raises
+    ------
+    DataError
+        If lengths differ, an array is empty or no vector, or values are no numbers.
+
+    Examples
+    --------
+    >>> curve = RocCurve.from_labels([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> curve.auc_score(), curve.max_informedness()
+    (0.75, 0.5)
+    """
+
+    def __init__(
+        self, fprs: Any, tprs: Any, thresholds: Any = None, pos_label: Any = None, sample_weight: Any = None
+    ) -> None:
+        self.fprs = numbers(fprs, "fprs").astype(np.float64)
+        self.tprs = numbers(tprs, "tprs").astype(np.float64)
+        same_length(self.fprs.size, "fprs", tprs=self.tprs)
+        self.thresholds = None if thresholds is None else numbers(thresholds, "thresholds")
+        if self.thresholds is not None:
+            same_length(self.fprs.size, "fprs", thresholds=self.thresholds)
+        self.pos_label = pos_label
+        self.sample_weight = sample_weight
+        self._exact: tuple[float, float] | None = None  # area and maximum informedness of the state
+
+    @classmethod
+    def _of(cls, state: ScoreCounts) -> RocCurve:
+        """The curve of a state."""
+        curve = cls(*roc_points(state, drop_intermediate=True), pos_label=True)
+        metrics = (RocAuc(), MaxInformedness())
+        area, best = combine(state, metrics, [partials(state, shard, metrics) for shard in state.shards()])
+        curve._exact = area.value, best.value
+        return curve
+
+    @classmethod
+    def from_labels(cls, labels_true: Any, y_score: Any, is_class_pos: Predicate = num2bool) -> RocCurve:
+        """The curve of labels and scores.
+
+        Parameters
+        ----------
+        labels_true : array-like of shape (n,)
+        y_score : array-like of shape (n,), numbers without NaN
+        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+
+        Examples
+        --------
+        >>> RocCurve.from_labels(["ham", "spam"], [0.2, 0.7], lambda label: label == "spam").tprs
+        array([0., 1., 1.])
+        """
+        label, score = labels_by_predicate(labels_true, is_class_pos), scores(y_score)
+        same_length(len(label), "labels_true", y_score=score)
+        return cls._of(fold(label, score))
+
+    @classmethod
+    def from_scores(cls, scores_neg: Any, scores_pos: Any) -> RocCurve:
+        """The curve of the scores of both classes, which need not be equally many; NaN scores are left out.
+
+        Examples
+        --------
+        >>> RocCurve.from_scores([0.1, 0.4], [0.35, 0.8, float("nan")]).auc_score()
+        0.75
+        """
+        sides = [
+            without_nan(numbers(side, name)) for side, name in ((scores_neg, "scores_neg"), (scores_pos, "scores_pos"))
+        ]
+        score = np.concatenate(sides)
+        plain(score, "scores_neg and scores_pos without NaN")
+        return cls._of(fold(np.repeat([0, 1], [side.size for side in sides]).astype(np.uint8), score))
+
+    @classmethod
+    def from_clusters(cls, clusters: Any, is_class_pos: Predicate = num2bool) -> RocCurve:
+        """The curve in which the score of a point is the size of its cluster.
+
+        Parameters
+        ----------
+        clusters : iterable of clusters, each an iterable of the labels of its points
+        is_class_pos : function from a label to whether it is positive; labels above zero are without it
+
+        Examples
+        --------
+        >>> RocCurve.from_clusters([[1, 1, 0], [0], [1]]).auc_score()
+        0.5833333333333334
+        """
+        sizes, label = cluster_counts(clusters, is_class_pos)
+        return cls._of(fold(label, np.repeat(sizes, sizes)))
+
+    def auc_score(self) -> float:
+        """Area under the curve; NaN where there is one class only."""
+        return auc(self.fprs, self.tprs) if self._exact is None else self._exact[0]
+
+    def optimal_cutoff(self, scoring_method: Callable[[Any, Any], Any]) -> tuple[tuple[float, float], float]:
+        """The point of the curve at which a function of it is largest, the first of equals.
+
+        Parameters
+        ----------
+        scoring_method : function of a false and a true positive rate; where it gives NaN the point is passed over
+
+        Returns
+        -------
+        (fpr, tpr), value : floats; NaN where the curve or the function is nowhere defined
+
+        Examples
+        --------
+        >>> curve = RocCurve.from_labels([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+        >>> curve.optimal_cutoff(lambda fpr, tpr: tpr - 2 * fpr)
+        ((0.0, 0.5), 0.5)
+        """
+        point, best = (math.nan, math.nan), math.nan
+        with np.errstate(all="ignore"):  # a ratio of rates is 0/0 at the origin
+            for fpr, tpr in zip(self.fprs, self.tprs, strict=True):
+                value = float(scoring_method(fpr, tpr))
+                if value > best or (math.isnan(best) and not math.isnan(value)):
+                    point, best = (float(fpr), float(tpr)), value
+        return point, best
+
+    def max_informedness(self) -> float:
+        """Largest true minus false positive rate, at least 0 (Youden's J); NaN where there is one class only."""
+        if self._exact is not None:
+            return self._exact[1]
+        return (
+            max(0.0, self.optimal_cutoff(_informedness)[1]) if not np.isnan(self.fprs + self.tprs).any() else math.nan
+        )
+
+    def plot(
+        self, fill: bool = True, marker: str | None = None, save_to: str | Path | None = None, *, ax: Axes | None = None
+    ) -> Axes:
+        """Draw the curve; see `streameval.plots.plot_roc`.
+
+        Parameters
+        ----------
+        fill : whether to shade the area
+        marker : matplotlib marker at each point
+        save_to : path ending in .png, .svg or .pdf, optional
+        ax : axes to draw on; a new figure without them
+
+        Returns
+        -------
+        matplotlib Axes
+        """
+        return plot_roc(self.fprs, self.tprs, self.auc_score(), fill=fill, marker=marker, save_to=save_to, ax=ax)
+
+
+def _informedness(fpr: float, tpr: float) -> float:
+    return tpr - fpr

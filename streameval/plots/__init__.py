@@ -1,0 +1,256 @@
+"""Pictures of curves, fit for a paper: results → matplotlib Axes.
+
+Every picture shows three things: the curve with its area in the legend, the line of a random order, and the best line
+that these data allow.
+
+============================ =========================== ==========================================
+picture                      random                      best
+============================ =========================== ==========================================
+ROC                          the diagonal                up at once, then right
+precision-recall             the share of positives      precision 1 up to recall 1
+gain                         the diagonal                straight up to the share of positives
+lift                         the diagonal                one pure cluster of all positives
+============================ =========================== ==========================================
+
+These functions take plain arrays or a `Curve` and know nothing of states and metrics. Without `ax` they make a figure
+of their own, outside pyplot: no window, no backend, nothing to close. It is ``returned_axes.figure``. With `ax` they
+draw on it, and several curves on one Axes share the random and the best line. Long curves are thinned by length along
+the curve to what an eye can resolve. Colours are those of Okabe and Ito, told apart by most colour-blind readers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from streameval.errors import DataError, OptionError
+from streameval.plots.drawing import Drawing, Look, Style, share, vectors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from streameval.results import Curve
+
+__all__ = ["Style", "plot_curve", "plot_gain", "plot_lift", "plot_precision_recall", "plot_roc"]
+
+_ROC = Look("ROC curve", "False positive rate", "True positive rate", "AUC")
+_PR = Look("Precision-recall curve", "Recall", "Precision", "area", "lower left")
+_GAIN = Look("Gain curve", "Share of points, best scores first", "Share of positives found", "area", zoom=True)
+_LIFT = Look("Lift curve", "Share of points, largest clusters first", "Share of assumed positives", "AUL")
+
+
+def plot_roc(
+    fpr: Any,
+    tpr: Any,
+    area: float | None = None,
+    **style: Unpack[Style],
+) -> Axes:
+    """ROC curve.
+
+    Parameters
+    ----------
+    fpr, tpr : array-likes of shape (n_points,)
+    area : area under the whole curve, for the legend
+    style : see `Style`; `truncate` is the largest false positive rate shown
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    DataError
+        If the arrays are no vectors of one length.
+    OptionError
+        If `truncate` is out of its range or `save_to` cannot be written.
+
+    Examples
+    --------
+    >>> axes = plot_roc([0, 0, 0.5, 0.5, 1], [0, 0.5, 0.5, 1, 1], 0.75)
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['AUC = 0.7500', 'random', 'best possible']
+    """
+    drawing = Drawing(_ROC, vectors(fpr=fpr, tpr=tpr), style)
+    drawing.curve(area)
+    drawing.reference(([0, 1], [0, 1]), ([0, 0, 1], [0, 1, 1]))
+    return drawing.finish()
+
+
+def plot_precision_recall(
+    recall: Any,
+    precision: Any,
+    thresholds: Any = None,
+    area: float | None = None,
+    *,
+    balance: float | None = None,
+    **style: Unpack[Style],
+) -> Axes:
+    """Precision-recall curve, with some thresholds written beside it and the class balance as baseline.
+
+    Parameters
+    ----------
+    recall, precision : array-likes of shape (n_points,), from either end
+    thresholds : array-like of shape (n_points,), or (n_points − 1,) where the last point has none; optional
+    area : area under the whole curve, for the legend
+    balance : share of positives, the precision of a random order; without it there is no baseline
+    style : see `Style`; `truncate` is the largest recall shown
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    DataError, OptionError
+        As `plot_roc`; also if `balance` is no share.
+
+    Examples
+    --------
+    >>> axes = plot_precision_recall([1, 1, 0.5, 0.5, 0], [0.5, 2 / 3, 0.5, 1, 1], [0.1, 0.35, 0.4, 0.8], balance=0.5)
+    >>> [text.get_text() for text in axes.texts]
+    ['0.35', '0.4', '0.8']
+    """
+    share("balance", balance)
+    xs, ys = vectors(recall=recall, precision=precision)
+    drawing = Drawing(_PR, (xs, ys), style)
+    drawing.curve(area)
+    if balance is None:
+        drawing.reference(None, None)
+    else:
+        drawing.reference(
+            ([0, 1], [balance, balance]), ([0, 1, 1], [1, 1, balance]), f"random (positives: {balance:.4g})"
+        )
+    if thresholds is None:
+        return drawing.finish()
+    (named,) = vectors(thresholds=thresholds)
+    if named.size not in {xs.size, xs.size - 1}:
+        msg = f"thresholds has {named.size} values for {xs.size} points; give one for each, or for each but the last"
+        raise DataError(msg)
+    return drawing.finish((xs[: named.size], ys[: named.size], named))
+
+
+def plot_gain(
+    top: Any,
+    tpr: Any,
+    area: float | None = None,
+    *,
+    balance: float | None = None,
+    **style: Unpack[Style],
+) -> Axes:
+    """Gain curve: the share of positives found among the points with the best scores.
+
+    Parameters
+    ----------
+    top, tpr : array-likes of shape (n_points,), rising; the origin is added where it is missing
+    area : area under the whole curve, for the legend
+    balance : share of positives, at which the best possible curve reaches 1; without it that curve is not drawn
+    style : see `Style`; `truncate` is the largest share of points shown
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    DataError, OptionError
+        As `plot_precision_recall`.
+
+    Examples
+    --------
+    >>> plot_gain([0.25, 0.5, 1], [0.5, 0.5, 1], balance=0.5, truncate=0.5).get_xlabel()
+    'Share of points, best scores first'
+    """
+    share("balance", balance)
+    xs, ys = vectors(top=top, tpr=tpr)
+    if xs.size and xs[0] > 0:
+        xs, ys = np.concatenate(([0.0], xs)), np.concatenate(([0.0], ys))
+    drawing = Drawing(_GAIN, (xs, ys), style)
+    drawing.curve(area)
+    drawing.reference(([0, 1], [0, 1]), None if balance is None else ([0, balance, 1], [0, 1, 1]))
+    return drawing.finish()
+
+
+def plot_lift(
+    x: Any,
+    y: Any,
+    area: float | None = None,
+    **style: Unpack[Style],
+) -> Axes:
+    """Lift curve of a clustering: positives found, cluster by cluster, over the positives assumed.
+
+    Parameters
+    ----------
+    x, y : array-likes of shape (n_points,), both ends of the steps
+    area : area under the whole curve (AUL), for the legend
+    style : see `Style`; `truncate` is the largest share of points shown
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    DataError, OptionError
+        As `plot_roc`.
+
+    Examples
+    --------
+    >>> plot_lift([0, 0.6, 0.6, 1], [0.5, 0.5, 0.75, 0.75], 0.6).get_title()
+    'Lift curve'
+    """
+    drawing = Drawing(_LIFT, vectors(x=x, y=y), style)
+    drawing.curve(area)
+    drawing.reference(([0, 1], [0, 1]), ([0, 1], [1, 1]))
+    return drawing.finish()
+
+
+def plot_curve(
+    curve: Curve,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+    fill: bool = False,
+    marker: str | None = None,
+    truncate: float | None = None,
+) -> Axes:
+    """A curve of an evaluation, by its name.
+
+    Parameters
+    ----------
+    curve : Curve named ``roc``, ``precision_recall``, ``gain`` or ``lift``
+    ax, save_to, fill, marker : see `Style`
+    truncate : largest x shown, in (0, 1]; for ``gain`` and ``lift`` above 1 a number of points
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If the curve has another name, `truncate` is out of its range, or `save_to` cannot be written.
+
+    Examples
+    --------
+    >>> from streameval.results import Curve
+    >>> x = np.array([0, 0.5, 1])
+    >>> plot_curve(Curve("roc", "score", x, x, 1 - x, 0.5)).get_legend().get_texts()[0].get_text()
+    'score (AUC = 0.5000)'
+    """
+    given: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
+    if truncate is not None and truncate > 1 and curve.rows and curve.name in {"gain", "lift"}:
+        truncate = min(truncate / curve.rows, 1.0)
+    given["truncate"] = truncate
+    balance = curve.positives / curve.rows if curve.rows else None
+    if curve.name == "roc":
+        return plot_roc(curve.x, curve.y, curve.area, **given)
+    if curve.name == "precision_recall":
+        return plot_precision_recall(curve.x, curve.y, curve.thresholds, curve.area, balance=balance, **given)
+    if curve.name == "gain":
+        return plot_gain(curve.x, curve.y, curve.area, balance=balance, **given)
+    if curve.name == "lift":
+        return plot_lift(curve.x, curve.y, curve.area, **given)
+    msg = f"a curve named {curve.name!r} has no picture; there are roc, precision_recall, gain and lift"
+    raise OptionError(msg)

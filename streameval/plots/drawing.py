@@ -1,0 +1,266 @@
+"""One curve with its random and its best line, its legend and its labels, drawn on Axes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from streameval.errors import DataError, OptionError
+from streameval.plots.placement import along, dense_lines, label_box, legend_place, overlap, touches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from streameval.plots.placement import Box, Line, Place
+    from streameval.results import Array
+
+    Points = tuple[Sequence[float], Sequence[float]]
+
+__all__ = ["Drawing", "Look", "Style", "share", "vectors"]
+
+_COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_GREY, _GREEN = "#7F7F7F", "#009E73"
+_FORMATS = (".png", ".svg", ".pdf")
+_POINTS = 5_000
+_CURVE = "streameval-curve"  # marks the lines that are curves, to colour the next one
+_LABELS = 10  # thresholds written at most
+_SIDES = {
+    (1, 1): ("left", "bottom"),
+    (-1, -1): ("right", "top"),
+    (1, -1): ("left", "top"),
+    (-1, 1): ("right", "bottom"),
+}
+
+
+class Style(TypedDict, total=False):
+    """Keyword arguments of every picture.
+
+    Attributes
+    ----------
+    of : name of the score or cluster column, for the legend
+    exact : whether the area is exact (the default); else the legend says ≈
+    ax : matplotlib Axes to draw on; a new figure without them
+    save_to : path ending in .png, .svg or .pdf
+    fill : whether to shade the area
+    marker : matplotlib marker at each point
+    truncate : largest x shown, in (0, 1]
+    """
+
+    of: str | None
+    exact: bool
+    ax: Axes | None
+    save_to: str | Path | None
+    fill: bool
+    marker: str | None
+    truncate: float | None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one kind of picture says, where its legend is best placed, and whether its height follows a truncation."""
+
+    title: str
+    x: str
+    y: str
+    area: str
+    legend: Place = "lower right"
+    zoom: bool = False
+
+
+def vectors(**arrays: Any) -> list[Array]:
+    """Coordinates as float64 vectors of one length.
+
+    Examples
+    --------
+    >>> vectors(x=[0, 1], y=[0.5, 1])
+    [array([0., 1.]), array([0.5, 1. ])]
+    """
+    try:
+        columns = [np.asarray(values, dtype=np.float64) for values in arrays.values()]
+    except (TypeError, ValueError) as error:
+        msg = f"{' and '.join(arrays)} must be vectors of numbers: {error}"
+        raise DataError(msg) from error
+    if any(column.ndim != 1 for column in columns) or len({column.size for column in columns}) > 1:
+        shapes = " and ".join(str(column.shape) for column in columns)
+        msg = f"{' and '.join(arrays)} have shapes {shapes}; give vectors of one length"
+        raise DataError(msg)
+    return columns
+
+
+def share(name: str, value: float | None, *, positive: bool = False) -> float | None:
+    """A share between 0 and 1, or None; above 0 if `positive`."""
+    if value is not None and not (0 <= value <= 1 and (value > 0 or not positive)):
+        msg = f"{name}={value!r}; give a share {'above' if positive else 'of at least'} 0 and at most 1"
+        raise OptionError(msg)
+    return value
+
+
+def _checked_path(save_to: str | Path) -> Path:
+    path = Path(save_to)
+    if path.suffix.lower() not in _FORMATS:
+        msg = f"save_to={str(save_to)!r} does not say a format; end it in .png, .svg or .pdf"
+        raise OptionError(msg)
+    if not path.parent.is_dir():
+        msg = f"save_to={str(save_to)!r}: there is no folder {str(path.parent)!r}; make it first"
+        raise OptionError(msg)
+    return path
+
+
+def _visible(x: Array, y: Array, limit: float) -> tuple[Array, Array]:
+    """Points to draw: up to the limit and one beyond it, at most `_POINTS`, evenly spaced along the curve."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    shown = x <= limit
+    shown[1:] |= shown[:-1].copy()
+    shown[:-1] |= x[1:] <= limit
+    x, y = x[shown], y[shown]
+    if x.size <= _POINTS:
+        return x, y
+    way = along(x / limit, y)
+    kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], _POINTS)).clip(max=x.size - 1))
+    return x[kept], y[kept]
+
+
+def _new_axes() -> Axes:
+    """Axes of a figure that pyplot knows nothing of."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.0, 5.0), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+class Drawing:
+    """A picture in the making.
+
+    Parameters
+    ----------
+    look : Look
+    points : x and y of the curve, float64 arrays of shape (n_points,); points that are not finite are left out
+    style : Style
+    """
+
+    def __init__(self, look: Look, points: Sequence[Array], style: Style) -> None:
+        self.look, self.style = look, style
+        self.limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
+        save_to, ax = style.get("save_to"), style.get("ax")
+        self.path = None if save_to is None else _checked_path(save_to)
+        self.x, self.y = _visible(points[0], points[1], self.limit)
+        self.ax = _new_axes() if ax is None else ax
+        self.earlier = sum(line.get_gid() == _CURVE for line in self.ax.get_lines())
+
+    @property
+    def figure(self) -> Figure:
+        """The figure that holds the axes."""
+        figure = self.ax.get_figure(root=True)
+        if figure is None:
+            msg = "ax belongs to no figure; give axes that do"
+            raise OptionError(msg)
+        return figure
+
+    def curve(self, area: float | None) -> None:
+        """Draw the curve, shaded if asked."""
+        color = _COLORS[self.earlier % len(_COLORS)]
+        marker, label = self.style.get("marker"), self._entry(area)
+        self.ax.plot(
+            self.x, self.y, color=color, marker=marker, markersize=4, linewidth=1.8, label=label, gid=_CURVE, zorder=3
+        )
+        if self.style.get("fill"):
+            self.ax.fill_between(self.x, self.y, color=color, alpha=0.12, linewidth=0)
+
+    def _entry(self, area: float | None) -> str:
+        """The curve's line in the legend: the score and the area."""
+        of = self.style.get("of")
+        if area is None:
+            return of or "curve"
+        name = self.look.area if self.limit == 1 else f"{self.look.area} of the whole curve"
+        sign = "=" if self.style.get("exact", True) else "≈"
+        number = f"{name} {sign} {area:.4f}" if np.isfinite(area) else f"{name} not defined"
+        return f"{of} ({number})" if of else number
+
+    def reference(self, random: Points | None, best: Points | None, name: str = "random") -> None:
+        """Draw the random and the best line, once for all curves on these axes, and set the frame."""
+        if not self.earlier:
+            if random:
+                self.ax.plot(*random, color=_GREY, linestyle=(0, (5, 3)), linewidth=1.2, label=name, zorder=2)
+            if best:
+                self.ax.plot(*best, color=_GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
+        self._frame(float(np.interp(self.limit, *best)) if best and self.look.zoom else 1.0)
+
+    def _frame(self, best: float) -> None:
+        """Limits, labels, grid, title."""
+        highest = max(best, float(self.y[self.x <= self.limit].max(initial=0.0)))
+        if self.earlier:
+            highest = max(highest, self.ax.get_ylim()[1])
+        self.ax.set(xlim=(0, self.limit), ylim=(0, highest or 1))
+        self.ax.set(xlabel=self.look.x, ylabel=self.look.y, title=self.look.title)
+        self.ax.set_aspect("equal" if self.limit == 1 else "auto")
+        self.ax.grid(visible=True, color="#E6E6E6", linewidth=0.6)
+        self.ax.set_axisbelow(True)
+        for spine in self.ax.spines.values():
+            spine.set_color("#C0C0C0")
+        if self.limit == 1 and highest <= 1:
+            for line in self.ax.get_lines():
+                line.set_clip_on(False)  # lines on the frame are drawn whole
+
+    def finish(self, thresholds: tuple[Array, Array, Array] | None = None) -> Axes:
+        """Add the legend, write thresholds (x, y, threshold) where there is room, and save."""
+        lines = dense_lines(self.ax)
+        box = self._legend(lines, marks=thresholds is not None)
+        if thresholds is not None:
+            self._annotate(*thresholds, lines, [box])
+        if self.path is not None:
+            self.figure.savefig(self.path)
+        return self.ax
+
+    def _points(self) -> tuple[float, float]:
+        """A typographical point as shares of the axes' width and height."""
+        extent = self.ax.get_window_extent()
+        return self.figure.dpi / 72 / extent.width, self.figure.dpi / 72 / extent.height
+
+    def _legend(self, lines: list[Line], *, marks: bool) -> Box:
+        """Add the legend, curves first, where it hides least; its box."""
+        from matplotlib.lines import Line2D
+
+        entries = sorted(self.ax.get_lines(), key=lambda line: line.get_gid() != _CURVE)
+        if marks:
+            entries.append(Line2D([], [], linestyle="", marker="o", markersize=3, color="black", label="threshold"))
+        (wide, high), longest = self._points(), max(len(str(line.get_label())) for line in entries)
+        size = ((38 + 5 * longest) * wide, (8 + 13.5 * len(entries)) * high)
+        place, box = legend_place(lines, size, self.look.legend)
+        self.ax.legend(handles=entries, loc=place, fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
+        return box
+
+    def _annotate(self, x: Array, y: Array, thresholds: Array, lines: list[Line], taken: list[Box]) -> None:
+        """Write thresholds at points evenly spaced along the curve."""
+        usable = np.isfinite(x) & np.isfinite(y) & np.isfinite(thresholds) & (x <= self.limit)
+        if not usable.any():
+            return
+        x, y, thresholds = x[usable] / self.limit, y[usable], thresholds[usable]
+        way = along(x, y)
+        wanted = np.searchsorted(way, np.linspace(0.06, 0.94, _LABELS) * way[-1]).clip(max=x.size - 1)
+        for i in dict.fromkeys(wanted.tolist()):
+            self._label((float(x[i]), float(y[i])), f"{thresholds[i]:.3g}", lines, taken)
+
+    def _label(self, at: tuple[float, float], text: str, lines: list[Line], taken: list[Box]) -> None:
+        """Write one threshold on a side of its point that is free, if there is one."""
+        (wide, high), height = self._points(), self.ax.get_ylim()[1]
+        for side, (ha, va) in _SIDES.items():
+            box = label_box((at[0], at[1] / height), (4 * wide, 4 * high), (5 * len(text) * wide, 9 * high), side)
+            outside = min(box) < 0 or max(box) > 1
+            if outside or any(overlap(box, other) for other in taken) or any(touches(line, box) for line in lines):
+                continue
+            taken.append(box)
+            xy = (at[0] * self.limit, at[1])
+            self.ax.annotate(
+                text, xy, (4 * side[0], 4 * side[1]), textcoords="offset points", ha=ha, va=va, fontsize=8, zorder=4
+            )
+            self.ax.scatter(*xy, s=9, color="black", zorder=4, clip_on=False)
+            return

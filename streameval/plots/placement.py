@@ -1,0 +1,113 @@
+"""Where a legend and labels hide nothing.
+
+All places are boxes (left, low, right, high) in shares of the axes' width and height; lines are resampled densely, so
+that a box is free of a line if none of its points lies inside. Sizes of text are estimated: no renderer is needed, and
+every backend gives the same picture.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matplotlib.axes import Axes
+
+    from streameval.results import Array
+
+__all__ = ["Box", "Line", "Place", "along", "dense_lines", "label_box", "legend_place", "overlap", "touches"]
+
+Box = tuple[float, float, float, float]
+Line = tuple["Array", "Array"]
+Place = Literal["lower right", "lower left", "upper right", "upper left", "center right", "center left"]
+
+_PAD = 0.02  # between a legend and the frame, on which best lines lie
+_PLACES: dict[Place, tuple[float, float]] = {  # edges of the room that is left
+    "lower right": (1.0, 0.0),
+    "lower left": (0.0, 0.0),
+    "upper right": (1.0, 1.0),
+    "upper left": (0.0, 1.0),
+    "center right": (1.0, 0.5),
+    "center left": (0.0, 0.5),
+}
+_DENSE = 1000
+
+
+def along(x: Array, y: Array) -> Array:
+    """Length of the way along a line to each of its points, in steps right and up.
+
+    Examples
+    --------
+    >>> along(np.array([0.0, 0.5, 0.5]), np.array([0.0, 0.0, 1.0]))
+    array([0. , 0.5, 1.5])
+    """
+    return np.concatenate(([0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))))
+
+
+def dense_lines(ax: Axes) -> list[Line]:
+    """The lines on the axes, resampled, in shares of the axes."""
+    (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
+    lines = []
+    for drawn in ax.get_lines():
+        x = (np.asarray(drawn.get_xdata(), dtype=np.float64) - left) / (right - left)
+        y = (np.asarray(drawn.get_ydata(), dtype=np.float64) - low) / (high - low)
+        inside = np.flatnonzero((x >= 0) & (x <= 1))
+        shown = slice(max(int(inside[0]) - 1, 0), int(inside[-1]) + 2) if inside.size else slice(0, 2)
+        lines.append(_dense(x[shown], y[shown]))
+    return lines
+
+
+def _dense(x: Array, y: Array) -> Line:
+    if not x.size:
+        return x, y
+    way = along(x, y)
+    places = np.linspace(0, way[-1], _DENSE * max(1, int(np.ceil(way[-1]))))
+    return np.interp(places, way, x), np.interp(places, way, y)
+
+
+def touches(line: Line, box: Box) -> int:
+    """How many points of a line lie in a box."""
+    x, y = line
+    return int(np.count_nonzero((x >= box[0]) & (x <= box[2]) & (y >= box[1]) & (y <= box[3])))
+
+
+def overlap(one: Box, other: Box) -> bool:
+    """Whether two boxes share a point.
+
+    Examples
+    --------
+    >>> overlap((0, 0, 2, 2), (1, 1, 3, 3)), overlap((0, 0, 1, 1), (2, 0, 3, 1))
+    (True, False)
+    """
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def legend_place(lines: Iterable[Line], size: tuple[float, float], preferred: Place) -> tuple[Place, Box]:
+    """The place for a legend that covers the fewest points of lines, and its box; of equals the preferred one."""
+    lines = list(lines)
+    boxes: dict[Place, Box] = {}
+    for place, (right, up) in _PLACES.items():
+        left, low = (_PAD + edge * (1 - 2 * _PAD - length) for edge, length in zip((right, up), size, strict=True))
+        boxes[place] = (left, low, left + size[0], low + size[1])
+    best = min(boxes, key=lambda place: (sum(touches(line, boxes[place]) for line in lines), place != preferred))
+    return best, boxes[best]
+
+
+def label_box(
+    at: tuple[float, float], away: tuple[float, float], size: tuple[float, float], side: tuple[int, int]
+) -> Box:
+    """The box of a label of a size beside a point: `side` is (±1, ±1) for right or left of it, above or below it.
+
+    Examples
+    --------
+    >>> label_box((0.5, 0.5), (0.125, 0.125), (0.25, 0.125), (1, -1))
+    (0.625, 0.25, 0.875, 0.375)
+    """
+    (near_x, near_y), (far_x, far_y) = (
+        tuple(at[i] + side[i] * reach for i, reach in enumerate(reaches))
+        for reaches in (away, (away[0] + size[0], away[1] + size[1]))
+    )
+    return min(near_x, far_x), min(near_y, far_y), max(near_x, far_x), max(near_y, far_y)
