@@ -1,0 +1,242 @@
+"""What the tests draw: columns of every type with everything that is awkward in them, and the catalogue of states.
+
+A *subject* is one state to test: its spec, how a column for it is drawn, and how rows are folded into it. The common
+tests of `test_laws.py` run over all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import starmap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import strategies as st
+
+from streameval.states.clusters import ClusterSpec, id_type
+from streameval.states.histogram import HistogramSpec
+from streameval.states.labels import LabelReader, LabelSpec
+from streameval.states.memory import Budget
+from streameval.states.protocol import Batch
+from streameval.states.scores import ScoreSpec, score_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FLOATS = {pa.float16(): 16, pa.float32(): 32, pa.float64(): 64}
+INTEGERS = tuple(starmap(getattr, ((pa, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64))))
+INTEGER_TYPES = tuple(make() for make in INTEGERS)
+SCORE_TYPES = (
+    *FLOATS,
+    *INTEGER_TYPES,
+    pa.bool_(),
+    pa.decimal128(9, 2),
+    pa.decimal128(18, 6),
+    pa.decimal256(18, 0),
+)
+ID_TYPES = (
+    *INTEGER_TYPES,
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.binary(3),
+    pa.dictionary(pa.int32(), pa.string()),
+    pa.dictionary(pa.int8(), pa.int64()),
+)
+LABEL_TYPES = (pa.bool_(), *INTEGER_TYPES, *FLOATS, pa.decimal128(5, 1))
+
+
+def _bounds(kind: pa.DataType) -> tuple[int, int]:
+    if pa.types.is_unsigned_integer(kind):
+        return 0, 2**kind.bit_width - 1
+    return -(2 ** (kind.bit_width - 1)), 2 ** (kind.bit_width - 1) - 1
+
+
+def _float_values(kind: pa.DataType) -> st.SearchStrategy[float]:
+    """Floats of a width: any, saturated near one, probabilities, logits, and the special ones."""
+    width = FLOATS[kind]
+    kindly = {16: np.float16, 32: np.float32, 64: np.float64}[width]
+    saturated = [float(kindly(1) - kindly(2.0 ** -(11 + k) if width == 16 else 2.0 ** -(24 + k))) for k in range(3)]
+    special = [0.0, -0.0, math.inf, -math.inf, math.nan, 0.5, float(np.nextafter(kindly(0.5), kindly(0))), 1.0]
+    return st.one_of(
+        st.sampled_from(special + saturated),
+        st.floats(0, 1, width=width),
+        st.floats(-8, 8, width=width),
+        st.floats(width=width),
+    )
+
+
+def score_values(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    """Scores of a type, nulls included."""
+    if kind in FLOATS:
+        return st.none() | _float_values(kind)
+    if pa.types.is_boolean(kind):
+        return st.none() | st.booleans()
+    if pa.types.is_decimal(kind):
+        most = 10**kind.precision - 1
+        whole = st.integers(-most, most) | st.integers(-5, 5)
+        return st.none() | whole.map(lambda value: Decimal(value).scaleb(-kind.scale))
+    low, high = _bounds(kind)
+    near = [value for base in (low, high, 0, 2**24, 2**51, 2**53, 2**63) for value in range(base - 2, base + 3)]
+    return st.none() | st.integers(low, high) | st.sampled_from([value for value in near if low <= value <= high])
+
+
+def id_values(kind: pa.DataType) -> st.SearchStrategy[Any]:
+    """Cluster ids of a type, nulls included."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_integer(plain):
+        low, high = _bounds(plain)
+        return st.none() | st.integers(low, high) | st.integers(0, 3)
+    if pa.types.is_fixed_size_binary(plain):
+        return st.none() | st.binary(min_size=plain.byte_width, max_size=plain.byte_width)
+    if pa.types.is_binary(plain):
+        return st.none() | st.binary(max_size=40)
+    return st.none() | st.text(max_size=40)
+
+
+def label_values(kind: pa.DataType) -> st.SearchStrategy[list[Any]]:
+    """A negative and a positive label of a type, and null (or NaN)."""
+    if pa.types.is_boolean(kind):
+        return st.just([False, True, None])
+    if kind in FLOATS:
+        negative = st.sampled_from([0.0, -0.0, -1.0, -0.5])
+        return st.tuples(negative, st.sampled_from([1.0, 0.5, 2.0, math.inf]), st.sampled_from([None, math.nan])).map(
+            list
+        )
+    if pa.types.is_decimal(kind):
+        return st.just([Decimal("0.0"), Decimal("1.5"), None])
+    low, high = _bounds(kind)
+    return st.tuples(st.sampled_from(sorted({0, max(-1, low), low})), st.sampled_from([1, 2, high]), st.none()).map(
+        list
+    )
+
+
+WEIGHTS = st.one_of(st.sampled_from([0.0, 0.25, 1.0, 3.0]), st.floats(0, 1e6), st.floats(1e-9, 1.0))
+
+
+@st.composite
+def columns(draw: st.DrawFn, values: st.SearchStrategy[Any], kind: pa.DataType, rows: int) -> pa.Array:
+    """A column of `rows` values from a small pool, so that ties are the rule."""
+    pool = draw(st.lists(values, min_size=1, max_size=12))
+    taken = draw(st.lists(st.integers(0, len(pool) - 1), min_size=rows, max_size=rows))
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if kind == pa.float16():
+        pool = [None if value is None else np.float16(value) for value in pool]
+    array = pa.array([pool[i] for i in taken], plain)
+    return array.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else array
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One state to test.
+
+    Attributes
+    ----------
+    name : what the test is called
+    spec : the spec of the state
+    kind : Arrow type of its column
+    values : strategy of that column's values
+    """
+
+    name: str
+    spec: Any
+    kind: pa.DataType
+    values: st.SearchStrategy[Any]
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the state holds weights."""
+        return getattr(self.spec, "weighted", False)
+
+    @st.composite
+    @staticmethod
+    def _table(draw: st.DrawFn, self: Subject, copies: st.SearchStrategy[int]) -> pa.Table:
+        rows = draw(st.integers(0, 30))
+        values = self.values
+        if isinstance(self.spec, LabelSpec):
+            values = st.sampled_from(draw(label_values(self.kind)))
+        table = pa.table(
+            {
+                "column": draw(columns(values, self.kind, rows)),
+                "label": pa.array(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), pa.uint8()),
+                "weight": pa.array(draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)), pa.float64()),
+                "partition": pa.array(draw(st.lists(st.sampled_from("ab"), min_size=rows, max_size=rows)), pa.string()),
+            }
+        )
+        return pa.concat_tables([table] * draw(copies)).combine_chunks()
+
+    def tables(self, copies: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[pa.Table]:
+        """Tables with the columns column, label, weight and partition; sometimes one repeated many times."""
+        return self._table(self, st.sampled_from([1, 1, 1, 200]) if copies is None else copies)
+
+    def fold(self, table: pa.Table, batch_rows: int = 1 << 20, capacity: int = 64, budget: Budget | None = None) -> Any:
+        """The state of a table's rows."""
+        if isinstance(self.spec, LabelSpec):
+            reader = LabelReader(self.spec, self.kind)
+            for batch in table.to_batches(max_chunksize=batch_rows):
+                reader.read(batch.column("column"), "input")
+            return reader.state()
+        builder = self.spec.builder(budget or Budget(1 << 30), capacity)
+        for batch in table.to_batches(max_chunksize=batch_rows):
+            for partition in ("a", "b"):
+                part = batch.filter(pa.compute.equal(batch.column("partition"), partition))
+                label = part.column("label").to_numpy()
+                weight = part.column("weight").to_numpy() if self.weighted else None
+                builder.update(Batch(label, weight, {"column": part.column("column")}, partition))
+        return builder.state()
+
+
+def _subjects() -> list[Subject]:
+    found = []
+    for kind in SCORE_TYPES:
+        for weighted in (False, True):
+            if weighted and kind not in {pa.float32(), pa.float64(), pa.int32(), pa.uint64(), pa.decimal128(9, 2)}:
+                continue
+            spec = ScoreSpec("column", score_type(kind), weighted, "drop")
+            found.append(Subject(f"scores-{kind}{'-weighted' * weighted}", spec, kind, score_values(kind)))
+    for kind in (pa.float32(), pa.float64(), pa.int64(), pa.uint64(), pa.decimal128(18, 6)):
+        for weighted in (False, True):
+            spec = HistogramSpec("column", score_type(kind), weighted, "drop")
+            found.append(Subject(f"histogram-{kind}{'-weighted' * weighted}", spec, kind, score_values(kind)))
+    for kind in ID_TYPES:
+        for scope, nulls in (("global", "singleton"), ("partition", "drop")):
+            spec = ClusterSpec("column", id_type(kind), scope, nulls)
+            found.append(Subject(f"clusters-{kind}-{scope}", spec, kind, id_values(kind)))
+    found += [Subject(f"labels-{kind}", LabelSpec("column", nulls="drop"), kind, st.nothing()) for kind in LABEL_TYPES]
+    return found
+
+
+SUBJECTS = _subjects()
+
+
+def difference(one: Any, other: Any) -> str:
+    """How two states differ, weights beyond 1e-12; empty if they do not.
+
+    A text and no assertion: a failed assertion keeps its frames alive, and with them every state in them.
+    """
+    if one.header().keys() != other.header().keys() or one.spec != other.spec:
+        return f"{one.header()} is not {other.header()}"
+    for name, mine in one.header().items():
+        theirs = other.header()[name]
+        if mine != theirs and not (name == "nan_weights" and np.allclose(mine, theirs, rtol=1e-12, atol=1e-300)):
+            return f"{name}: {mine} is not {theirs}"
+    first, second = (pa.Table.from_batches(state.to_arrow(), state.spec.schema) for state in (one, other))
+    for name in first.schema.names:
+        mine, theirs = first.column(name).to_numpy(), second.column(name).to_numpy()
+        close = (
+            name.endswith("_weight") and mine.size == theirs.size and np.allclose(mine, theirs, rtol=1e-12, atol=1e-300)
+        )
+        if not close and not np.array_equal(mine, theirs):
+            return f"{name}: {mine} is not {theirs}"
+    return "" if one == other or getattr(one.spec, "weighted", False) else "== says they differ"
+
+
+def by_name(subjects: list[Subject] | None = None) -> Callable[[Any], Any]:
+    """Parametrise a test over subjects."""
+    import pytest
+
+    chosen = SUBJECTS if subjects is None else subjects
+    return pytest.mark.parametrize("subject", [pytest.param(subject, id=subject.name) for subject in chosen])

@@ -1,0 +1,389 @@
+"""The five laws of states, for every state of the catalogue; and what is stored can be read by later versions.
+
+1. Folding a concatenation equals merging the folds: any split, batch size, row order and run capacity.
+2. A merge is associative and commutative, and ``empty()`` is its identity.
+3. What goes through Arrow, and through a real Parquet file, comes back equal.
+4. Unweighted results are the same bytes for any files, threads, order and memory (`test_evaluate.py` tests it).
+5. A value is exact or lies in the interval that comes with it (`test_intervals.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+from collections import Counter
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import SUBJECTS, Subject, by_name, difference
+
+from streameval import codec
+from streameval.errors import FormatError, IncompatibleStatesError
+from streameval.states import runs
+from streameval.states.clusters import ClusterSpec
+from streameval.states.histogram import HistogramSpec
+from streameval.states.labels import LabelSpec
+from streameval.states.memory import Budget
+from streameval.states.scores import ScoreSpec, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+DATA = Path(__file__).parent / "data" / "states"
+
+
+@contextmanager
+def sizes(*, tiny: bool) -> Iterator[None]:
+    """The engine's constants as they are, or so small that a few rows take every path."""
+    with pytest.MonkeyPatch.context() as patch:
+        if tiny:
+            patch.setattr(runs, "CHUNK", 8)
+            patch.setattr(runs, "DENSE", 4)
+            patch.setattr(runs, "SLAB", 16)
+            patch.setattr(runs.Runs.intervals, "__defaults__", (5,))
+        yield
+
+
+def _shuffled(table: pa.Table, seed: int) -> pa.Table:
+    order = list(range(table.num_rows))
+    random.Random(seed).shuffle(order)
+    return table.take(pa.array(order, pa.int64()))
+
+
+def _broken_fold(subject: Subject, table: pa.Table, cut: float, batch_rows: int, capacity: int, seed: int) -> str:
+    """How law 1 fails on one table; empty if it holds."""
+    whole = subject.fold(table)
+    at = int(cut * table.num_rows)
+    parts = [subject.fold(part, batch_rows, capacity) for part in (table.slice(0, at), table.slice(at))]
+    shuffled = subject.fold(_shuffled(table, seed), batch_rows, capacity)
+    return difference(whole, parts[0].merge(parts[1])) or difference(whole, shuffled)
+
+
+def _broken_merge(subject: Subject, tables: list[pa.Table]) -> str:
+    """How law 2 fails on three tables; empty if it holds."""
+    a, b, c = (subject.fold(table) for table in tables)
+    return (
+        difference(a.merge(b).merge(c), a.merge(b.merge(c)))
+        or difference(a.merge(b), b.merge(a))
+        or difference(a.merge(subject.spec.empty()), a)
+        or difference(subject.spec.empty().merge(a), a)
+    )
+
+
+def _broken_storage(subject: Subject, table: pa.Table, path: Path) -> str:
+    """How law 3 fails on one table; empty if it holds."""
+    state = subject.fold(table)
+    schema, batches = codec.dump(state)
+    written = list(batches)
+    if not written or not all(batch.schema.equals(schema, check_metadata=True) for batch in written):
+        return "every batch carries the schema, and there is at least one"
+    pq.write_table(pa.Table.from_batches(written), path, row_group_size=7)
+    file = pq.ParquetFile(path)
+    loaded = codec.load(pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(batch_size=5)))
+    one, other = (dataclasses.astuple(totals) for totals in (loaded.totals(), state.totals()))
+    same = loaded == state and codec.load(written) == state and np.allclose(one, other, rtol=1e-12, atol=0)
+    return difference(state, loaded) or ("" if same else "== says they differ")
+
+
+@by_name()
+def test_folding_a_concatenation_is_merging_the_folds(subject: Subject) -> None:
+    """Any split, batch size, row order and capacity give the state of one fold."""
+
+    @settings(max_examples=5)
+    @given(
+        subject.tables(),
+        st.floats(0, 1),
+        st.sampled_from([1, 3, 1000]),
+        st.sampled_from([1, 7, 4096]),
+        st.integers(0, 9),
+        st.booleans(),
+    )
+    def check(table: pa.Table, cut: float, batch_rows: int, capacity: int, seed: int, tiny: bool) -> None:
+        if table.num_rows > 100:
+            batch_rows, capacity = 1000, 2500
+        with sizes(tiny=tiny):
+            assert not _broken_fold(subject, table, cut, batch_rows, capacity, seed)
+
+    check()
+
+
+@by_name()
+def test_merge_is_associative_and_commutative(subject: Subject) -> None:
+    """Grouping and order of merges do not matter, and the empty state changes nothing."""
+
+    @settings(max_examples=4)
+    @given(*[subject.tables(st.just(1))] * 3)
+    def check(one: pa.Table, two: pa.Table, three: pa.Table) -> None:
+        assert not _broken_merge(subject, [one, two, three])
+
+    check()
+
+
+@by_name()
+def test_a_state_survives_arrow_and_parquet(subject: Subject, tmp_path: Path) -> None:
+    """What was dumped loads equal, from memory and from a Parquet file whose row groups are others."""
+
+    @settings(max_examples=4)
+    @given(subject.tables())
+    def check(table: pa.Table) -> None:
+        assert not _broken_storage(subject, table, tmp_path / "state.parquet")
+
+    check()
+
+
+@by_name()
+def test_states_of_different_specs_do_not_merge(subject: Subject) -> None:
+    """A merge with other options raises and names both."""
+    other = dataclasses.replace(subject.spec, column="another").empty()
+    with pytest.raises(IncompatibleStatesError, match=r"column='column'.*column='another'"):
+        subject.spec.empty().merge(other)
+
+
+EXACT = [s for s in SUBJECTS if isinstance(s.spec, ScoreSpec)]
+CLUSTERS = [s for s in SUBJECTS if isinstance(s.spec, ClusterSpec)]
+
+
+def _keyed(value: Any, kind: str) -> Any:
+    """A score as `decode` gives it."""
+    return float(np.float32(value)) if kind in {"f4"} else float(value)
+
+
+@by_name(EXACT)
+def test_scores_are_counted_as_a_counter_counts_them(subject: Subject) -> None:
+    """Distinct scores from the best to the worst, each with its rows by label; NaN and null apart; −0.0 is 0.0."""
+
+    @settings(max_examples=8)
+    @given(subject.tables(), st.booleans())
+    def check(table: pa.Table, tiny: bool) -> None:
+        state = subject.fold(table, capacity=5 if tiny and table.num_rows < 100 else 4096)
+        rows = list(zip(table.column("column").to_pylist(), table.column("label").to_pylist(), strict=True))
+        missing = [label for value, label in rows if value is None or value != value]
+        assert state.nan_rows.tolist() == [missing.count(0), missing.count(1)]
+        counted = Counter((value, label) for value, label in rows if value is not None and value == value)
+        distinct = sorted({value for value, _ in counted}, reverse=True)
+        with sizes(tiny=tiny):
+            groups = list(state.parts())
+        found = [
+            row
+            for g in groups
+            for row in zip(g.scores.tolist(), g.neg.tolist(), g.pos.tolist(), g.keys.tolist(), strict=True)
+        ]
+        assert [row[0] for row in found] == [_keyed(value, subject.spec.type) for value in distinct]
+        assert [row[1:3] for row in found] == [(counted[value, 0], counted[value, 1]) for value in distinct]
+        assert [row[3] for row in found] == sorted({row[3] for row in found})
+        before = 0
+        for group in groups:
+            assert group.before.rows == before
+            before += int(group.neg.sum() + group.pos.sum())
+
+    check()
+
+
+@by_name(CLUSTERS)
+def test_clusters_are_counted_as_a_counter_counts_them(subject: Subject) -> None:
+    """The sizes and positives are those of a dictionary keyed by id, and by partition where ids belong to it."""
+
+    @settings(max_examples=6)
+    @given(subject.tables(), st.booleans())
+    def check(table: pa.Table, tiny: bool) -> None:
+        state = subject.fold(table, capacity=5 if tiny and table.num_rows < 100 else 4096)
+        neg: Counter[Any] = Counter()
+        pos: Counter[Any] = Counter()
+        for i, row in enumerate(table.to_pylist()):
+            scope = row["partition"] if subject.spec.scope == "partition" else ""
+            key = (scope, row["column"]) if row["column"] is not None else i
+            if row["column"] is not None or subject.spec.nulls == "singleton":
+                (pos if row["label"] else neg)[key] += 1
+        expected: Counter[Any] = Counter()
+        positives: Counter[Any] = Counter()
+        for key in {*neg, *pos}:
+            expected[neg[key] + pos[key]] += 1
+            positives[neg[key] + pos[key]] += pos[key]
+        with sizes(tiny=tiny):
+            tables = [part for shard in state.shards() for part in state.parts(shard)]
+        found: Counter[Any] = Counter()
+        found_positives: Counter[Any] = Counter()
+        for part in tables:
+            for size, clusters, count in zip(part.size, part.clusters, part.positives, strict=True):
+                found[int(size)] += int(clusters)
+                found_positives[int(size)] += int(count)
+        assert found == expected
+        assert found_positives == positives
+        assert state.totals().rows == sum(size * times for size, times in expected.items())
+
+    check()
+
+
+def _maximum(one: Any, other: Any) -> Any:
+    """A merge gone wrong in the classical way: the larger count of the two instead of their sum."""
+    tables = [pa.Table.from_batches(codec.dump(state)[1]) for state in (one, other)]
+    table = pa.concat_tables(tables)
+    keys = [name for name in table.schema.names if name in {"key", "second", "bin", "only"}]
+    if keys:
+        values = [name for name in table.schema.names if name not in keys]
+        larger = table.group_by(keys).aggregate([(name, "max") for name in values])
+        table = larger.rename_columns([name.removesuffix("_max") for name in larger.column_names]).select(
+            table.schema.names
+        )
+    facts = [state.header() for state in (one, other)]
+    header = {name: _larger(facts[0][name], facts[1][name]) for name in facts[0]}
+    table = table.sort_by([(key, "ascending") for key in keys]) if keys else table
+    return one.spec.from_arrow(header, table.to_batches(), Budget())
+
+
+def _larger(one: Any, other: Any) -> Any:
+    if isinstance(one, dict):
+        return one
+    if isinstance(one, list):
+        return (
+            [max(pair) for pair in zip(one, other, strict=True)] if len(one) == len(other) else max(one, other, key=len)
+        )
+    return max(one, other)
+
+
+@by_name([s for s in SUBJECTS if s.kind in (pa.float32(), pa.int64(), pa.string())])
+def test_a_maximum_in_place_of_a_sum_is_caught(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge by ``max`` is associative and commutative, so that only the fold law tells it from a sum."""
+    values = {pa.float32(): [0.25, 0.5, 0.25, 0.25], pa.int64(): [0, 1, 0, 1], pa.string(): ["a", "b", "a", "a"]}
+    table = pa.table(
+        {
+            "column": pa.array(values[subject.kind] * 2, subject.kind),
+            "label": pa.array([0, 1, 1, 0] * 2, pa.uint8()),
+            "weight": pa.array([1.0] * 8),
+            "partition": pa.array(["a"] * 8),
+        }
+    )
+    assert not _broken_fold(subject, table, 0.5, 3, 7, 1)
+    monkeypatch.setattr(type(subject.spec.empty()), "merge", _maximum)
+    a, b = subject.fold(table.slice(0, 4)), subject.fold(table.slice(4))
+    assert not difference(a.merge(b), b.merge(a))
+    assert _broken_fold(subject, table, 0.5, 3, 7, 1)
+
+
+# -- stored states --------------------------------------------------------------------------------------------------
+
+
+def _golden() -> dict[str, Any]:
+    """The states that the files in ``tests/data/states`` hold, folded anew."""
+    label, scores = [0, 1, 1, 0, 1, 0], [0.125, 0.875, 0.5, 0.5, None, -2.0]
+    table = pa.table(
+        {
+            "column": pa.array(scores, pa.float32()),
+            "label": pa.array(label, pa.uint8()),
+            "weight": pa.array([1.0, 0.5, 0.0, 2.0, 0.25, 4.0]),
+            "partition": pa.array(["a", "a", "b", "a", "b", "b"]),
+        }
+    )
+    integers = table.set_column(0, "column", pa.array([2**63, 7, 7, 2**64 - 1, 0, 1], pa.uint64()))
+    texts = table.set_column(0, "column", pa.array(["x", "x", None, "long " * 9, "", "x"], pa.string()))
+    numbers = table.set_column(0, "column", pa.array([0, 1, 1, 0, None, 0], pa.int8()))
+    return {
+        name: Subject(name, spec, data.schema.field("column").type, st.nothing()).fold(data)
+        for name, spec, data in (
+            ("score_counts-f4", ScoreSpec("column", "f4", nan="half"), table),
+            ("score_counts-f4-weighted", ScoreSpec("column", "f4", weighted=True, nan="drop"), table),
+            ("score_counts-u8", ScoreSpec("column", "u8"), integers),
+            ("score_histogram-f4", HistogramSpec("column", "f4", nan="drop"), table),
+            ("score_histogram-f4-weighted", HistogramSpec("column", "f4", weighted=True, nan="drop"), table),
+            ("cluster_counts-unsigned", ClusterSpec("column", "unsigned"), integers),
+            ("cluster_counts-hash-partition", ClusterSpec("column", "hash", "partition", "singleton"), texts),
+            ("label_counts", LabelSpec("column", nulls="drop"), numbers),
+        )
+    }
+
+
+@pytest.mark.parametrize("name", sorted(_golden()))
+def test_states_stored_by_earlier_versions_are_read(name: str) -> None:
+    """A file of every kind and version that was ever written loads as the state it was."""
+    [*paths] = sorted(DATA.glob(f"{name}.v*.parquet"))
+    assert paths, f"no stored {name}: write it with python tests/test_laws.py"
+    for path in paths:
+        assert codec.load(pq.read_table(path).to_batches() or [pq.read_table(path)]) == _golden()[name]
+
+
+def _parts(state: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    schema, batches = codec.dump(state)
+    return schema, list(batches)
+
+
+def _with(change: Callable[[dict[bytes, bytes]], Any]) -> list[pa.RecordBatch]:
+    """A stored state whose metadata were changed."""
+    schema, batches = _parts(_golden()["score_counts-f4"])
+    facts = dict(schema.metadata)
+    change(facts)
+    return [batch.replace_schema_metadata(facts) for batch in batches]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda facts: facts.clear(), "no streameval state"),
+        (lambda facts: facts.update({b"streameval.kind": b"wavelets"}), "kind 'wavelets'.*cluster_counts"),
+        (lambda facts: facts.update({b"streameval.version": b"99"}), "version 99 of score_counts.*upgrade"),
+        (lambda facts: facts.pop(b"streameval.version"), "version None of score_counts"),
+        (lambda facts: facts.pop(b"streameval.header"), "metadata of the stored score_counts are damaged"),
+        (lambda facts: facts.update({b"streameval.header": b"{"}), "metadata of the stored score_counts are damaged"),
+        (lambda facts: facts.update({b"streameval.header": b"[]"}), "metadata of the stored score_counts are damaged"),
+        (lambda facts: facts.update({b"streameval.header": b'{"spec": {"hue": 1}}'}), "damaged.*hue"),
+        (lambda facts: facts.update({b"streameval.header": b'{"spec": {"column": "c"}}'}), "damaged.*nan_rows"),
+        (lambda facts: facts.update({b"streameval.rows": b"[1, 2]"}), "incomplete or damaged"),
+        (lambda facts: facts.pop(b"streameval.rows"), "metadata of the stored score_counts are damaged"),
+    ],
+)
+def test_foreign_and_damaged_metadata_are_refused(change: Callable[[dict[bytes, bytes]], Any], message: str) -> None:
+    """What cannot be read is refused by name, in one line."""
+    with pytest.raises(FormatError, match=message) as caught:
+        codec.load(_with(change))
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_tables_are_refused() -> None:
+    """No batches, lost batches, other columns and nulls are refused."""
+    schema, batches = _parts(_golden()["score_counts-f4"])
+    [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    with pytest.raises(FormatError, match="no batches"):
+        codec.load([])
+    with pytest.raises(FormatError, match="incomplete"):
+        codec.load([batch.slice(0, 2)])
+    with pytest.raises(FormatError, match="columns"):
+        codec.load([batch.select(["key", "negatives"]).replace_schema_metadata(schema.metadata)])
+    nulls = pa.RecordBatch.from_arrays(
+        [batch.column(0), pa.nulls(len(batch), pa.int64()), batch.column(2)], schema=schema
+    )
+    with pytest.raises(FormatError, match="nulls"):
+        codec.load([nulls])
+
+
+def test_every_kind_of_state_has_its_reader() -> None:
+    """The codec finds every spec of the catalogue by its kind, with a version that is a number."""
+    for subject in SUBJECTS:
+        assert codec.KINDS[subject.spec.kind] is type(subject.spec)
+        assert isinstance(subject.spec.version, int)
+
+
+def test_a_header_is_plain_json() -> None:
+    """Headers hold plain values only, so that any reader of JSON can look into a stored state."""
+    for state in _golden().values():
+        assert json.loads(json.dumps(state.header())) == state.header()
+
+
+def test_keys_decode_to_their_scores() -> None:
+    """The rank key of one is the key of one in every type that has a one."""
+    assert decode(np.array([0x407FFFFF], np.uint64), "f4").tolist() == [1.0]
+    assert decode(np.array([~np.uint64(5)]), "u8").tolist() == [5.0]
+
+
+if __name__ == "__main__":
+    DATA.mkdir(parents=True, exist_ok=True)
+    for stored, golden in _golden().items():
+        target = DATA / f"{stored}.v{golden.spec.version}.parquet"
+        if not target.exists():
+            pq.write_table(pa.Table.from_batches(codec.dump(golden)[1]), target)
