@@ -53,7 +53,7 @@ def roc_auc_score(
 
     Three textbook ways lead to this number. *Trapezoids*: the area under the points of `roc_curve`. *Pairs*: the share
     of (positive, negative) pairs where the positive scores higher, ties as halves; `auc_by_sampling` estimates it
-    Three textbook ways lead to this number. *Trapezoids*: the area under the points of `roc_curve`. *Pairs*: the part
+    from draws. *Ranks*: (R − P(P + 1)/2) / (P·N), R the sum of the ranks of the P positives among all P + N points,
     tied points sharing their mean rank (Mann and Whitney). They agree because of that half: a trapezoid over a tie is
     half of its rectangle, and a mean rank puts half of the others below.
 
@@ -132,13 +132,20 @@ def _score(
     if average not in _AVERAGES:
         msg = f"average={average!r} is not one of 'micro', 'macro', 'weighted', 'samples', None"
         raise OptionError(msg)
-    if np.ndim(y_true) != 2:
+    if not _is_matrix(y_true):
         return metric(points(y_true, y_score, pos_label, sample_weight))
     label, score = labels_by_value(y_true, pos_label, ndim=2), scores(y_score, ndim=2)
     if label.shape != score.shape:
         msg = f"y_true has shape {label.shape} and y_score {score.shape}; give one score for every label of every point"
         raise DataError(msg)
     return _averaged(metric, label, score, weights(sample_weight, len(label)), average)
+
+
+def _is_matrix(values: Any) -> bool:
+    try:
+        return np.ndim(values) == 2
+    except ValueError:  # ragged, to be refused by name
+        return False
 
 
 def _averaged(
@@ -237,7 +244,7 @@ def auc_by_sampling(
     >>> abs(estimate - roc_auc_score(y_true, y_score)) < 4 * standard_error < 0.02
     True
     """
-    if isinstance(n, bool) or n != int(n) or n < 1:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         msg = f"n={n!r}; the number of pairs to draw is a whole number of at least 1"
         raise OptionError(msg)
     parts = steps(points(y_true, y_score, pos_label, sample_weight))
@@ -245,8 +252,8 @@ def auc_by_sampling(
     if not pos[-1] or not neg[-1]:
         return math.nan, math.nan
     random, won, tied = _generator(random_state), 0, 0
-    for start in range(0, int(n), _DRAWS):
-        size = min(_DRAWS, int(n) - start)
+    for start in range(0, n, _DRAWS):
+        size = min(_DRAWS, n - start)
         above, below = (_draw(random, sums, size) for sums in (pos, neg))
         won += int((above < below).sum())
         tied += int((above == below).sum())

@@ -1,0 +1,449 @@
+"""Ranking metrics of arrays: golden values, scikit-learn's values for any weights and ties, and clear refusals."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn import metrics as peer
+
+from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
+from streameval.arrays.labels import num2bool
+from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, roc_auc_score
+from streameval.arrays.roc import RocCurve
+from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError, SchemaError, WeightError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "ranking.json").read_text())
+LABELS, SCORES = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
+ULP = 1e-12
+
+
+def number(value: Any) -> Any:
+    """A golden value with its NaN and infinities as floats."""
+    if isinstance(value, list):
+        return [number(item) for item in value]
+    return float(value) if isinstance(value, str) else value
+
+
+def arguments(case: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Labels, scores and weights of a golden case, as keyword arguments."""
+    given = {name: number(value) for name, value in case["input"].items() if name != "kind"}
+    return given if case["input"]["kind"] == kind else {}
+
+
+def wanted(case: dict[str, Any], key: str) -> Any:
+    """The right value of a key: `exact` before `intended` before `expected`."""
+    for source in ("exact", "intended", "expected"):
+        if key in case.get(source, {}):
+            return case[source][key]
+    return None
+
+
+def near(value: Any, expected: Any) -> None:
+    """Assert equality to 1e-12, NaN equal to NaN."""
+    np.testing.assert_allclose(value, number(expected), rtol=ULP, atol=1e-15)
+
+
+def of_curve(function: Callable[[RocCurve], Any]) -> Callable[..., Any]:
+    """A function of labels and scores by way of `RocCurve`."""
+    return lambda y_true, y_score: function(RocCurve.from_labels(y_true, y_score))
+
+
+def pr_area(**given: Any) -> float:
+    """Area under the precision-recall curve by trapezoids."""
+    precision, recall, _ = precision_recall_curve(**given)
+    return auc(recall, precision)
+
+
+def largest_gap(**given: Any) -> float:
+    """Largest vertical distance of the ROC curve from the diagonal."""
+    fpr, tpr, _ = roc_curve(**given, drop_intermediate=False)
+    return float(np.max(tpr - fpr))
+
+
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "escherba/auc_score": of_curve(RocCurve.auc_score),
+    "escherba/max_informedness": of_curve(RocCurve.max_informedness),
+    "escherba/optimal_cutoff_fpr_tpr": of_curve(lambda curve: curve.optimal_cutoff(lambda fpr, tpr: tpr - fpr)[0]),
+    "sklearn/roc_auc_score": roc_auc_score,
+    "sklearn/average_precision_score": average_precision_score,
+    "sklearn/pr_curve_trapezoid_area": pr_area,
+    "sklearn/max_tpr_minus_fpr": largest_gap,
+}
+CURVES: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "sklearn/roc_curve/all_points": (
+        lambda **given: roc_curve(**given, drop_intermediate=False),
+        ("fpr", "tpr", "thresholds"),
+    ),
+    "sklearn/roc_curve/drop_intermediate": (roc_curve, ("fpr", "tpr", "thresholds")),
+    "sklearn/precision_recall_curve": (precision_recall_curve, ("precision", "recall", "thresholds")),
+}
+
+
+def pairs(kind: str, keys: Any) -> list[Any]:
+    """Every golden case with each of the keys it has."""
+    return [
+        pytest.param(case, key, id=f"{case['id']}-{key}")
+        for case in CASES
+        if case["input"]["kind"] == kind
+        for key in keys
+        if wanted(case, key) is not None
+    ]
+
+
+@pytest.mark.parametrize(("case", "key"), pairs("binary", NUMBERS))
+def test_golden_numbers(case: dict[str, Any], key: str) -> None:
+    """Every number of the reference systems, and an error where they raise; infinities are values here."""
+    given, expected = arguments(case, "binary"), wanted(case, key)
+    if case["id"] == "empty":
+        with pytest.raises(MissingInputError, match="is empty"):
+            NUMBERS[key](**given)
+    elif case["id"] == "inf_score":
+        near(NUMBERS[key](**given), NUMBERS[key](**{**given, "y_score": [0.1, 9.0, 0.3, 0.2]}))
+    else:
+        near(NUMBERS[key](**given), expected)
+
+
+@pytest.mark.parametrize(("case", "key"), pairs("binary", CURVES))
+def test_golden_curves(case: dict[str, Any], key: str) -> None:
+    """Every point of the reference curves."""
+    function, columns = CURVES[key]
+    expected, given = wanted(case, key), arguments(case, "binary")
+    if case["id"] == "empty":
+        with pytest.raises(MissingInputError, match="is empty"):
+            function(**given)
+    elif case["id"] == "inf_score":
+        assert np.inf in function(**given)[2][-2:].tolist() + function(**given)[2][:2].tolist()
+    else:
+        for name, column in zip(columns, function(**given), strict=True):
+            near(column, expected[name])
+
+
+@pytest.mark.parametrize(("case", "key"), pairs("binary", ["escherba/roc_curve"]))
+def test_golden_roc_points(case: dict[str, Any], key: str) -> None:
+    """The reference's own ROC points, but for its start: here every curve starts at the origin."""
+    if "error" in wanted(case, key):
+        return
+    given, expected = arguments(case, "binary"), {name: number(column) for name, column in wanted(case, key).items()}
+    curve = RocCurve.from_labels(given["y_true"], given["y_score"])
+    skip = int(expected["thresholds"][0] > max(given["y_score"]))
+    assert curve.thresholds is not None
+    for column, name in ((curve.fprs, "fpr"), (curve.tprs, "tpr"), (curve.thresholds, "thresholds")):
+        near(column[1:], expected[name][skip:])
+
+
+@pytest.mark.parametrize("average", ["micro", "macro", "weighted", "samples", None])
+@pytest.mark.parametrize("name", ["average_precision_score", "roc_auc_score"])
+def test_golden_multilabel(name: str, average: str | None) -> None:
+    """Every average of a matrix of labels."""
+    function = {"average_precision_score": average_precision_score, "roc_auc_score": roc_auc_score}[name]
+    for case in CASES:
+        if case["input"]["kind"] == "multilabel":
+            expected = wanted(case, f"sklearn/{name}/average={average or 'none'}")
+            near(function(**arguments(case, "multilabel"), average=average), expected)
+
+
+@pytest.mark.parametrize(("case", "key"), pairs("dist_auc", ["escherba/dist_auc"]))
+def test_golden_dist_auc(case: dict[str, Any], key: str) -> None:
+    """Two samples with missing scores; an empty side is an error."""
+    given, expected = arguments(case, "dist_auc"), wanted(case, key)
+    if isinstance(expected, dict):
+        with pytest.raises(MissingInputError, match="is empty"):
+            dist_auc(**given)
+    else:
+        near(dist_auc(**given), expected)
+
+
+@st.composite
+def rankings(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Labels, scores with many ties, and no weights or weights that add without rounding, some zero."""
+    size = draw(st.integers(2, 30))
+    labels = draw(st.lists(st.sampled_from([0, 1]), min_size=size, max_size=size))
+    values = st.sampled_from([-1.5, 0.0, -0.0, 0.1, 0.2, 0.3, 1e300, 5e-324]) | st.floats(-1, 1)
+    scores = draw(st.lists(values, min_size=size, max_size=size))
+    quarters = st.lists(st.integers(0, 12), min_size=size, max_size=size).filter(any)
+    weights = draw(st.none() | quarters.map(lambda counts: np.array(counts) / 4))
+    return np.array(labels), np.array(scores), weights
+
+
+def quietly(function: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """The peer's value without its warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*given, **options)
+
+
+@given(rankings())
+def test_agrees_with_the_peer(ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None]) -> None:
+    """Numbers and every point of every curve are scikit-learn's, with weights, ties and one class."""
+    y, s, w = ranking
+    near(average_precision_score(y, s, sample_weight=w), quietly(peer.average_precision_score, y, s, sample_weight=w))
+    for drop in (False, True):
+        ours = (
+            *roc_curve(y, s, sample_weight=w, drop_intermediate=drop),
+            *precision_recall_curve(y, s, sample_weight=w, drop_intermediate=drop),
+        )
+        theirs = (
+            *quietly(peer.roc_curve, y, s, sample_weight=w, pos_label=1, drop_intermediate=drop),
+            *quietly(peer.precision_recall_curve, y, s, sample_weight=w, pos_label=1, drop_intermediate=drop),
+        )
+        for mine, other in zip(ours, theirs, strict=True):
+            near(mine, other)
+    counted = np.ones(len(y)) if w is None else w
+    both = counted[y == 0].any() and counted[y == 1].any()
+    near(roc_auc_score(y, s, w), peer.roc_auc_score(y, s, sample_weight=w) if both else math.nan)
+
+
+@given(rankings(), st.integers(1, 4), st.sampled_from(["micro", "macro", "weighted", "samples", None]))
+def test_matrices_agree_with_the_peer(
+    ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None], columns: int, average: str | None
+) -> None:
+    """Averages over columns, rows and cells are scikit-learn's."""
+    y, s, w = ranking
+    rows = len(y) // columns
+    if rows < 2 or columns < 2:
+        return
+    y, s = (array[: rows * columns].reshape(rows, columns) for array in (y, s))
+    w = None if w is None or not w[:rows].any() else w[:rows]
+    expected = quietly(peer.average_precision_score, y, s, average=average, sample_weight=w)
+    near(average_precision_score(y, s, average, sample_weight=w), expected)
+    area = quietly(peer.roc_auc_score, y, s, average=average, sample_weight=w)
+    near(roc_auc_score(y, s, w, average), area)
+
+
+@given(rankings())
+def test_three_ways_to_the_area(ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None]) -> None:
+    """Trapezoids, pairs and mid-ranks give one number."""
+    y, s, _ = ranking
+    if y.min() == y.max():
+        return
+    positives, negatives = s[y == 1], s[y == 0]
+    area = roc_auc_score(y, s)
+    by_pairs = np.mean((positives[:, None] > negatives) + 0.5 * (positives[:, None] == negatives))
+    p, n = positives.size, negatives.size
+    by_ranks = (stats.rankdata(s)[y == 1].sum() - p * (p + 1) / 2) / (p * n)
+    fpr, tpr, _ = roc_curve(y, s)
+    near([by_pairs, by_ranks, auc(fpr, tpr)], [area] * 3)
+
+
+def test_sampling_hits_the_area() -> None:
+    """Estimates lie within four standard errors, with weights too, and repeat by seed."""
+    random = np.random.default_rng(7)
+    y, w = random.integers(0, 2, 400), random.exponential(size=400)
+    s = np.round(y + random.normal(size=400), 1)
+    for weight in (None, w):
+        estimate, error = auc_by_sampling(y, s, 40_000, sample_weight=weight, random_state=3)
+        assert abs(estimate - roc_auc_score(y, s, weight)) < 4 * error < 0.01
+        assert (estimate, error) == auc_by_sampling(y, s, 40_000, weight, np.random.default_rng(3))
+    assert abs(roc_auc_score(y, s) - roc_auc_score(y, s, w)) > 0.01
+
+
+def test_standard_error_is_that_of_the_draws() -> None:
+    """The error agrees with the spread of many estimates, and with ties it is smaller than without."""
+    y, s = [0, 1, 0, 1, 1], [1, 1, 0, 2, 0]
+    estimates = [auc_by_sampling(y, s, 50, random_state=seed) for seed in range(200)]
+    spread = np.std([value for value, _ in estimates])
+    assert np.mean([error for _, error in estimates]) == pytest.approx(spread, rel=0.15)
+    assert auc_by_sampling([0, 1], [1, 1], 10) == (0.5, 0.0)
+    assert np.isnan(auc_by_sampling([0, 1], [1, 2], 1)[1])
+    assert all(np.isnan(auc_by_sampling([0, 0], [1, 2], 5)))
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        list,
+        tuple,
+        np.array,
+        pd.Series,
+        pa.array,
+        lambda x: pd.Series(x, dtype="Float64"),
+        lambda x: [Decimal(str(v)) for v in x],
+    ],
+)
+def test_containers(container: Callable[[list[float]], Any]) -> None:
+    """Lists, tuples, numpy, pandas and Arrow columns, nullable ones and decimals are read alike."""
+    assert roc_auc_score(container(LABELS), container(SCORES), container([1.0] * 4)) == 0.75
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u1", "i2", "u8", "f2", ">f4", "f4", "g"])
+def test_score_types(dtype: str) -> None:
+    """Scores of any numeric type and byte order."""
+    assert roc_auc_score([0, 1, 0, 1], np.array([0, 1, 1, 1], dtype=dtype)) == 0.75
+
+
+@pytest.mark.parametrize(
+    ("labels", "pos_label"),
+    [
+        ([-1, -1, 1, 1], None),
+        ([False, False, True, True], None),
+        ([0, 0, 2, 2], None),
+        ([1, 1, 2, 2], 2),
+        ([3, 7, 5, 5], 5),
+        (["ham", "ham", "spam", "spam"], "spam"),
+        (pd.Series(["ham", "ham", "spam", "spam"], dtype="category"), "spam"),
+        (pd.Series(["ham", "ham", "spam", "spam"], dtype=object), "spam"),
+    ],
+)
+def test_label_values(labels: Any, pos_label: Any) -> None:
+    """Numbers above zero are positive, or whatever is named."""
+    assert roc_auc_score(labels, SCORES, pos_label=pos_label) == 0.75
+
+
+def test_one_bit_equal_to_a_run() -> None:
+    """The area of the curve object is the score's, not the trapezoid's rounding of it."""
+    random = np.random.default_rng(0)
+    y, s = random.integers(0, 2, 999), random.random(999)
+    assert RocCurve.from_labels(y, s).auc_score() == roc_auc_score(y, s)
+    assert RocCurve.from_labels(y > 0, s, bool).auc_score() == RocCurve.from_scores(s[y == 0], s[y == 1]).auc_score()
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
+def test_weights_of_any_scale(scale: float) -> None:
+    """Only ratios of weights matter, though their products would leave floating point."""
+    weights = np.array([1.0, 2.0, 3.0, 0.5])
+    assert roc_auc_score(LABELS, SCORES, weights * scale) == pytest.approx(
+        roc_auc_score(LABELS, SCORES, weights), rel=ULP
+    )
+
+
+def test_infinite_scores_are_values() -> None:
+    """An infinite score is the largest; equal infinities tie."""
+    assert roc_auc_score([0, 1, 0, 1], [-np.inf, np.inf, 0, 1]) == 1.0
+    assert roc_auc_score([0, 1], [np.inf, np.inf]) == 0.5
+    assert roc_curve([0, 1], [-np.inf, np.inf])[2].tolist() == [np.inf, np.inf, -np.inf]
+
+
+def test_given_rates() -> None:
+    """A curve of given points has their area and their best point."""
+    curve = RocCurve([0, 0.2, 1], [0, 0.7, 1], thresholds=[9, 5, 1], pos_label="spam", sample_weight=[1])
+    assert curve.auc_score() == pytest.approx(0.75)
+    assert curve.max_informedness() == pytest.approx(0.5)
+    assert curve.optimal_cutoff(lambda fpr, tpr: tpr / fpr) == ((0.2, 0.7), pytest.approx(3.5))
+    assert (curve.pos_label, curve.sample_weight) == ("spam", [1])
+
+
+def test_undefined_curves() -> None:
+    """One class: NaN everywhere, and no warning."""
+    curve = RocCurve.from_labels([1, 1], [0.2, 0.4])
+    assert np.isnan(curve.fprs).all()
+    assert np.isnan([curve.auc_score(), curve.max_informedness()]).all()
+    point, value = curve.optimal_cutoff(lambda fpr, tpr: tpr - fpr)
+    assert np.isnan([*point, value]).all()
+    assert np.isnan(RocCurve(curve.fprs, curve.tprs).max_informedness())
+    assert np.isnan(RocCurve.from_scores([1.0], [np.nan]).auc_score())
+
+
+def test_sides_sum_to_one() -> None:
+    """Switching the sides of `dist_auc` mirrors it, with missing scores too."""
+    a, b = [1, 2, np.nan, 4], [2, 5, 6, np.nan, np.nan]
+    assert dist_auc(a, b) + dist_auc(b, a) == pytest.approx(1, abs=ULP)
+
+
+def test_num2bool() -> None:
+    """Above zero, for numbers and arrays."""
+    assert [num2bool(value) for value in (True, 0.5, 0, -1)] == [True, True, False, False]
+    assert num2bool(np.array([-1, 2])).tolist() == [False, True]
+
+
+REFUSALS: list[tuple[dict[str, Any], type[DataError], str]] = [
+    ({"y_true": [0, 1, 1]}, DataError, "y_true has 3 points and y_score has 4"),
+    ({"sample_weight": [1, 2]}, DataError, "y_true has 4 points and sample_weight has 2"),
+    ({"y_true": [], "y_score": []}, MissingInputError, "y_true is empty"),
+    ({"y_score": np.ones((4, 2))}, DataError, r"y_score has shape \(4, 2\); .* y_score\[:, 1\]"),
+    ({"y_score": 0.5}, DataError, "y_score"),
+    ({"y_score": [[1], [2, 3], [4], [5]]}, DataError, "y_score"),
+    ({"y_score": ["a", "b", "c", "d"]}, SchemaError, "y_score has values that are no numbers"),
+    ({"y_score": [1j, 2, 3, 4]}, SchemaError, "y_score has values that are no numbers"),
+    ({"y_score": [object(), 2, 3, 4]}, SchemaError, "y_score has values that are no numbers"),
+    ({"y_score": [0.1, np.nan, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
+    ({"y_score": [0.1, None, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
+    ({"y_score": pd.Series([1, None, 2, 3], dtype="Int64")}, NullError, "y_score has a NaN or null at position 1"),
+    ({"y_true": [0, 1, np.nan, 1]}, NullError, "y_true has a NaN or null at position 2"),
+    ({"y_true": [0, 1, None, 1]}, NullError, "y_true has a null"),
+    ({"y_true": pd.Series([0, 1, None, 1], dtype="Int64")}, NullError, "y_true has a NaN or null at position 2"),
+    (
+        {"y_true": [0, 1, 2, 1]},
+        LabelError,
+        r"more than two labels \(0, 1, 2, …\); name the positive one with pos_label",
+    ),
+    ({"y_true": [1, 2, 2, 1]}, LabelError, "labels 1 and 2; name the positive one with pos_label"),
+    ({"y_true": ["a", "b", "a", "b"]}, LabelError, "no numbers .* pos_label"),
+    ({"sample_weight": [1, -1, 1, 1]}, WeightError, "sample_weight has -1.0 at position 1"),
+    ({"sample_weight": [1, 1, np.nan, 1]}, WeightError, "sample_weight has nan at position 2"),
+    ({"sample_weight": [1, 1, np.inf, 1]}, WeightError, "sample_weight has inf at position 2"),
+    ({"sample_weight": [0, 0, 0, 0]}, WeightError, "sample_weight is zero for every point"),
+    ({"sample_weight": ["a"] * 4}, SchemaError, "sample_weight has values that are no numbers"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), REFUSALS)
+def test_refusals(wrong: dict[str, Any], error: type[DataError], message: str) -> None:
+    """Every function refuses bad input with one line that names the argument and the remedy."""
+    given = {"y_true": LABELS, "y_score": SCORES, "pos_label": None} | wrong
+    for function in (roc_auc_score, average_precision_score, roc_curve, precision_recall_curve):
+        with pytest.raises(error, match=message) as caught:
+            function(**given)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(error, match=message):
+        auc_by_sampling(n=10, **given)
+
+
+def test_refused_options() -> None:
+    """Options out of their range, a positive label that does not occur, matrices of two shapes."""
+    with pytest.raises(OptionError, match="average='mean' is not one of"):
+        roc_auc_score(LABELS, SCORES, average="mean")
+    for n in (0, -1, 1.5, True, "ten"):
+        with pytest.raises(OptionError, match="whole number of at least 1"):
+            auc_by_sampling(LABELS, SCORES, n)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="random_state=-1 is no seed"):
+        auc_by_sampling(LABELS, SCORES, 5, random_state=-1)
+    for labels in ([0, 2, 0, 2], ["a", "b", "a", "b"], ["a", "a", "a", "a"]):
+        with pytest.raises(LabelError, match="has no label 1"):
+            average_precision_score(labels, SCORES)
+    with pytest.raises(DataError, match="y_true has shape"):
+        roc_auc_score([[0, 1], [1, 0]], [[0.5, 0.2, 0.1], [0.1, 0.2, 0.3]])
+    with pytest.raises(NullError, match=r"position \(1, 0\)"):
+        roc_auc_score([[0, 1], [1, 0]], [[0.5, 0.2], [np.nan, 0.2]])
+
+
+def test_refused_curves() -> None:
+    """Areas of curves that turn back or have one point; labels no predicate is given for; clusters that are none."""
+    for x, y, message in (
+        ([0, 1, 0.5], [0, 1, 1], "rises and falls"),
+        ([0], [1], "at least two"),
+        ([0, 1], [1], "x has 2 points and y has 1"),
+        ([0, np.inf], [0, 1], "x has an infinite coordinate"),
+        (["a", "b"], [0, 1], "x has values that are no numbers"),
+    ):
+        with pytest.raises(DataError, match=message):
+            auc(x, y)
+    with pytest.raises(LabelError, match="give is_class_pos"):
+        RocCurve.from_labels(["a", "b"], [1, 2])
+    with pytest.raises(DataError, match="collection of collections"):
+        RocCurve.from_clusters([1, 2])
+    with pytest.raises(MissingInputError, match="clusters is empty"):
+        RocCurve.from_clusters([[], []])
+    with pytest.raises(DataError, match="fprs has 2 points and tprs has 1"):
+        RocCurve([0, 1], [1])
+
+
+def test_area_of_a_falling_curve() -> None:
+    """Both directions of x give the area, and below the axis it is negative."""
+    assert auc([1, 0.5, 0], [1, 1, 0]) == auc([0, 0.5, 1], [0, 1, 1]) == 0.75
+    assert auc([0, 1], [-1, -1]) == auc([1, 0], [-1, -1]) == -1
+    assert np.isnan(auc([0, 1], [np.nan, 1]))

@@ -1,0 +1,266 @@
+"""Pictures: what they say, what they hide (nothing), where they go, and what they refuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
+
+from streameval.arrays.curves import precision_recall_curve, roc_curve
+from streameval.arrays.lift import LiftCurve
+from streameval.arrays.roc import RocCurve
+from streameval.errors import DataError, OptionError
+from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
+from streameval.results import Curve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+NAMES = ("roc", "precision_recall", "gain", "lift")
+X = np.array([0.0, 0.25, 0.5, 1.0])
+Y = np.array([0.0, 0.5, 0.75, 1.0])
+
+
+def curve(name: str, **facts: Any) -> Curve:
+    """A small curve of that name, 100 points with 20 positives."""
+    y = Y[::-1] if name == "precision_recall" else Y
+    return Curve(
+        **{"name": name, "of": "score", "x": X, "y": y, "thresholds": 1 - X, "area": 0.65}
+        | {"positives": 20, "rows": 100}
+        | facts
+    )
+
+
+def entries(ax: Axes) -> list[str]:
+    """Texts of the legend."""
+    legend = ax.get_legend()
+    assert legend is not None
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def ranking(quality: float, size: int = 2000, share: float = 0.2) -> tuple[np.ndarray, np.ndarray]:
+    """Labels, and normal scores whose positives lie `quality` deviations higher."""
+    random = np.random.default_rng(5)
+    labels = (random.random(size) < share).astype(int)
+    return labels, labels * quality + random.normal(size=size)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_curve(name: str) -> None:
+    """Curve, random and best line, area with four decimals, labels, title, limits, square axes."""
+    ax = plot_curve(curve(name))
+    short = {"roc": "AUC", "lift": "AUL"}.get(name, "area")
+    assert entries(ax)[0] == f"score ({short} = 0.6500)"
+    assert entries(ax)[1].startswith("random")
+    assert entries(ax)[2] == "best possible"
+    assert ax.get_title()
+    assert ax.get_xlabel()
+    assert ax.get_ylabel()
+    assert ax.get_xlim() == ax.get_ylim() == (0, 1)
+    assert ax.get_aspect() == 1
+    drawn = ax.get_lines()[0]
+    np.testing.assert_array_equal(drawn.get_xdata(), X)
+
+
+def test_best_and_random_lines() -> None:
+    """The best line is the one these data allow, the baseline the share of positives."""
+    best = {name: plot_curve(curve(name)).get_lines()[2] for name in NAMES}
+    lines = {name: np.column_stack((line.get_xdata(), line.get_ydata())).tolist() for name, line in best.items()}
+    assert lines == {
+        "roc": [[0, 0], [0, 1], [1, 1]],
+        "precision_recall": [[0, 1], [1, 1], [1, 0.2]],
+        "gain": [[0, 0], [0.2, 1], [1, 1]],
+        "lift": [[0, 1], [1, 1]],
+    }
+    ax = plot_curve(curve("precision_recall"))
+    assert np.asarray(ax.get_lines()[1].get_ydata()).tolist() == [0.2, 0.2]
+    assert entries(ax)[1] == "random (positives: 0.2)"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_truncation(name: str) -> None:
+    """The axis ends where asked, the legend says whose area it prints, and a gain curve is seen close up."""
+    ax = plot_curve(curve(name), truncate=0.1)
+    assert ax.get_xlim() == (0, 0.1)
+    assert "of the whole curve = 0.6500" in entries(ax)[0]
+    assert ax.get_ylim()[1] == pytest.approx(0.5 if name == "gain" else 1)
+
+
+def test_truncation_by_points() -> None:
+    """Above 1, a truncation of gain and lift curves counts points."""
+    assert plot_curve(curve("gain"), truncate=10).get_xlim() == (0, 0.1)
+    assert plot_curve(curve("lift"), truncate=1000).get_xlim() == (0, 1)
+    with pytest.raises(OptionError, match="truncate=10"):
+        plot_curve(curve("roc"), truncate=10)
+
+
+def test_several_curves_on_one_axes() -> None:
+    """A second curve gets another colour and shares the random and the best line."""
+    ax = plot_curve(curve("roc"))
+    assert plot_curve(curve("roc", of="other", exact=False), ax=ax) is ax
+    assert entries(ax) == ["score (AUC = 0.6500)", "other (AUC ≈ 0.6500)", "random", "best possible"]
+    assert len({line.get_color() for line in ax.get_lines()}) == 4
+
+
+def test_given_axes() -> None:
+    """Drawing on axes of another figure leaves that figure alone."""
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plot_curve(curve("gain"), ax=right) is right
+    assert not left.get_lines()
+
+
+def pictures(tmp_path: Path) -> list[Axes]:
+    """Precision-recall pictures of bad, fair, good and perfect rankings, full and truncated."""
+    axes = []
+    for quality in (-3.0, 0.0, 1.0, 2.5, 9.0):
+        for share in (0.02, 0.5):
+            labels, scores = ranking(quality, share=share)
+            precision, recall, thresholds = precision_recall_curve(labels, scores)
+            for truncate in (None, 0.3) if quality == 1.0 else (None,):
+                path = tmp_path / "picture.png"
+                axes.append(
+                    plot_precision_recall(
+                        recall,
+                        precision,
+                        thresholds,
+                        0.5,
+                        balance=share,
+                        of="score_lr",
+                        truncate=truncate,
+                        save_to=path,
+                    )
+                )
+    return axes
+
+
+def test_nothing_overlaps(tmp_path: Path) -> None:
+    """Threshold labels keep clear of each other, of the legend and of the frame; most pictures have several."""
+    counts = []
+    for ax in pictures(tmp_path):
+        legend, renderer = ax.get_legend(), ax.figure.canvas.get_renderer()  # type: ignore[attr-defined]
+        assert legend is not None
+        boxes = [Bbox(text.get_window_extent(renderer)) for text in ax.texts]
+        boxes.append(Bbox(legend.get_window_extent(renderer)))
+        for one, other in combinations(boxes, 2):
+            assert not one.shrunk(0.98, 0.9).overlaps(other)
+        frame = ax.get_window_extent()
+        assert all(frame.padded(3).containsx(box.x0) and frame.padded(3).containsx(box.x1) for box in boxes)
+        counts.append(len(ax.texts))
+    assert max(counts) <= 10
+    assert np.median(counts) >= 3
+
+
+def test_labels_name_their_points() -> None:
+    """Each label is the threshold of the point it stands at."""
+    labels, scores = ranking(1.5)
+    precision, recall, thresholds = precision_recall_curve(labels, scores)
+    ax = plot_precision_recall(recall, precision, thresholds)
+    assert ax.texts
+    for text in ax.texts:
+        x, y = text.xy  # type: ignore[attr-defined]
+        at = np.flatnonzero((recall[:-1] == x) & (precision[:-1] == y))
+        assert text.get_text() in {f"{threshold:.3g}" for threshold in thresholds[at]}
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "pdf", "PNG"])
+def test_saved(suffix: str, tmp_path: Path) -> None:
+    """Each format is written by its suffix."""
+    path = tmp_path / f"roc.{suffix}"
+    plot_curve(curve("roc"), save_to=path)
+    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix.lower()]
+    assert path.read_bytes().startswith(start)
+    plot_curve(curve("roc"), save_to=str(path))
+
+
+def test_no_pyplot(tmp_path: Path) -> None:
+    """A picture needs neither pyplot nor a display, and matplotlib is imported only when one is drawn."""
+    code = (
+        "import sys, streameval.plots, streameval.arrays.roc as r, streameval.arrays.lift as l\n"
+        "assert not any(name.startswith('matplotlib') for name in sys.modules)\n"
+        f"r.RocCurve.from_labels([0, 1], [1, 2]).plot(save_to={str(tmp_path / 'a.png')!r})\n"
+        f"l.LiftCurve.from_clusters([[1], [0]]).plot(save_to={str(tmp_path / 'b.svg')!r})\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - the code above
+    assert {path.name for path in tmp_path.iterdir()} == {"a.png", "b.svg"}
+
+
+def test_methods(tmp_path: Path) -> None:
+    """`RocCurve.plot` and `LiftCurve.plot` shade by default, mark points if asked, and say their area."""
+    roc = RocCurve.from_labels(*ranking(1.0))
+    ax = roc.plot(marker="o", save_to=tmp_path / "roc.png")
+    assert entries(ax)[0] == f"AUC = {roc.auc_score():.4f}"
+    assert ax.get_lines()[0].get_marker() == "o"
+    assert len(ax.collections) == 1
+    assert not roc.plot(False).collections
+    lift = LiftCurve.from_clusters([[1, 1, 0], [1], [0]])
+    assert entries(lift.plot(3, False))[0] == f"AUL = {lift.aul_score(3):.4f}"
+    assert lift.plot(ax=ax) is ax
+
+
+def test_undefined_curves() -> None:
+    """One class, no positives, no points: an empty frame that says so, without a warning."""
+    assert entries(RocCurve.from_labels([0, 0], [1, 2]).plot())[0] == "AUC not defined"
+    LiftCurve.from_clusters([[0], [0]]).plot()
+    plot_roc([], [])
+    plot_gain([], [], balance=0.0, truncate=0.5)
+    plot_precision_recall([1, 1, 0], [0, 0, 1], [0.1, 0.2], balance=0.0)
+    plot_precision_recall([1], [1], [np.inf])
+
+
+def test_area_above_one() -> None:
+    """A lift curve above 1 is shown whole."""
+    assert LiftCurve.from_counts([5], [2]).plot().get_ylim() == (0, 2.5)
+
+
+def test_gain_starts_at_the_origin() -> None:
+    """A gain curve without its origin gets it."""
+    line = plot_gain([0.5, 1], [0.8, 1]).get_lines()[0]
+    assert np.asarray(line.get_xdata()).tolist() == [0, 0.5, 1]
+
+
+def test_long_curves_are_thinned() -> None:
+    """A million points become a few thousand that no eye can tell from the whole, its steep start included."""
+    random = np.random.default_rng(2)
+    labels, scores = ranking(2.0, size=1_000_000, share=0.001)
+    scores += random.random(scores.size) * 1e-9
+    fpr, tpr, _ = roc_curve(labels, scores, drop_intermediate=False)
+    line = plot_roc(fpr, tpr).get_lines()[0]
+    x, y = np.asarray(line.get_xdata()), np.asarray(line.get_ydata())
+    assert x.size <= 5000
+    assert (x[0], y[0], x[-1], y[-1]) == (0, 0, 1, 1)
+    assert np.abs(np.interp(fpr[::97], x, y) - tpr[::97])[fpr[::97] > 1e-3].max() < 0.003
+    close = plot_roc(fpr, tpr, truncate=1e-3).get_lines()[0]
+    assert 500 < np.asarray(close.get_xdata()).size <= 5000
+
+
+def test_refusals(tmp_path: Path) -> None:
+    """One line that names the argument and the remedy."""
+    for options, message in (
+        ({"truncate": 0}, "truncate=0"),
+        ({"truncate": -1.0}, "truncate=-1"),
+        ({"truncate": float("nan")}, "truncate=nan"),
+        ({"save_to": tmp_path / "roc.jpeg"}, "end it in .png, .svg or .pdf"),
+        ({"save_to": tmp_path / "no" / "roc.png"}, "there is no folder"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            plot_curve(curve("roc"), **options)
+    with pytest.raises(OptionError, match="there are roc, precision_recall, gain and lift"):
+        plot_curve(curve("cost"))
+    with pytest.raises(DataError, match=r"x and y have shapes \(2,\) and \(3,\)"):
+        plot_lift([0, 1], [0, 1, 1])
+    with pytest.raises(DataError, match="fpr and tpr"):
+        plot_roc("ab", [0, 1])
+    with pytest.raises(OptionError, match="balance=2"):
+        plot_gain([0, 1], [0, 1], balance=2)
+    with pytest.raises(DataError, match="thresholds has 1 values for 3 points"):
+        plot_precision_recall([1, 1, 0], [0, 0, 1], [0.1])
