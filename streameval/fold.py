@@ -133,7 +133,7 @@ def _prepared(piece: Piece, batch: pa.RecordBatch, plan: Plan, reader: LabelRead
         return
     weight = None if plan.weight is None else _weights(batch.column(plan.weight), plan.weight, piece.name)
     columns = {name: batch.column(name) for spec in plan.specs for name in spec.columns}
-    yield Batch(label, weight, columns, piece.partition, piece.name, piece.row)
+    yield Batch(label, weight, columns, piece.partition, piece.name, piece.row, None if keep is None else np.flatnonzero(keep))
 
 
 def _weights(array: pa.Array, column: str, name: str) -> Array:

@@ -6,9 +6,34 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["align", "distinct", "labelled", "occupied", "place", "repetitive", "scatter", "sum_pieces", "tally", "tally_sorted", "tally_weights", "widen"]
+__all__ = [
+    "align",
+    "distinct",
+    "labelled",
+    "occupied",
+    "order_rest",
+    "place",
+    "place_rows",
+    "repetitive",
+    "scatter",
+    "scatter_rows",
+    "sum_pieces",
+    "tally",
+    "tally_sorted",
+    "tally_weights",
+    "widen",
+]
 
 _SAMPLE = 64
+
+
+@jit
+def _compare(one, i, two, j):  # type: ignore[no-untyped-def]
+    """-1, 0 or 1 as row i of `one` is less than, equal to or greater than row j of `two`."""
+    for c in range(one.shape[1]):
+        if one[i, c] != two[j, c]:
+            return -1 if one[i, c] < two[j, c] else 1
+    return 0
 
 
 @jit
@@ -22,12 +47,35 @@ def scatter(values, codes, cursor, out):  # type: ignore[no-untyped-def]
 
 
 @jit
+def scatter_rows(values, codes, cursor, out):  # type: ignore[no-untyped-def]
+    """`scatter` for arrays of several columns."""
+    for i in range(values.shape[0]):
+        code = codes[i]
+        at = cursor[code]
+        cursor[code] = at + 1
+        for c in range(values.shape[1]):
+            out[at, c] = values[i, c]
+
+
+@jit
 def place(values, starts, slots, cursor, out):  # type: ignore[no-untyped-def]
     """Copy piece ``values[starts[j] - starts[0] : starts[j + 1] - starts[0]]`` to the cursor of ``slots[j]``."""
     for j in range(slots.size):
         at = cursor[slots[j]]
         for i in range(starts[j] - starts[0], starts[j + 1] - starts[0]):
             out[at] = values[i]
+            at += 1
+        cursor[slots[j]] = at
+
+
+@jit
+def place_rows(values, starts, slots, cursor, out):  # type: ignore[no-untyped-def]
+    """`place` for arrays of several columns."""
+    for j in range(slots.size):
+        at = cursor[slots[j]]
+        for i in range(starts[j] - starts[0], starts[j + 1] - starts[0]):
+            for c in range(values.shape[1]):
+                out[at, c] = values[i, c]
             at += 1
         cursor[slots[j]] = at
 
@@ -44,22 +92,22 @@ def widen(words, starts, buckets):  # type: ignore[no-untyped-def]
 
 
 @jit
-def repetitive(words, starts):  # type: ignore[no-untyped-def]
-    """Which pieces repeat their words: a spread sample of 64 words has at most 32 distinct ones."""
+def repetitive(words, rest, starts):  # type: ignore[no-untyped-def]
+    """Which pieces repeat their keys: a spread sample of 64 keys has at most 32 distinct ones."""
     flags = np.zeros(starts.size - 1, np.bool_)
-    sample = np.empty(_SAMPLE, words.dtype)
+    sample = np.empty(_SAMPLE, np.int64)
     for j in range(starts.size - 1):
         size = starts[j + 1] - starts[j]
         if size < 32 * _SAMPLE:
             continue
         step = size // _SAMPLE
         for k in range(_SAMPLE):
-            sample[k] = words[starts[j] + k * step]
+            sample[k] = starts[j] + k * step
         seen = 0
         for k in range(_SAMPLE):
             new = True
             for m in range(k):
-                if sample[m] == sample[k]:
+                if words[sample[m]] == words[sample[k]] and _compare(rest, sample[m], rest, sample[k]) == 0:
                     new = False
                     break
             seen += new
@@ -117,15 +165,42 @@ def sum_pieces(weights, starts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def distinct(words, second, counts, weights):  # type: ignore[no-untyped-def]
-    """Group sorted rows by word, and by second word where there is one.
+def order_rest(words, rest, order):  # type: ignore[no-untyped-def]
+    """Sort rows of equal words by their further words; `order` sorts by word already and is changed in place.
 
-    `second`, `counts` and `weights` may be empty: one word, counts of 1, no weights. Rows of one group must be adjacent.
-    Returns the same four columns with one row a group.
+    `words` is in that order, `rest` is not. Shell's method with Ciura's gaps: most stretches are short.
+    """
+    start = 0
+    while start < words.size:
+        stop = start + 1
+        while stop < words.size and words[stop] == words[start]:
+            stop += 1
+        size = stop - start
+        gap = 1
+        while gap < size // 3:
+            gap = gap * 9 // 4 + 1
+        while size > 1 and gap:
+            for i in range(start + gap, stop):
+                row = order[i]
+                j = i
+                while j >= start + gap and _compare(rest, order[j - gap], rest, row) > 0:
+                    order[j] = order[j - gap]
+                    j -= gap
+                order[j] = row
+            gap = 0 if gap == 1 else max(1, (gap - 1) * 4 // 9)
+        start = stop
+
+
+@jit
+def distinct(words, rest, counts, weights):  # type: ignore[no-untyped-def]
+    """Group sorted rows by their words.
+
+    `rest` has shape (n, n_words - 1); `counts` and `weights` may be empty: counts of 1, no weights. Rows of one group must
+    be adjacent. Returns the same four columns with one row a group.
     """
     n = words.size
     keys = np.empty(n, words.dtype)
-    others = np.empty(second.size, np.uint64)
+    others = np.empty((n, rest.shape[1]), np.uint64)
     totals = np.empty(n, np.int64)
     sums = np.empty(weights.size)
     groups = 0
@@ -135,7 +210,7 @@ def distinct(words, second, counts, weights):  # type: ignore[no-untyped-def]
         start = i
         count = np.int64(0)
         total, error = 0.0, 0.0
-        while i < n and words[i] == word and (second.size == 0 or second[i] == second[start]):
+        while i < n and words[i] == word and _compare(rest, i, rest, start) == 0:
             count += counts[i] if counts.size else 1
             if weights.size:
                 new = total + weights[i]
@@ -145,12 +220,12 @@ def distinct(words, second, counts, weights):  # type: ignore[no-untyped-def]
             i += 1
         keys[groups] = word
         totals[groups] = count
-        if second.size:
-            others[groups] = second[start]
+        for c in range(rest.shape[1]):
+            others[groups, c] = rest[start, c]
         if weights.size:
             sums[groups] = total + error
         groups += 1
-    return keys[:groups], others[: min(groups, second.size)], totals[:groups], sums[: min(groups, weights.size)]
+    return keys[:groups], others[:groups], totals[:groups], sums[: min(groups, weights.size)]
 
 
 @jit
@@ -186,29 +261,34 @@ def tally_sorted(words, top):  # type: ignore[no-untyped-def]
 
 
 @jit
-def align(key0, second0, key1, second1):  # type: ignore[no-untyped-def]
+def align(key0, rest0, key1, rest1):  # type: ignore[no-untyped-def]
     """Merge two strictly ascending key lists.
 
-    Returns the union's keys and second words, and for each list the position of its rows in the union.
+    Returns the union's keys and further words, and for each list the position of its rows in the union.
     """
     n0, n1 = key0.size, key1.size
-    two = second0.size + second1.size > 0
     keys = np.empty(n0 + n1, key0.dtype)
-    seconds = np.empty(n0 + n1 if two else 0, np.uint64)
+    rest = np.empty((n0 + n1, rest0.shape[1]), np.uint64)
     at0 = np.empty(n0, np.int64)
     at1 = np.empty(n1, np.int64)
     i, j, k = 0, 0, 0
     while i < n0 or j < n1:
-        take0 = j >= n1 or (i < n0 and (key0[i] < key1[j] or (key0[i] == key1[j] and (not two or second0[i] <= second1[j]))))
-        take1 = i >= n0 or (j < n1 and (key1[j] < key0[i] or (key0[i] == key1[j] and (not two or second1[j] <= second0[i]))))
-        keys[k] = key0[i] if take0 else key1[j]
-        if two:
-            seconds[k] = second0[i] if take0 else second1[j]
-        if take0:
+        if i == n0:
+            order = 1
+        elif j == n1:
+            order = -1
+        elif key0[i] != key1[j]:
+            order = -1 if key0[i] < key1[j] else 1
+        else:
+            order = _compare(rest0, i, rest1, j)
+        keys[k] = key0[i] if order <= 0 else key1[j]
+        for c in range(rest.shape[1]):
+            rest[k, c] = rest0[i, c] if order <= 0 else rest1[j, c]
+        if order <= 0:
             at0[i] = k
             i += 1
-        if take1:
+        if order >= 0:
             at1[j] = k
             j += 1
         k += 1
-    return keys[:k], seconds[: min(k, seconds.size)], at0, at1
+    return keys[:k], rest[:k], at0, at1

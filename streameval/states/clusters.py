@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import IncompatibleStatesError, NullError, SchemaError
-from streameval.kernels.hashing import hash_bytes, hash_strings
+from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import tally_sizes
+from streameval.states.ids import SHIFT, id_codes, id_type, id_words, identify
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.runs import Counts, Interval, Layout, RunBuilder, Runs
 
@@ -31,50 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterCounts", "ClusterSpec", "SizeTable", "id_type"]
 
-_SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
-
-
-def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
-    """How ids of an Arrow type are identified: ``signed``, ``unsigned`` or ``hash``.
-
-    Raises
-    ------
-    SchemaError
-        If the type is neither an integer nor a string nor binary.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> id_type(pa.int32()), id_type(pa.dictionary(pa.int32(), pa.string()))
-    ('signed', 'hash')
-    """
-    if pa.types.is_dictionary(dtype):
-        dtype = dtype.value_type
-    if pa.types.is_unsigned_integer(dtype):
-        return "unsigned"
-    if pa.types.is_integer(dtype) or pa.types.is_null(dtype):
-        return "signed"
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if any(test(dtype) for test in (*kinds, pa.types.is_fixed_size_binary, pa.types.is_string_view, pa.types.is_binary_view)):
-        return "hash"
-    msg = f"cluster column {column!r} has type {dtype}; ids are integers, strings or binaries: cast it"
-    raise SchemaError(msg)
-
-
-def identify(array: pa.Array, kind: str) -> tuple[Array, Array]:
-    """Words of ids without nulls: a uint64 array, and a second one for hashed ids (else empty)."""
-    if pa.types.is_dictionary(array.type):
-        first, second = identify(array.dictionary, kind)
-        index = array.indices.to_numpy(zero_copy_only=False)
-        return first[index], second[index] if second.size else second
-    if kind == "hash":
-        large = array.cast(pa.large_binary())
-        _, offsets, data = large.buffers()
-        bounds = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
-        return hash_strings(np.frombuffer(data or b"", np.uint8), bounds)  # type: ignore[no-any-return]
-    wide = np.uint64 if kind == "unsigned" else np.int64
-    return array.to_numpy(zero_copy_only=False).astype(wide, copy=False).view(np.uint64), np.empty(0, np.uint64)
 
 
 @dataclass(frozen=True)
@@ -110,13 +67,13 @@ class ClusterSpec:
     @property
     def layout(self) -> Layout:
         """Layout of the runs."""
-        return Layout(ID_BUCKETS, 64, two=self.type == "hash" or self.scope == "partition")
+        return Layout(ID_BUCKETS, 64, words=id_words(self.type, self.scope))
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table."""
         counts = {"key": pa.uint64(), "negatives": pa.int64(), "positives": pa.int64()}
-        return pa.schema(counts | {"second": pa.uint64()} if self.layout.two else counts)
+        return pa.schema(counts | {"second": pa.uint64()} if self.layout.words == 2 else counts)
 
     def builder(self, budget: Budget, capacity: int) -> _ClusterBuilder:
         """A builder whose runs hold `capacity` rows."""
@@ -134,9 +91,8 @@ class ClusterSpec:
             for label, side in enumerate(("negatives", "positives")):
                 here = columns[side] > 0
                 words = columns["key"][here]
-                codes = ((words >> _SHIFT) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
-                second = columns["second"][here] if self.layout.two else np.empty(0, np.uint64)
-                builder.add_items(words, codes, second, columns[side][here], np.empty(0))
+                rest = columns["second"][here].reshape(-1, 1) if self.layout.words == 2 else None
+                builder.add_items(words, id_codes(words, label), rest, columns[side][here], np.empty(0))
         return ClusterCounts(self, builder.finish(), *(np.array(header[name]) for name in ("single_rows", "dropped_rows")))
 
 
@@ -155,12 +111,8 @@ class _ClusterBuilder:
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             self._null_rows += np.bincount(label[~valid], minlength=2)
             array, label = array.drop_null(), label[valid]
-        first, second = identify(array, self.spec.type)
-        if self.spec.scope == "partition":
-            salt, other = (np.uint64(word) for word in hash_bytes(batch.partition.encode()))
-            first = first ^ salt
-            second = second ^ other if second.size else np.full(first.size, other)
-        self._runs.add(len(first), lambda part, *out: encode_id(first[part], label[part], _SHIFT, *out), second)
+        first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
+        self._runs.add(len(first), lambda part, *out: encode_id(first[part], label[part], SHIFT, *out), rest)
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"
@@ -284,7 +236,7 @@ class ClusterCounts:
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:
-    columns = (counts.keys, counts.neg, counts.pos, counts.second)[: len(schema)]
+    columns = (counts.keys, counts.neg, counts.pos, *counts.rest.T)
     return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=schema)
 
 

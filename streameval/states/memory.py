@@ -111,7 +111,7 @@ class _SpillFile:
 
     def write(self, array: Array) -> int:
         """Append `array`; returns its offset."""
-        data = memoryview(np.ascontiguousarray(array)).cast("B")
+        data = memoryview(np.ascontiguousarray(array).reshape(-1)).cast("B")
         with self._lock:
             start = self._end
             self._end += len(data)
@@ -125,7 +125,7 @@ class _SpillFile:
 
     def read(self, offset: int, out: Array) -> None:
         """Fill `out` from `offset`."""
-        data = memoryview(out).cast("B")
+        data = memoryview(out.reshape(-1)).cast("B")
         done = 0
         while done < len(data):
             count = os.preadv(self._file.fileno(), [data[done : done + (1 << 30)]], offset + done)
@@ -136,21 +136,26 @@ class _SpillFile:
 
 
 class Buffer:
-    """A one-dimensional array that lies in memory or in the spill file."""
+    """An array that lies in memory or in the spill file; read row by row."""
 
-    __slots__ = ("__weakref__", "_array", "_file", "_offset", "dtype", "size")
+    __slots__ = ("__weakref__", "_array", "_file", "_offset", "dtype", "shape")
 
     def __init__(self, array: Array) -> None:
         self._array: Array | None = array
         self._file: _SpillFile | None = None
         self._offset = 0
         self.dtype = array.dtype
-        self.size = array.size
+        self.shape = array.shape
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array, wherever it lies."""
-        return int(self.size * self.dtype.itemsize)
+        return self.shape[0] * self.row_bytes
 
     @property
     def resident(self) -> bool:
@@ -166,14 +171,14 @@ class Buffer:
             self._array = None
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
-        """Items from `start` to `stop`; a view where the array is in memory."""
-        stop = self.size if stop is None else stop
+        """Rows from `start` to `stop`; a view where the array is in memory."""
+        stop = self.shape[0] if stop is None else stop
         array = self._array
         if array is not None:
             return array[start:stop]
         assert self._file is not None  # noqa: S101 - spilled and resident exclude each other
-        out = np.empty(stop - start, self.dtype)
-        self._file.read(self._offset + start * self.dtype.itemsize, out)
+        out = np.empty((stop - start, *self.shape[1:]), self.dtype)
+        self._file.read(self._offset + start * self.row_bytes, out)
         return out
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[Array]]:
@@ -208,23 +213,24 @@ class Budget:
         self._held: dict[int, weakref.ref[Buffer]] = {}
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
         self._keys = itertools.count()
-        self._spare: dict[tuple[int, np.dtype[Any]], list[Array]] = {}
+        self._spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
         self._lock = threading.Lock()
         self._file: _SpillFile | None = None
 
-    def borrow(self, size: int, dtype: Any) -> Array:  # noqa: ANN401 - whatever numpy takes as a type
+    def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:  # noqa: ANN401 - whatever numpy takes as a type
         """An uninitialised array for a builder, one given back earlier where it fits: fresh memory is slow to touch."""
+        shape = (shape,) if isinstance(shape, int) else shape
         with self._lock:
-            spare = self._spare.get((size, np.dtype(dtype)))
+            spare = self._spare.get((shape, np.dtype(dtype)))
             if spare:
                 return spare.pop()
-        return np.empty(size, dtype)
+        return np.empty(shape, dtype)
 
     def give_back(self, array: Array) -> None:
         """Return a borrowed array that nothing else refers to."""
         if array.nbytes >= _SMALL:
             with self._lock:
-                self._spare.setdefault((array.size, array.dtype), []).append(array)
+                self._spare.setdefault((array.shape, array.dtype), []).append(array)
 
     def settle(self) -> None:
         """Let go of the arrays given back: all builders are done."""

@@ -37,6 +37,7 @@ class Batch:
     partition : path of the partition relative to the input's root
     name : the file, as an error message names it
     row : offset of the first row in its file
+    kept : int64 array of shape (n,), offsets from `row` where rows were left out; None where none were
     """
 
     label: Array
@@ -45,6 +46,11 @@ class Batch:
     partition: str = ""
     name: str = "input"
     row: int = 0
+    kept: Array | None = None
+
+    def offsets(self) -> Array:
+        """Row number of each row in its file, as an int64 array of shape (n,)."""
+        return self.row + (np.arange(self.label.size) if self.kept is None else self.kept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ A *run* holds the words of some rows in pieces, one for each (bucket, label) tha
 and to merge is to put two tuples of runs one after the other. Because every run is cut at the same buckets, any interval
 of buckets can be gathered from all runs on its own: work, spilling and shards are intervals, and no cut changes a result.
 
-Pieces in which words repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 16
-for two-word keys, 8 more with weights, and never more than 16 bytes a distinct key once words repeat.
+Pieces in which words repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
+more for each further word and for weights, and a count for each distinct key once keys repeat.
 
 `Runs.grouped` sorts an interval and yields its distinct keys with their counts by label. A bucket of 16-bit words with
 many rows is tallied in a table instead; a bucket of 64-bit words too large to sort at once is partitioned again by the
@@ -40,7 +40,6 @@ DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not so
 SLAB = 1 << 20  # rows gathered at a time
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again
 
-_NONE_U8 = np.empty(0, np.uint64)
 _NONE_I8 = np.empty(0, np.int64)
 _NONE_F8 = np.empty(0, np.float64)
 
@@ -57,8 +56,8 @@ class Layout:
         Number of buckets.
     bits : int
         16 (the bucket is the rest of a 32-bit key) or 64 (the whole key).
-    two : bool
-        Whether keys have a second 64-bit word.
+    words : int
+        Words of a key; only the first one decides the bucket.
     weighted : bool
         Whether rows have weights beside counts.
     halved : bool
@@ -67,7 +66,7 @@ class Layout:
 
     buckets: int
     bits: int
-    two: bool = False
+    words: int = 1
     weighted: bool = False
     halved: bool = True
 
@@ -92,7 +91,8 @@ class Run:
     starts : int64 array of shape (n_pieces + 1,), first item of each piece
     rows : int64 array of shape (n_pieces,), rows of each piece (more than items where items have counts)
     sums : float64 array of shape (n_pieces,), weight of each piece; None without weights
-    words, second, counts, weights : buffers of equal size; None where the layout or the form has none
+    words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the further
+        words, has a column for each
     """
 
     codes: Array
@@ -100,7 +100,7 @@ class Run:
     rows: Array
     sums: Array | None
     words: Buffer
-    second: Buffer | None = None
+    rest: Buffer | None = None
     counts: Buffer | None = None
     weights: Buffer | None = None
 
@@ -112,13 +112,13 @@ class Counts:
     Attributes
     ----------
     keys : uint64 array of shape (n,)
-    second : uint64 array of shape (n,), or (0,) for one-word keys
+    rest : uint64 array of shape (n, n_words - 1), the further words
     neg, pos : int64 arrays of shape (n,)
     neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
     """
 
     keys: Array
-    second: Array
+    rest: Array
     neg: Array
     pos: Array
     neg_weight: Array | None = None
@@ -131,13 +131,13 @@ class _Side:
 
     starts: Array  # of shape (n_buckets + 1,)
     words: Array
-    second: Array
+    rest: Array
     counts: Array
     weights: Array
 
     def cut(self, i: int, j: int) -> tuple[Array, Array, Array, Array]:
         a, b = self.starts[i], self.starts[j]
-        return self.words[a:b], self.second[a:b], self.counts[a:b], self.weights[a:b]
+        return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Runs:
     @property
     def nbytes(self) -> int:
         """Bytes of the items, in memory or spilled."""
-        columns = ((run.words, run.second, run.counts, run.weights) for run in self.runs)
+        columns = ((run.words, run.rest, run.counts, run.weights) for run in self.runs)
         return sum(column.nbytes for run in columns for column in run if column is not None)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
@@ -257,7 +257,7 @@ class Runs:
         counted = any(run.counts is not None for run in self.runs)
         columns = {
             "words": np.empty(total, self.layout.dtype),
-            "second": np.empty(total if self.layout.two else 0, np.uint64),
+            "rest": np.empty((total, self.layout.words - 1), np.uint64),
             "counts": np.empty(total if counted else 0, np.int64),
             "weights": np.empty(total if self.layout.weighted else 0, np.float64),
         }
@@ -268,7 +268,8 @@ class Runs:
             slots = (codes & 1) * (stop - start) + (codes >> 1)
             for name, out in columns.items():
                 if out.size and a < b:
-                    kernels.place(_read(getattr(run, name), pieces, out.dtype), pieces, slots, cursors[name], out)
+                    move = kernels.place if out.ndim == 1 else kernels.place_rows
+                    move(_read(getattr(run, name), pieces, out.dtype), pieces, slots, cursors[name], out)
         middle, half = stop - start, int(starts[stop - start])
         return (
             _Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),
@@ -286,7 +287,7 @@ class Runs:
                 b = min(a + SLAB, int(run.starts[j + 1]))
                 yield (
                     run.words.read(a, b),
-                    run.second.read(a, b) if run.second else _NONE_U8,
+                    run.rest.read(a, b) if run.rest else np.empty((b - a, 0), np.uint64),
                     run.counts.read(a, b) if run.counts else _NONE_I8,
                     run.weights.read(a, b) if run.weights else _NONE_F8,
                 )
@@ -298,9 +299,9 @@ class Runs:
         layout = replace(self.layout, buckets=1 << 11, halved=False)
         builder = RunBuilder(layout, budget, capacity=SLAB)
         for label in (0, 1):
-            for words, second, counts, weights in self._pieces(bucket, label):
+            for words, rest, counts, weights in self._pieces(bucket, label):
                 codes = (((words - np.uint64(low)) >> shift) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
-                builder.add_items(words, codes, second, counts, weights)
+                builder.add_items(words, codes, rest, counts, weights)
         finer = builder.finish()
         for interval in finer.intervals():
             yield from finer.grouped(interval, budget)
@@ -317,7 +318,7 @@ def _sorted_together(neg: Array, pos: Array, *, top: bool) -> Counts:
     words = kernels.labelled(neg, pos)
     words.sort()
     keys, neg, pos = kernels.tally_sorted(words, np.uint64(top << 63))
-    return Counts(keys, _NONE_U8, neg, pos)
+    return Counts(keys, _no_rest(keys), neg, pos)
 
 
 def _batches(items: Array, middle: int) -> Iterator[tuple[int, int]]:
@@ -342,28 +343,26 @@ def _extremes(pieces: Iterator[Array]) -> tuple[int, int]:
     return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
-def _order(words: Array, second: Array) -> Array:
-    """Sorting permutation by word; by second word too in the rare case that equal words have different ones."""
-    order = np.argsort(words)
-    if second.size:
-        first, then = words[order], second[order]
-        if np.any((first[1:] == first[:-1]) & (then[1:] != then[:-1])):
-            return np.lexsort((second, words))
-    return order
-
-
-def _distinct(words: Array, second: Array, counts: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
+def _distinct(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
     """Sort items and group them by key."""
-    if not (second.size or counts.size or weights.size):
-        return kernels.distinct(np.sort(words), second, counts, weights)  # type: ignore[no-any-return]
-    order = _order(words, second)
-    columns = (column[order] if column.size else column for column in (second, counts, weights))
-    return kernels.distinct(words[order], *columns)  # type: ignore[no-any-return]
+    if not (rest.size or counts.size or weights.size):
+        return kernels.distinct(np.sort(words), rest, counts, weights)  # type: ignore[no-any-return]
+    order = np.argsort(words)
+    words = words[order]
+    if rest.size:
+        kernels.order_rest(words, rest, order)
+    columns = (column[order] if column.size else column for column in (rest, counts, weights))
+    return kernels.distinct(words, *columns)  # type: ignore[no-any-return]
+
+
+def _no_rest(keys: Array) -> Array:
+    """The further words of keys that have none."""
+    return np.empty((keys.size, 0), np.uint64)
 
 
 def _aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
     """Join the distinct keys of both labels."""
-    keys, second, at_neg, at_pos = kernels.align(neg[0], neg[1], pos[0], pos[1])
+    keys, rest, at_neg, at_pos = kernels.align(neg[0], neg[1], pos[0], pos[1])
 
     def spread(values: Array, at: Array) -> Array:
         out = np.zeros(keys.size, values.dtype)
@@ -372,8 +371,8 @@ def _aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
 
     counts = spread(neg[2], at_neg), spread(pos[2], at_pos)
     if neg[3].size or pos[3].size:
-        return Counts(keys, second, *counts, spread(neg[3], at_neg), spread(pos[3], at_pos))
-    return Counts(keys, second, *counts)
+        return Counts(keys, rest, *counts, spread(neg[3], at_neg), spread(pos[3], at_pos))
+    return Counts(keys, rest, *counts)
 
 
 def _tallied(bucket: int, layout: Layout, *sides: Iterable[tuple[Array, Array, Array, Array]]) -> Counts:
@@ -388,9 +387,9 @@ def _tallied(bucket: int, layout: Layout, *sides: Iterable[tuple[Array, Array, A
     found = kernels.occupied(*tables)
     keys = found.astype(np.uint64) | np.uint64(bucket << 16)
     if not layout.weighted:
-        return Counts(keys, _NONE_U8, tables[0][found], tables[1][found])
+        return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found])
     neg_weight, pos_weight = (sums[found] + errors[found] for sums, errors in weights)
-    return Counts(keys, _NONE_U8, tables[0][found], tables[1][found], neg_weight, pos_weight)
+    return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found], neg_weight, pos_weight)
 
 
 class RunBuilder:
@@ -413,7 +412,7 @@ class RunBuilder:
         self.capacity = max(capacity, 1)
         self._words = budget.borrow(self.capacity, layout.dtype)
         self._codes = budget.borrow(self.capacity, np.uint32)
-        self._second = budget.borrow(self.capacity if layout.two else 0, np.uint64)
+        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
         self._counts = budget.borrow(self.capacity if counted else 0, np.int64)
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
         self._table = np.zeros(layout.codes + 2, np.int64)
@@ -436,23 +435,25 @@ class RunBuilder:
         self,
         rows: int,
         encode: Callable[[slice, Array, Array, Array], None],
-        second: Array = _NONE_U8,
+        rest: Array | None = None,
         weights: Array = _NONE_F8,
     ) -> None:
         """Take `rows` rows; ``encode(part, words, codes, table)`` fills words and codes and counts the codes."""
         for part, room in self._rooms(rows):
             encode(part, self._words[room], self._codes[room], self._table)
-            if second.size:
-                self._second[room] = second[part]
+            if rest is not None:
+                self._rest[room] = rest[part]
             if weights.size:
                 self._weights[room] = weights[part]
 
-    def add_items(self, words: Array, codes: Array, second: Array, counts: Array, weights: Array) -> None:
+    def add_items(self, words: Array, codes: Array, rest: Array | None, counts: Array, weights: Array) -> None:
         """Take items that are encoded already, with counts or without."""
         for part, room in self._rooms(words.size):
             self._words[room], self._codes[room] = words[part], codes[part]
             self._table += np.bincount(codes[part], minlength=self._table.size)
-            for mine, given in ((self._second, second), (self._counts, counts), (self._weights, weights)):
+            if rest is not None:
+                self._rest[room] = rest[part]
+            for mine, given in ((self._counts, counts), (self._weights, weights)):
                 if mine.size:
                     mine[room] = given[part] if given.size else 1
 
@@ -470,7 +471,7 @@ class RunBuilder:
     def finish(self) -> Runs:
         """The runs of everything added; the builder is spent."""
         self._flush()
-        for column in (self._words, self._codes, self._second, self._counts, self._weights):
+        for column in (self._words, self._codes, self._rest, self._counts, self._weights):
             self.budget.give_back(column)
         return Runs(self.layout, tuple(self._runs))
 
@@ -480,10 +481,11 @@ class RunBuilder:
         kept = self._size - int(self._table[-2:].sum())
         starts = np.concatenate(([0], np.cumsum(self._table)))
         columns = []
-        for values in (self._words, self._second, self._counts, self._weights):
-            out = np.empty(self._size if values.size else 0, values.dtype)
+        for values in (self._words, self._rest, self._counts, self._weights):
+            out = np.empty((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
             if values.size:
-                kernels.scatter(values[: self._size], self._codes[: self._size], starts[:-1].copy(), out)
+                move = kernels.scatter if values.ndim == 1 else kernels.scatter_rows
+                move(values[: self._size], self._codes[: self._size], starts[:-1].copy(), out)
             columns.append(out)
         for label in (0, 1):
             self.nan_rows[label] += self._table[self.layout.codes + label]
@@ -495,12 +497,12 @@ class RunBuilder:
         self._table[:] = 0
         self._size = 0
 
-    def _emit(self, codes: Array, starts: Array, words: Array, second: Array, counts: Array, weights: Array) -> None:
+    def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         """Store the pieces: those whose words repeat as (word, count), the others as they are."""
-        again = kernels.repetitive(words, starts)
+        again = kernels.repetitive(words, rest, starts)
         if again.any():
             pieces = [
-                (code, *_distinct(*(column[a:b] for column in (words, second, counts, weights))))
+                (code, *_distinct(*(column[a:b] for column in (words, rest, counts, weights))))
                 for code, a, b in zip(codes[again], starts[:-1][again], starts[1:][again], strict=True)
             ]
             sizes = [piece[1].size for piece in pieces]
@@ -509,12 +511,12 @@ class RunBuilder:
             keep = np.repeat(~again, np.diff(starts))
             sizes = np.diff(starts)[~again]
             codes, starts = codes[~again], np.concatenate(([0], np.cumsum(sizes)))
-            words, second, counts, weights = (c[keep] if c.size else c for c in (words, second, counts, weights))
+            words, rest, counts, weights = (c[keep] if len(c) else c for c in (words, rest, counts, weights))
         if codes.size:
-            self._store(codes, starts, words, second, counts, weights)
+            self._store(codes, starts, words, rest, counts, weights)
 
-    def _store(self, codes: Array, starts: Array, words: Array, second: Array, counts: Array, weights: Array) -> None:
+    def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else np.diff(starts)
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
-        held = (self.budget.hold(column) if column.size else None for column in (words, second, counts, weights))
+        held = (self.budget.hold(column) if column.size else None for column in (words, rest, counts, weights))
         self._runs.append(Run(codes, starts, rows, sums, *held))  # type: ignore[arg-type]

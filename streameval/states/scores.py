@@ -182,7 +182,7 @@ class ScoreSpec:
                 weights = columns[f"{side[:-1]}_weight"][here] if self.weighted else np.empty(0)
                 keys = columns["key"][here]
                 words, codes = _encode_keys(keys, self.type, label)
-                builder.add_items(words, codes, np.empty(0, np.uint64), columns[side][here], weights)
+                builder.add_items(words, codes, None, columns[side][here], weights)
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
         return ScoreCounts(self, builder.finish(), **nan)
 

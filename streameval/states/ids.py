@@ -1,0 +1,94 @@
+"""Ids of clusters and classes as words: what it means for two ids to be the same.
+
+Integer ids are compared as integers: one 64-bit word. Strings and binaries are compared by a 128-bit hash of their bytes
+(MurmurHash3): two words, and among 10⁹ ids a false match is less likely than 2·10⁻²¹. Where ids belong to their
+partition, the hash of the partition's path joins the key: two words as well.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import SchemaError
+from streameval.kernels.hashing import hash_bytes, hash_strings
+from streameval.kernels.keys import ID_BUCKETS, MIX
+from streameval.states.protocol import Array
+
+__all__ = ["SHIFT", "id_codes", "id_type", "id_words", "identify", "mixed"]
+
+SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
+
+
+def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
+    """How ids of an Arrow type are identified: ``signed``, ``unsigned`` or ``hash``.
+
+    Raises
+    ------
+    SchemaError
+        If the type is neither an integer nor a string nor binary.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> id_type(pa.int32()), id_type(pa.dictionary(pa.int32(), pa.string()))
+    ('signed', 'hash')
+    """
+    if pa.types.is_dictionary(dtype):
+        dtype = dtype.value_type
+    if pa.types.is_unsigned_integer(dtype):
+        return "unsigned"
+    if pa.types.is_integer(dtype) or pa.types.is_null(dtype):
+        return "signed"
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if any(test(dtype) for test in (*kinds, pa.types.is_fixed_size_binary, pa.types.is_string_view, pa.types.is_binary_view)):
+        return "hash"
+    msg = f"column {column!r} has type {dtype}; ids are integers, strings or binaries: cast it"
+    raise SchemaError(msg)
+
+
+def id_words(kind: str, scope: str = "global") -> int:
+    """Words of an id: 1, or 2 where it is hashed or belongs to its partition."""
+    return 2 if kind == "hash" or scope == "partition" else 1
+
+
+def identify(array: pa.Array, kind: str, scope: str = "global", partition: str = "") -> tuple[Array, Array]:
+    """Words of ids without nulls.
+
+    Returns
+    -------
+    first : uint64 array of shape (n,)
+    rest : uint64 array of shape (n, n_words - 1)
+    """
+    first, rest = _words(array, kind)
+    if scope == "partition":
+        salt, other = (np.uint64(word) for word in hash_bytes(partition.encode()))
+        return first ^ salt, rest ^ other if rest.shape[1] else np.full((first.size, 1), other)
+    return first, rest
+
+
+def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
+    if pa.types.is_dictionary(array.type):
+        first, rest = _words(array.dictionary, kind)
+        index = array.indices.to_numpy(zero_copy_only=False)
+        return first[index], rest[index]
+    if kind == "hash":
+        large = array.cast(pa.large_binary())
+        _, offsets, data = large.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
+        first, second = hash_strings(np.frombuffer(data or b"", np.uint8), bounds)
+        return first, second.reshape(-1, 1)
+    wide = np.uint64 if kind == "unsigned" else np.int64
+    first = array.to_numpy(zero_copy_only=False).astype(wide, copy=False).view(np.uint64)
+    return first, np.empty((first.size, 0), np.uint64)
+
+
+def id_codes(words: Array, label: int = 0) -> Array:
+    """Codes of words that are mixed already; see `streameval.kernels.keys`."""
+    return ((words >> SHIFT) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
+
+
+def mixed(first: Array) -> Array:
+    """Words mixed by an odd multiplier, which permutes the 64-bit integers, so that buckets fill evenly."""
+    return first * np.uint64(MIX)
+
