@@ -45,6 +45,7 @@ _CHOICES = {
     "cluster_scope": ("global", "partition"),
     "on_error": ("raise", "skip"),
 }
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
 _STATE_SHARE = 0.6  # of the memory budget; the rest is for builders and for shards being finalized
 
 
@@ -304,6 +305,7 @@ def evaluate(
     threads = thread_count(threads)
     columns = dict.fromkeys((label, *scores, *clusters, *((weight,) if weight else ())))
     found = scan.plan(data, list(columns), on_error=on_error, threads=threads)
+    found = replace(found, schema=pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema]))
 
     def type_of(column: str) -> pa.DataType:
         return found.schema.field(column).type

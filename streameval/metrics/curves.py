@@ -67,6 +67,8 @@ class ScorePath:
 
     def combine(self, partials: Sequence[Path], state: Any) -> Path:
         """All points, thinned once more where shards met."""
+        if not partials:
+            return Path(*np.empty((3, 0)))
         true, false, scores = (np.concatenate([getattr(part, name) for part in partials]) for name in ("true", "false", "scores"))
         order = np.lexsort((-scores, true + false))
         true, false, scores = true[order], false[order], scores[order]

@@ -313,6 +313,8 @@ class MaxInformedness:
         _, true, false, threshold = max(partials, key=lambda best: (best[0], -best[1] - best[2]))
         N, P = _class_sizes(total, weighted=state.spec.weighted)
         value = (true * N - false * P) / (N * P)
+        if value <= 0:  # a rounded value rose above zero, the exact one does not: no threshold is better than none
+            value, threshold = 0.0, math.inf
         return Scalar.certain(self.name, value, threshold=threshold)
 
 

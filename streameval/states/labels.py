@@ -137,12 +137,14 @@ class LabelReader:
             msg = f"label column {self.spec.column!r} has type {dtype}; name the positive label with pos_label (--pos-label)"
             raise LabelError(msg)
         given = self.spec.pos_label
+        if dtype == pa.float16():  # as `read` widens it
+            dtype = pa.float32()
+        if isinstance(given, bool) and not pa.types.is_boolean(dtype) and number:
+            given = int(given)
         try:
-            if isinstance(given, str):
-                return pa.scalar(given).cast(dtype)
-            if number:
-                return pa.scalar(given).cast(dtype, safe=True)
-            return pa.scalar(str(given)).cast(dtype)
+            if isinstance(given, str) or not number or pa.types.is_decimal(dtype):
+                return pa.scalar(str(given)).cast(dtype)
+            return pa.scalar(given).cast(dtype, safe=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
             msg = f"pos_label={given!r} is no value of label column {self.spec.column!r}, whose type is {dtype}"
             raise LabelError(msg) from error
@@ -151,6 +153,8 @@ class LabelReader:
         """Labels of an Arrow array as uint8, and which rows have one (None if all have)."""
         if pa.types.is_dictionary(array.type):
             array = array.dictionary_decode()
+        if array.type == pa.float16():  # Arrow does not compare half floats
+            array = array.cast(pa.float32())
         if pa.types.is_floating(array.type):
             array = pc.if_else(pc.is_nan(array), None, array)
         keep = None
