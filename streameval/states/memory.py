@@ -101,6 +101,7 @@ class _SpillFile:
             self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - lives with its owner
         except OSError as error:
             raise self._failure(error) from error
+        weakref.finalize(self, self._file.close)
         self._end = 0
         self._lock = threading.Lock()
 
@@ -249,10 +250,11 @@ class Budget:
             self._held[key] = weakref.ref(buffer)
             weakref.finalize(buffer, self._dead.append, (key, buffer.nbytes)).atexit = False
             while self.resident > self.limit:
-                live = [(buffer, key) for key, ref in self._held.items() if (buffer := ref()) is not None]
+                live = [(held, key) for key, ref in self._held.items() if (held := ref()) is not None]
                 if not live:
                     break
-                self._spill(*max(live, key=lambda held: held[0].nbytes))
+                self._spill(*max(live, key=lambda pair: pair[0].nbytes))
+                self._forget_dead()
         return buffer
 
     def _spill(self, buffer: Buffer, key: int) -> None:
