@@ -104,6 +104,8 @@ class _ClusterBuilder:
 
     def update(self, batch: Batch) -> None:
         array, label = batch.columns[self.spec.column], batch.label
+        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+            array = array.dictionary_decode()
         if array.null_count:
             if self.spec.nulls == "error":
                 msg = f"{batch.name}: cluster column {self.spec.column!r} has nulls; choose --nulls drop or --nulls singleton"
