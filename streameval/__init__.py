@@ -14,21 +14,110 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 
 if TYPE_CHECKING:
+    from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
+    from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
+    from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
+    from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
+    from streameval.arrays.roc import RocCurve
     from streameval.evaluation import Evaluation, evaluate
+    from streameval.metrics.clustering import (
+        adjusted_mutual_info_score,
+        adjusted_rand_score,
+        cohen_kappa,
+        homogeneity_completeness_v_measure,
+        jaccard_similarity,
+        mutual_info_score,
+        product_moment,
+    )
+    from streameval.metrics.confusion import ConfusionMatrix2, confmat2_type
+    from streameval.metrics.contingency_arithmetic import (
+        geometric_mean,
+        geometric_mean_weighted,
+        harmonic_mean,
+        harmonic_mean_weighted,
+        ratio2weights,
+        unitsq_sigmoid,
+    )
+    from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
+    from streameval.plots import plot_curve
+    from streameval.results import Curve, Scalar
     from streameval.simulation import Simulation, simulate
 
 _WHERE = {
+    "arrays.curves": ("auc", "precision_recall_curve", "roc_curve"),
+    "arrays.gain": ("agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve"),
+    "arrays.lift": ("LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"),
+    "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
+    "arrays.roc": ("RocCurve",),
     "evaluation": ("Evaluation", "evaluate"),
+    "metrics.clustering": (
+        "adjusted_mutual_info_score",
+        "adjusted_rand_score",
+        "cohen_kappa",
+        "homogeneity_completeness_v_measure",
+        "jaccard_similarity",
+        "mutual_info_score",
+        "product_moment",
+    ),
+    "metrics.confusion": ("ConfusionMatrix2", "confmat2_type"),
+    "metrics.contingency_arithmetic": (
+        "geometric_mean",
+        "geometric_mean_weighted",
+        "harmonic_mean",
+        "harmonic_mean_weighted",
+        "ratio2weights",
+        "unitsq_sigmoid",
+    ),
+    "metrics.contingency_table": ("ClusteringMetrics", "ContingencyTable"),
+    "plots": ("plot_curve",),
+    "results": ("Curve", "Scalar"),
     "simulation": ("Simulation", "simulate"),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
+    "ClusteringMetrics",
+    "ConfusionMatrix2",
+    "ContingencyTable",
+    "Curve",
     "Evaluation",
+    "LiftCurve",
+    "RocCurve",
+    "Scalar",
     "Simulation",
     "__version__",
+    "adjusted_mutual_info_score",
+    "adjusted_rand_score",
+    "agc_approximate",
+    "agc_score",
+    "auc",
+    "auc_by_sampling",
+    "aul_score_from_clusters",
+    "aul_score_from_labels",
+    "average_precision_score",
+    "cohen_kappa",
+    "confmat2_type",
+    "dist_auc",
     "evaluate",
+    "gain_agc_approximate",
+    "gain_agc_score",
+    "gain_curve",
+    "geometric_mean",
+    "geometric_mean_weighted",
+    "harmonic_mean",
+    "harmonic_mean_weighted",
+    "homogeneity_completeness_v_measure",
+    "jaccard_similarity",
+    "mutual_info_score",
+    "num2bool",
+    "plot_curve",
+    "precision_recall_curve",
+    "product_moment",
+    "ratio2weights",
+    "roc_auc_score",
+    "roc_curve",
     "simulate",
+    "unitsq_sigmoid",
 ]
 
 

@@ -70,6 +70,10 @@ def main() -> None:
     help="Metric to compute, a name or a glob; repeat for several. [default: all]",
 )
 @click.option(
+    "--truncate", type=float, multiple=True, help="Cut the gain curve: a share in (0, 1] or a number of points."
+)
+@click.option("--at", multiple=True, help="Operating point: fpr=1e-4, recall=0.9 or k=1000; repeat for several.")
+@click.option(
     "--threshold",
     type=float,
     default=1,
@@ -97,9 +101,7 @@ def main() -> None:
     show_default=True,
     help="Whether a cluster id means the same everywhere or belongs to its partition.",
 )
-@click.option(
-    "--approx", is_flag=True, help="Bounded memory: a fixed histogram of the scores, certain intervals."
-)
+@click.option("--approx", is_flag=True, help="Bounded memory: a fixed histogram of the scores, certain intervals.")
 @click.option("--memory", help="Budget for states, such as 2GiB. [default: a quarter of the memory]")
 @click.option(
     "--spill",
@@ -219,9 +221,7 @@ def _progress(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, 
     show_default=True,
     help="Share of campaigns split into several clusters.",
 )
-@click.option(
-    "--join", type=float, default=0.05, show_default=True, help="Share of campaigns joined with another."
-)
+@click.option("--join", type=float, default=0.05, show_default=True, help="Share of campaigns joined with another.")
 @click.option(
     "--noise",
     type=float,
@@ -229,9 +229,7 @@ def _progress(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, 
     show_default=True,
     help="Share of campaign messages in a wrong cluster.",
 )
-@click.option(
-    "--missed", type=float, default=0.05, show_default=True, help="Share of campaign messages left alone."
-)
+@click.option("--missed", type=float, default=0.05, show_default=True, help="Share of campaign messages left alone.")
 @click.option("--auc-a", type=float, default=0.95, show_default=True, help="ROC AUC of score_a.")
 @click.option("--auc-b", type=float, default=0.85, show_default=True, help="ROC AUC of score_b.")
 @click.option("--threads", type=int, help="[default: one a processor]")

@@ -19,9 +19,10 @@ from streameval import scan
 from streameval._version import __version__
 from streameval.errors import MissingInputError, OptionError
 from streameval.fold import Plan, fold, merge, run_capacity, tasks
-from streameval.metrics import LIFT, RANKING
+from streameval.metrics import GAIN, LIFT, RANKING
 from streameval.metrics.curves import ScorePath, lift_curve, score_curve
 from streameval.metrics.finalize import combine, partials
+from streameval.metrics.gain import operating_points, truncated
 from streameval.metrics.lift import Aul
 from streameval.reduce import Progress, run, thread_count, tree
 from streameval.results import Curve, Scalar
@@ -82,8 +83,14 @@ class Evaluation:
         if len(found) == 1:
             return found[0]
         have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in self.results}))
-        problem = "was not computed" if not found else f"was computed of {', '.join(str(r.of) for r in found)}; say which with of="
-        msg = f"{metric}{f' of {of}' if of else ''} {problem}; there are: {have}" if not found else f"{metric} {problem}"
+        problem = (
+            "was not computed"
+            if not found
+            else f"was computed of {', '.join(str(r.of) for r in found)}; say which with of="
+        )
+        msg = (
+            f"{metric}{f' of {of}' if of else ''} {problem}; there are: {have}" if not found else f"{metric} {problem}"
+        )
         raise OptionError(msg)
 
     def value(self, metric: str, of: str | None = None) -> float:
@@ -146,7 +153,19 @@ class Evaluation:
     def to_arrow(self) -> pa.Table:
         """One row a result."""
         rows = [result.to_dict() for result in self.results]
-        names = ["metric", "of", "value", "lower", "upper", "exact", "rows", "positives", "reason", "stderr", "threshold"]
+        names = [
+            "metric",
+            "of",
+            "value",
+            "lower",
+            "upper",
+            "exact",
+            "rows",
+            "positives",
+            "reason",
+            "stderr",
+            "threshold",
+        ]
         floats = {"value", "lower", "upper", "stderr", "threshold"}
         kinds = {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
         columns = {
@@ -199,6 +218,11 @@ def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys([given] if isinstance(given, str) else given or ()))
 
 
+def _tuple(given: Any) -> tuple[Any, ...]:
+    """One thing or several, as a tuple."""
+    return (given,) if isinstance(given, str | int | float) else tuple(given)
+
+
 def _check_options(options: dict[str, Any]) -> None:
     for name, allowed in _CHOICES.items():
         if options[name] not in allowed:
@@ -228,7 +252,9 @@ def evaluate(
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
     metrics: str | Sequence[str] | None = None,
+    truncate: float | Sequence[float] = (),
     threshold: float = 1,
+    at: str | Sequence[str] = (),
     nan: str = "error",
     nulls: str = "error",
     cluster_scope: str = "global",
@@ -255,11 +281,17 @@ def evaluate(
         The positive label; without it numbers above zero are positive.
     metrics : str or sequence of str, optional
         Names or globs of the metrics to compute; all by default.
+    truncate : float or sequence of float
+        Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1. Each adds `agc` and
+        `agc_ratio` cut there, such as ``agc@0.01``.
     threshold : float
         Clusters larger than this count as if all positive in the assumed height of `aul`.
+    at : str or sequence of str
+        Operating points: ``fpr=1e-4`` (the true positive rate there), ``recall=0.9`` (the precision there), ``k=1000``
+        (the precision among the top k), each with its threshold.
     nan : {"error", "drop", "half"}
         NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as one
-        half in `roc_auc` (other metrics of that score are then undefined).
+        half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
     nulls : {"error", "drop", "singleton"}
         Null cluster ids: refuse them; leave the row out of that cluster's metrics; or take each as a cluster of its own.
         With ``drop``, rows without a label leave every metric.
@@ -301,21 +333,30 @@ def evaluate(
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
         raise OptionError(msg)
     lift = tuple(replace(m, threshold=threshold) if isinstance(m, Aul) else m for m in LIFT)
-    _check_patterns(patterns, (*(RANKING if scores else ()), *(lift if clusters else ())))
+    asked = (*truncated(_tuple(truncate)), *operating_points(_tuple(at)))
+    _check_patterns(patterns, (*((*RANKING, *GAIN, *asked) if scores else ()), *(lift if clusters else ())))
+    of_score = tuple(dict.fromkeys((*_chosen((*RANKING, *GAIN), patterns), *asked)))
     threads = thread_count(threads)
     columns = dict.fromkeys((label, *scores, *clusters, *((weight,) if weight else ())))
     found = scan.plan(data, list(columns), on_error=on_error, threads=threads)
-    found = replace(found, schema=pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema]))
+    found = replace(
+        found, schema=pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
+    )
 
     def type_of(column: str) -> pa.DataType:
         return found.schema.field(column).type
 
     score_spec = HistogramSpec if approx else ScoreSpec
     wanted = [
-        _Wanted("score", name, score_spec(name, score_type(type_of(name), name), weight is not None, nan), _chosen(RANKING, patterns))
+        _Wanted("score", name, score_spec(name, score_type(type_of(name), name), weight is not None, nan), of_score)
         for name in scores
     ] + [
-        _Wanted("cluster", name, ClusterSpec(name, id_type(type_of(name), name), cluster_scope, nulls), _chosen(lift, patterns))
+        _Wanted(
+            "cluster",
+            name,
+            ClusterSpec(name, id_type(type_of(name), name), cluster_scope, nulls),
+            _chosen(lift, patterns),
+        )
         for name in clusters
     ]
     limit = available_memory() // 4 if memory is None else parse_bytes(memory)
@@ -328,7 +369,13 @@ def evaluate(
             progress(seen, found.rows)
 
     context = _Run(Budget(int(limit * _STATE_SHARE), spill), threads, Progress(report), threshold)
-    plan = Plan(found.schema, LabelSpec(label, pos_label, nulls), weight, tuple({w.spec: None for w in wanted}), on_error == "skip")
+    plan = Plan(
+        found.schema,
+        LabelSpec(label, pos_label, nulls),
+        weight,
+        tuple({w.spec: None for w in wanted}),
+        on_error == "skip",
+    )
     try:
         return _evaluated(found, plan, wanted, context, run_capacity(limit, threads, len(plan.specs)))
     except BaseException:
@@ -360,7 +407,9 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
     dropped = [("null label", labels.null)] + [
         (f"{what} {w.of}", int(rows.sum()))
         for w, state in zip(wanted, states, strict=True)
-        for what, rows in [("NaN or null score", state.nan_rows) if w.group == "score" else ("null cluster", state.dropped_rows)]
+        for what, rows in [
+            ("NaN or null score", state.nan_rows) if w.group == "score" else ("null cluster", state.dropped_rows)
+        ]
         if w.group == "cluster" or w.spec.nan == "drop"
     ]
     return Evaluation(
@@ -380,5 +429,3 @@ def _evaluated_rows(state: Any, wanted: _Wanted) -> tuple[int, int]:
     if wanted.group == "score" and wanted.spec.nan == "half":
         return total.rows + int(state.nan_rows.sum()), total.pos + int(state.nan_rows[1])
     return total.rows, total.pos
-
-

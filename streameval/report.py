@@ -29,6 +29,8 @@ def cell(result: Scalar | None) -> str:
     if result.value != result.value:
         return f"– ({result.reason})" if result.reason else "–"
     text = f"{result.value:.6f}" if abs(result.value) < 1e6 else f"{result.value:.6g}"
+    if result.threshold is not None and "=" in result.metric:
+        text += f" (score ≥ {result.threshold:.6g})"
     if result.exact:
         return text
     width = max(result.upper - result.value, result.value - result.lower)
@@ -44,7 +46,11 @@ def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[t
     for column, found in by_column.items():
         groups.setdefault(tuple(found), []).append(column)
     return [
-        (columns, list(metrics), {(metric, column): by_column[column][metric] for metric in metrics for column in columns})
+        (
+            columns,
+            list(metrics),
+            {(metric, column): by_column[column][metric] for metric in metrics for column in columns},
+        )
         for metrics, columns in groups.items()
     ]
 

@@ -4,7 +4,8 @@ A new metric is one class in one file of this package and its entry in that file
 and the tests of the whole catalogue find it here.
 """
 
+from streameval.metrics.gain import GAIN
 from streameval.metrics.lift import LIFT
 from streameval.metrics.ranking import RANKING
 
-__all__ = ["LIFT", "RANKING"]
+__all__ = ["GAIN", "LIFT", "RANKING"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streameval.states.scores import Groups
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -14,9 +16,16 @@ if TYPE_CHECKING:
 __all__ = ["combine", "compute", "partials"]
 
 
-def partials(state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None) -> list[list[Any]]:
-    """Partials of one shard: for every part of it a list with one partial a metric."""
-    return [[metric.partial(part) for metric in metrics] for part in state.parts(shard, budget)]
+def partials(
+    state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None
+) -> list[list[Any]]:
+    """Partials of one shard: for every part of it a list with one partial a metric; equal `sums` are taken once."""
+    rows = []
+    for part in state.parts(shard, budget):
+        bases = [getattr(metric, "sums", metric) if isinstance(part, Groups) else metric for metric in metrics]
+        found = {basis: basis.partial(part) for basis in dict.fromkeys(bases)}
+        rows.append([found[basis] for basis in bases])
+    return rows
 
 
 def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:

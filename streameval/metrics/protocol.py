@@ -18,7 +18,11 @@ __all__ = ["Metric"]
 
 
 class Metric(Protocol):
-    """One number of one state; frozen, so that equal metrics are equal."""
+    """One number of one state; frozen, so that equal metrics are equal.
+
+    Metrics whose partials of exact groups are the same may say so with an attribute `sums`, a frozen object with a method
+    `partial` of its own: equal ones are taken once.
+    """
 
     @property
     def name(self) -> str:
