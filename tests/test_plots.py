@@ -32,11 +32,8 @@ Y = np.array([0.0, 0.5, 0.75, 1.0])
 def curve(name: str, **facts: Any) -> Curve:
     """A small curve of that name, 100 points with 20 positives."""
     y = Y[::-1] if name == "precision_recall" else Y
-    return Curve(
-        **{"name": name, "of": "score", "x": X, "y": y, "thresholds": 1 - X, "area": 0.65}
-        | {"positives": 20, "rows": 100}
-        | facts
-    )
+    known: dict[str, Any] = {"of": "score", "area": 0.65, "positives": 20, "rows": 100} | facts
+    return Curve(name, x=X, y=y, thresholds=1 - X, **known)
 
 
 def entries(ax: Axes) -> list[str]:
