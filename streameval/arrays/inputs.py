@@ -71,7 +71,7 @@ def numbers(values: Any, name: str, ndim: int = 1) -> Array:
             floats: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
             return floats.reshape(array.shape)
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has values that are no numbers ({array.ravel()[0]!r}, …); convert them to integers or floats"
+        msg = f"{name} has values that are no numbers ({array.ravel()[:1].tolist()[0]!r}, …); convert them to integers or floats"
         raise SchemaError(msg)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         return array.astype(np.float64)

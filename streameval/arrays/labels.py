@@ -94,7 +94,7 @@ def is_null(value: Any) -> bool:
 def _above_zero(array: Array, name: str) -> Array:
     """Labels above zero, where the values are at most two, on either side of it."""
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has labels that are no numbers ({array.ravel()[0]!r}, …); name the positive one with pos_label"
+        msg = f"{name} has labels that are no numbers ({array.ravel()[:1].tolist()[0]!r}, …); name the positive one with pos_label"
         raise LabelError(msg)
     low, high = array.min(), array.max()
     others = array[(array != low) & (array != high)]
@@ -113,7 +113,7 @@ def _equal(array: Array, pos_label: Any, name: str) -> Array:
     positive = np.asarray(array == pos_label) if same_kind else np.zeros(array.shape, np.bool_)
     first = array.ravel()[0]
     if not positive.any() and not (same_kind and np.asarray(array == first).all()):
-        msg = f"{name} has no label {pos_label!r}, but {first!r} and others; name one of them with pos_label"
+        msg = f"{name} has no label {pos_label!r}, but {array.ravel()[:1].tolist()[0]!r} and others; name one of them with pos_label"
         raise LabelError(msg)
     return positive.astype(np.uint8)
 
