@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Array
     from streameval.states.scores import ScoreCounts
 
-__all__ = ["fold", "numbers", "plain", "refuse_nan", "same_length", "scores", "weights", "without_nan"]
+__all__ = ["first", "fold", "numbers", "plain", "refuse_nan", "same_length", "scores", "weights", "without_nan"]
 
 
 def plain(values: Any, name: str, ndim: int = 1) -> Array:
@@ -47,6 +47,11 @@ def plain(values: Any, name: str, ndim: int = 1) -> Array:
     return array
 
 
+def first(array: Array) -> Any:
+    """The first element as a Python value, for messages."""
+    return array.ravel()[:1].tolist()[0]
+
+
 def numbers(values: Any, name: str, ndim: int = 1) -> Array:
     """Values as integers or floats that Arrow knows; nulls become NaN.
 
@@ -71,7 +76,7 @@ def numbers(values: Any, name: str, ndim: int = 1) -> Array:
             floats: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
             return floats.reshape(array.shape)
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has values that are no numbers ({array.ravel()[:1].tolist()[0]!r}, …); convert them to integers or floats"
+        msg = f"{name} has values that are no numbers ({first(array)!r}, …); convert them to integers or floats"
         raise SchemaError(msg)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         return array.astype(np.float64)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.arrays.inputs import fold, numbers, plain, refuse_nan, same_length, scores, weights
+from streameval.arrays.inputs import first, fold, numbers, plain, refuse_nan, same_length, scores, weights
 from streameval.errors import DataError, LabelError, NullError, SchemaError
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def is_null(value: Any) -> bool:
 def _above_zero(array: Array, name: str) -> Array:
     """Labels above zero, where the values are at most two, on either side of it."""
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has labels that are no numbers ({array.ravel()[:1].tolist()[0]!r}, …); name the positive one with pos_label"
+        msg = f"{name} has labels that are no numbers ({first(array)!r}, …); name the positive one with pos_label"
         raise LabelError(msg)
     low, high = array.min(), array.max()
     others = array[(array != low) & (array != high)]
@@ -111,9 +111,8 @@ def _equal(array: Array, pos_label: Any, name: str) -> Array:
     """Labels equal to `pos_label`, which must occur unless there is one class only."""
     same_kind = (array.dtype.kind in "biuf") == (not isinstance(pos_label, str | bytes)) or array.dtype.kind == "O"
     positive = np.asarray(array == pos_label) if same_kind else np.zeros(array.shape, np.bool_)
-    first = array.ravel()[0]
-    if not positive.any() and not (same_kind and np.asarray(array == first).all()):
-        msg = f"{name} has no label {pos_label!r}, but {array.ravel()[:1].tolist()[0]!r} and others; name one of them with pos_label"
+    if not positive.any() and not (same_kind and np.asarray(array == array.ravel()[0]).all()):
+        msg = f"{name} has no label {pos_label!r}, but {first(array)!r} and others; name one of them with pos_label"
         raise LabelError(msg)
     return positive.astype(np.uint8)
 
