@@ -212,13 +212,13 @@ class Runs:
         return sum(column.nbytes for run in columns for column in run if column is not None)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
-        """Cut the buckets into intervals of about `items` items each, leaving out empty stretches."""
+        """Cut the buckets into intervals of about `items` items each, a larger bucket alone, leaving out empty stretches."""
         per_bucket = self.items[0::2] + self.items[1::2]
         used = np.flatnonzero(per_bucket)
         if not used.size:
             return []
         before = np.cumsum(per_bucket[used]) - per_bucket[used]
-        first = np.flatnonzero(np.diff(before // items, prepend=-1))
+        first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (per_bucket[used] > items))
         bounds = np.append(used[first], used[-1] + 1).tolist()
         return list(zip(bounds[:-1], bounds[1:], strict=True))
 
@@ -232,6 +232,10 @@ class Runs:
         if self.layout.bits == 64 and stop - start == 1 and items[0] > REFINE:
             yield from self._refined(start, budget or Budget())
             return
+        yield from self._gathered(start, stop, items)
+
+    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
+        """As `grouped`, of an interval that fits into memory."""
         sides = self._gather(start, stop)
         for i, j in _batches(items, self.layout.buckets // 2 - start):
             parts = [side.cut(i, j) for side in sides]
@@ -293,18 +297,24 @@ class Runs:
                 )
 
     def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts]:
-        """Partition one bucket again, by the leading bits in which its words differ, and group the parts."""
+        """Partition one bucket again, by the leading bits in which its words differ, and group the parts.
+
+        Without such bits a part has one word and nothing is left to partition by.
+        """
         low, high = _extremes(words for label in (0, 1) for words, *_ in self._pieces(bucket, label))
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
-        builder = RunBuilder(layout, budget, capacity=SLAB)
+        builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in self.runs))
         for label in (0, 1):
             for words, rest, counts, weights in self._pieces(bucket, label):
                 codes = (((words - np.uint64(low)) >> shift) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
                 builder.add_items(words, codes, rest, counts, weights)
         finer = builder.finish()
-        for interval in finer.intervals():
-            yield from finer.grouped(interval, budget)
+        for a, b in finer.intervals():
+            if shift:
+                yield from finer.grouped((a, b), budget)
+            else:
+                yield from finer._gathered(a, b, finer.items[2 * a : 2 * b : 2] + finer.items[2 * a + 1 : 2 * b : 2])
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
