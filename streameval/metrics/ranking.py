@@ -116,9 +116,9 @@ class RocAuc:
     def _divided(self, partials: Sequence[Any], state: ScoreState, N: Any, P: Any, halves: Any = 0) -> Scalar:
         """(pairs won + half of the undecided) / pairs; `halves` are pairs that count one half for certain."""
         if not isinstance(state, ScoreHistogram):
-            return Scalar.certain(self.name, (_total([*partials, halves])) / (2 * N * P))
+            return Scalar.certain(self.name, _share(_total([*partials, halves]) / (2 * N * P)))
         ((won, mixed),) = partials
-        value, width = (won + halves) / (2 * N * P), mixed / (2 * N * P)
+        value, width = _share((won + halves) / (2 * N * P)), mixed / (2 * N * P)
         if not width:
             return Scalar.certain(self.name, value)
         return Scalar.between(self.name, value, *_outward(value - width, value + width))
@@ -131,6 +131,11 @@ class RocAuc:
         if not N or not P:
             return Scalar.undefined(self.name, ONE_CLASS)
         return self._divided(partials, state, N, P, halves=N * P - n * p)
+
+
+def _share(value: float) -> float:
+    """A share, without the rounding of weighted sums beyond its ends."""
+    return min(1.0, max(0.0, value))
 
 
 def _zero(total: Totals) -> Totals:
