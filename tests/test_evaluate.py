@@ -1,0 +1,445 @@
+"""Evaluate: every metric against its definition in fractions, and the same bytes however the data are cut and held.
+
+The truth is computed in O(n²) from the definitions, in exact fractions, and shares no code with the library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import ID_TYPES, SCORE_TYPES, WEIGHTS, columns, id_values, score_values
+
+from streameval import evaluate, fold
+from streameval.scan import footers
+from streameval.states import memory, runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Row = tuple[Any, int, Fraction]  # score, label, weight
+
+
+# -- the truth --------------------------------------------------------------------------------------------------------
+
+
+def pairs_auc(rows: Sequence[Row], *, half: bool = False) -> Fraction | None:
+    """Share of (positive, negative) pairs won; ties, and pairs with a NaN under `half`, count one half."""
+    won = total = Fraction(0)
+    for score, label, weight in rows:
+        for other, against, beside in rows:
+            if label == 1 and against == 0:
+                undecided = half and (is_missing(score) or is_missing(other))
+                share = Fraction(1, 2) if undecided or score == other else Fraction(int(score > other))
+                won += weight * beside * share
+                total += weight * beside
+    return won / total if total else None
+
+
+def is_missing(score: Any) -> bool:
+    """Whether a score is null or NaN."""
+    return score is None or score != score
+
+
+def groups(rows: Sequence[Row]) -> list[tuple[Fraction, Fraction]]:
+    """Positive and negative weight of each distinct score, in descending order."""
+    sums: dict[Any, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+    for score, label, weight in rows:
+        sums[score][label] += weight
+    return [(sums[score][1], sums[score][0]) for score in sorted(sums, reverse=True)]
+
+
+def curve_truth(rows: Sequence[Row]) -> dict[str, Fraction | None]:
+    """Average precision, PR AUC and maximum informedness by walking down the groups."""
+    P, N = (sum((weight for _, label, weight in rows if label == side), Fraction(0)) for side in (1, 0))
+    T = F = steps = trapezoids = best = Fraction(0)
+    for p, n in groups(rows):
+        before = T / (T + F) if T + F else Fraction(1)
+        T, F = T + p, F + n
+        if p:
+            steps += p * T / (T + F)
+            trapezoids += p * (before + T / (T + F)) / 2
+        if P and N:
+            best = max(best, T / P - F / N)
+    return {
+        "average_precision": steps / P if P else None,
+        "pr_auc": trapezoids / P if P else None,
+        "max_informedness": best if P and N else None,
+    }
+
+
+def lift_truth(clusters: Sequence[tuple[int, int]], threshold: float) -> Fraction:
+    """AUL of (size, positives), walked cluster by cluster from the largest."""
+    by_size: dict[int, list[int]] = defaultdict(list)
+    for size, positives in clusters:
+        by_size[size].append(positives)
+    area = height = h = Fraction(0)
+    for size in sorted(by_size, reverse=True):
+        mean = Fraction(sum(by_size[size]), len(by_size[size]))
+        for positives in by_size[size]:
+            h += mean
+            area += size * h
+            height += size if size > threshold else positives
+    return area / (sum(size for size, _ in clusters) * height)
+
+
+def agrees(value: float, truth: Fraction | None, *, exactly: bool = False) -> bool:
+    """Whether a value is the truth, to the last bit or to 1e-12."""
+    if truth is None:
+        return math.isnan(value)
+    return value == float(truth) if exactly else math.isclose(value, float(truth), rel_tol=1e-12, abs_tol=1e-15)
+
+
+# -- scores -----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def scored(draw: st.DrawFn, kind: pa.DataType) -> pa.Table:
+    """A small table with scores of a type, labels and weights."""
+    rows = draw(st.integers(1, 14))
+    return pa.table(
+        {
+            "score": draw(columns(score_values(kind), kind, rows)),
+            "label": pa.array(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), pa.int8()),
+            "weight": pa.array(draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)), pa.float64()),
+        }
+    )
+
+
+def rows_of(table: pa.Table, *, weighted: bool) -> list[Row]:
+    """Rows with exact weights."""
+    names = ("score", "label", "weight")
+    return [
+        (score, label, Fraction(weight) if weighted else Fraction(1))
+        for score, label, weight in zip(*(table.column(name).to_pylist() for name in names), strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", SCORE_TYPES, ids=str)
+@pytest.mark.parametrize("weighted", [False, True], ids=["counts", "weights"])
+def test_score_metrics_are_their_definitions(kind: pa.DataType, weighted: bool) -> None:
+    """All four metrics agree with the definitions; unweighted AUC and informedness to the last bit."""
+
+    @settings(max_examples=10)
+    @given(scored(kind))
+    def check(table: pa.Table) -> None:
+        result = evaluate(table, score="score", weight="weight" if weighted else None, nan="drop", threads=1)
+        rows = [row for row in rows_of(table, weighted=weighted) if not is_missing(row[0])]
+        truth = {"roc_auc": pairs_auc(rows), **curve_truth(rows)}
+        for name, expected in truth.items():
+            value = result.value(name)
+            exactly = not weighted and name in {"roc_auc", "max_informedness"}
+            assert agrees(value, expected, exactly=exactly), (name, value, expected)
+            assert math.isnan(value) or 0 <= value <= 1 + 1e-15
+        assert {r.rows for r in result.results} == {len(rows)}
+        assert {r.positives for r in result.results} == {sum(label for _, label, _ in rows)}
+        assert all(r.exact and (r.reason is None) == (not math.isnan(r.value)) for r in result.results)
+        missing = table.num_rows - len(rows)
+        assert result.dropped == ((("NaN or null score score", missing),) if missing else ())
+
+    check()
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["counts", "weights"])
+@pytest.mark.parametrize("approx", [False, True], ids=["exact", "approx"])
+def test_missing_scores_count_one_half(weighted: bool, approx: bool) -> None:
+    """Under ``half`` every pair with a NaN counts one half in AUC, and other metrics say why they are undefined."""
+
+    @settings(max_examples=15)
+    @given(scored(pa.float32()))
+    def check(table: pa.Table) -> None:
+        weight = "weight" if weighted else None
+        result = evaluate(table, score="score", weight=weight, nan="half", approx=approx, threads=1)
+        rows = rows_of(table, weighted=weighted)
+        expected = pairs_auc(rows, half=True)
+        if not approx or expected is None:
+            assert agrees(result.value("roc_auc"), expected, exactly=not weighted)
+        else:
+            lower, upper = result.interval("roc_auc")
+            assert lower - 1e-12 <= float(expected) <= upper + 1e-12
+        if any(is_missing(score) for score, _, _ in rows):
+            assert math.isnan(result.value("max_informedness"))
+            assert math.isnan(result.value("average_precision"))
+            assert all("drop" in str(r.reason) for r in result.results if r.metric in {"pr_auc", "max_informedness"})
+        assert {r.rows for r in result.results} == {table.num_rows}
+
+    check()
+
+
+LABELS = {
+    "bool": ([False, True], pa.bool_(), None),
+    "int8": ([0, 1], pa.int8(), None),
+    "minus-one": ([-1, 1], pa.int16(), None),
+    "zero-seven": ([0, 7], pa.uint64(), None),
+    "floats": ([0.0, 0.5], pa.float64(), None),
+    "half-floats": ([np.float16(0), np.float16(1)], pa.float16(), None),
+    "decimals": ([Decimal(0), Decimal("2.5")], pa.decimal128(5, 1), None),
+    "one-two": ([1, 2], pa.int32(), 2),
+    "two-one": ([2, 1], pa.int64(), 1),
+    "bool-false": ([True, False], pa.bool_(), False),
+    "text-of-number": ([1, 2], pa.int32(), "2"),
+    "strings": (["ham", "spam"], pa.string(), "spam"),
+    "large-strings": (["ham", "spam"], pa.large_string(), "spam"),
+    "string-views": (["ham", "spam"], pa.string_view(), "spam"),
+    "binaries": ([b"ham", b"spam"], pa.binary(), "spam"),
+    "dictionaries": (["ham", "spam"], pa.dictionary(pa.int8(), pa.string()), "spam"),
+    "float-pos-label": ([0.25, 0.1], pa.float32(), 0.1),
+    "half-float-pos-label": ([np.float16(3), np.float16(1)], pa.float16(), 1),
+    "decimal-pos-label": ([Decimal(3), Decimal(1)], pa.decimal128(5, 1), 1),
+    "true-of-integers": ([0, 1], pa.int8(), True),
+    "true-of-decimals": ([Decimal(0), Decimal(1)], pa.decimal128(5, 1), True),
+}
+
+
+@pytest.mark.parametrize("form", LABELS)
+def test_every_form_of_label_is_read(form: str) -> None:
+    """Labels of any type name the same positives, and null labels are dropped and counted when asked."""
+    (negative, positive), kind, pos_label = LABELS[form]
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    values = [negative, positive, positive, negative, positive]
+    scores = pa.array([0.1, 0.7, 0.2, 0.2, 0.9], pa.float32())
+    array = pa.array(values, plain)
+    table = pa.table({"label": array.dictionary_encode().cast(kind) if plain != kind else array, "score": scores})
+    result = evaluate(table, score="score", pos_label=pos_label)
+    assert (result.rows, result.positives) == (5, 3)
+    assert result.value("roc_auc") == 5.5 / 6
+    with_nulls = pa.array([*values, None], plain)
+    table = pa.table({"label": with_nulls, "score": pa.array([0.1, 0.7, 0.2, 0.2, 0.9, 0.5])})
+    result = evaluate(table, score="score", pos_label=pos_label, nulls="drop")
+    assert (result.rows, result.positives, result.dropped) == (5, 3, (("null label", 1),))
+    assert result.value("roc_auc") == 5.5 / 6
+
+
+@settings(max_examples=20)
+@given(scored(pa.float64()))
+def test_swapped_labels_mirror_the_auc(table: pa.Table) -> None:
+    """With the other class as the positive one, AUC becomes its complement."""
+    one, other = (evaluate(table, score="score", nan="drop", pos_label=label, threads=1) for label in (1, 0))
+    truth = pairs_auc([row for row in rows_of(table, weighted=False) if not is_missing(row[0])])
+    assert agrees(one.value("roc_auc"), truth, exactly=True)
+    assert agrees(other.value("roc_auc"), None if truth is None else 1 - truth, exactly=True)
+
+
+@settings(max_examples=20)
+@given(scored(pa.float32()), st.randoms())
+def test_the_order_of_rows_does_not_matter(table: pa.Table, random: Any) -> None:
+    """Shuffled rows give the same bytes."""
+    order = list(range(table.num_rows))
+    random.shuffle(order)
+    first, second = (evaluate(data, score="score", nan="drop", threads=1) for data in (table, table.take(order)))
+    assert first.to_json() == second.to_json()
+
+
+def test_max_informedness_of_a_backward_score_is_zero_at_no_threshold() -> None:
+    """No threshold rises above the empty prefix, also where 49 times 1/49 is less than one."""
+    table = pa.table({"label": [0] * 49 + [1] * 3, "score": pa.array([float(i) for i in range(52)][::-1])})
+    [result] = evaluate(table, score="score", metrics="max_informedness").results
+    assert (result.value, result.threshold) == (0.0, math.inf)
+
+
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def cluster_rows(table: pa.Table, nulls: str) -> list[tuple[int, int]]:
+    """Size and positives of every cluster."""
+    sizes: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
+    for i, (cluster, label) in enumerate(zip(*(table.column(name).to_pylist() for name in ("id", "label")), strict=True)):
+        if cluster is not None or nulls == "singleton":
+            key = (i,) if cluster is None else cluster
+            sizes[key][0] += 1
+            sizes[key][1] += label
+    return [(size, positives) for size, positives in sizes.values()]
+
+
+@pytest.mark.parametrize("kind", [*ID_TYPES, pa.string_view(), pa.null()], ids=str)
+def test_cluster_metrics_are_their_definitions(kind: pa.DataType) -> None:
+    """AUL and ROC AUC by size agree with the definitions for every type of id, null policy and threshold."""
+
+    @settings(max_examples=10)
+    @given(st.data(), st.integers(1, 14), st.sampled_from(["drop", "singleton"]), st.sampled_from([0, 1, 2.5, 3]))
+    def check(data: st.DataObject, rows: int, nulls: str, threshold: float) -> None:
+        values = st.none() if pa.types.is_null(kind) else id_values(kind)
+        table = pa.table(
+            {
+                "id": data.draw(columns(values, kind, rows)),
+                "label": pa.array(data.draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), pa.int8()),
+            }
+        )
+        result = evaluate(table, cluster="id", nulls=nulls, threshold=threshold, threads=1)
+        clusters = cluster_rows(table, nulls)
+        points = [(size, 1, Fraction(positives)) for size, positives in clusters]
+        points += [(size, 0, Fraction(size - positives)) for size, positives in clusters]
+        assert agrees(result.value("roc_auc_by_size"), pairs_auc(points), exactly=True)
+        positives = sum(positives for _, positives in clusters)
+        expected = lift_truth(clusters, threshold) if positives else None
+        assert agrees(result.value("aul"), expected, exactly=True)
+        assert {(r.rows, r.positives) for r in result.results} == {(sum(size for size, _ in clusters), positives)}
+
+    check()
+
+
+def test_ids_belong_to_their_partition_where_asked(tmp_path: Path) -> None:
+    """Under ``partition`` an id that two nights share is two clusters, under ``global`` it is one."""
+    for night in ("a", "b"):
+        (tmp_path / f"night={night}").mkdir()
+        for part in range(2):
+            table = pa.table({"label": [1, 0, part], "id": ["x", "y", "x"]})
+            pq.write_table(table, tmp_path / f"night={night}" / f"{part}.parquet")
+    shared, own = (evaluate(tmp_path, cluster="id", cluster_scope=scope) for scope in ("global", "partition"))
+    assert shared.value("aul") == float(lift_truth([(8, 6), (4, 0)], 1))
+    assert own.value("aul") == float(lift_truth([(4, 3), (2, 0)] * 2, 1))
+
+
+@pytest.mark.parametrize("values", [["", None, "a"], [b"", None, b"a"]], ids=["strings", "binaries"])
+def test_a_null_in_a_dictionary_is_a_null(values: list[Any]) -> None:
+    """A dictionary that holds null itself gives null ids, not the empty string."""
+    array = pa.DictionaryArray.from_arrays(pa.array([0, 1, 2, 1], pa.int8()), pa.array(values))
+    table = pa.table({"label": [1, 0, 1, 0], "id": array})
+    result = evaluate(table, cluster="id", nulls="drop")
+    assert result.dropped == (("null cluster id", 2),)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.decimal128(9, 2)], ids=str)
+def test_batches_of_nulls_alone_are_read(kind: pa.DataType) -> None:
+    """Columns without a single value fold like any other."""
+    table = pa.table({"label": [1, 0], "x": pa.nulls(2, kind)})
+    if pa.types.is_decimal(kind):
+        assert math.isnan(evaluate(table, score="x", nan="drop").value("roc_auc"))
+    else:
+        assert evaluate(table, cluster="x", nulls="singleton").value("aul") == 0.75
+
+
+@pytest.mark.parametrize("labels", [[0, 0], [1, 1]], ids=["negative", "positive"])
+@pytest.mark.parametrize("approx", [False, True], ids=["exact", "approx"])
+def test_one_class_is_no_error(labels: list[int], approx: bool) -> None:
+    """With one class AUC is NaN with the reason, null in JSON, and what can be computed is."""
+    table = pa.table({"label": labels, "score": [0.5, 0.25], "id": [1, 1]})
+    result = evaluate(table, score="score", cluster="id", approx=approx)
+    [auc] = [r for r in result.results if r.metric == "roc_auc"]
+    assert math.isnan(auc.value)
+    assert auc.reason == "one class only"
+    assert auc.to_dict()["value"] is None
+    assert '"value": null' in result.to_json()
+    assert math.isnan(result.value("average_precision")) == (labels == [0, 0])
+
+
+def test_curves_of_nothing_say_why() -> None:
+    """A curve of one class, or of no rows at all, is refused with the reason."""
+    table = pa.table({"label": [0, 1], "score": pa.array([None, None], pa.float32()), "other": [0.5, 0.5]})
+    result = evaluate(table, score=["score", "other"], nan="drop")
+    with pytest.raises(ValueError, match="one class only"):
+        result.curve("roc", "score")
+    assert result.curve("roc", "other").area == 0.5
+
+
+# -- the same bytes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Constants so small that a few thousand rows make many tasks, runs, shards and spills."""
+    monkeypatch.setattr(memory, "_SMALL", 64)
+    monkeypatch.setattr(runs, "SLAB", 1 << 9)
+    monkeypatch.setattr(runs, "REFINE", 1 << 11)
+    monkeypatch.setattr(runs.Runs.intervals, "__defaults__", (300,))
+    monkeypatch.setattr(fold, "BATCH_ROWS", 1 << 9)
+    monkeypatch.setattr(fold, "TASK_ROWS", (1 << 8, 1 << 10))
+    monkeypatch.setattr(footers, "GATHER_ROWS", 1 << 8)
+
+
+def _sample(rows: int = 6000) -> pa.Table:
+    random = np.random.default_rng(5)
+    label = (random.random(rows) < 0.2).astype(np.int8)
+    logit = random.normal(label * 1.5 - 1, 2, rows)
+    saturated = 1 - np.exp(-np.abs(logit) * 12)
+    campaigns = random.zipf(1.5, rows) % 700
+    return pa.table(
+        {
+            "label": label,
+            "continuous": logit.astype(np.float32),
+            "wide": 1 / (1 + np.exp(-logit)),
+            "saturated": saturated.astype(np.float32),
+            "close": 0.5 + saturated * 1e-9,
+            "few": np.round(logit).astype(np.int64),
+            "gaps": pa.array([None if i % 97 == 0 else float(x) for i, x in enumerate(logit)], pa.float64()),
+            "campaign": campaigns,
+            "name": pa.array([f"campaign {c}" for c in campaigns]),
+            "weight": random.gamma(1.0, 1.0, rows) * (random.random(rows) > 0.05),
+        }
+    )
+
+
+SCORES = ["continuous", "wide", "saturated", "close", "few", "gaps"]
+
+
+def _written(table: pa.Table, folder: Path, files: int, row_group: int) -> list[Path]:
+    folder.mkdir(parents=True)
+    cuts = np.linspace(0, table.num_rows, files + 1).astype(int)
+    paths = [folder / f"{i:03}.parquet" for i in range(files)]
+    for path, start, stop in zip(paths, cuts[:-1], cuts[1:], strict=True):
+        pq.write_table(table.slice(start, stop - start), path, row_group_size=row_group)
+    return paths
+
+
+LAYOUTS = [(1, 10**6, 1, None), (1, 700, 2, "100kB"), (7, 333, 2, None), (23, 50, 3, "40kB"), (5, 10**6, 1, "100kB")]
+
+
+@pytest.mark.parametrize("approx", [False, True], ids=["exact", "approx"])
+@pytest.mark.usefixtures("tiny")
+def test_results_are_the_same_bytes_for_any_layout(tmp_path: Path, approx: bool) -> None:
+    """Files, row groups, threads, file order and a budget that spills change no bit of an unweighted result."""
+    table = _sample()
+    options: dict[str, Any] = {"score": SCORES, "cluster": ["campaign", "name"], "nan": "drop", "approx": approx}
+    found = {evaluate(table, **options).to_json()}
+    for i, (files, row_group, threads, budget) in enumerate(LAYOUTS):
+        paths = _written(table, tmp_path / str(i), files, row_group)
+        run = evaluate(paths[::-1] if i % 2 else paths, threads=threads, memory=budget, spill=tmp_path, **options)
+        found.add(run.to_json())
+        if budget is not None and not approx:
+            assert run._run is not None
+            assert run._run.budget.spilled > 0
+    assert len(found) == 1
+
+
+@pytest.mark.usefixtures("tiny")
+def test_weighted_results_agree_for_any_layout(tmp_path: Path) -> None:
+    """Weighted results agree to 1e-12 for any layout."""
+    table = _sample()
+    options: dict[str, Any] = {"score": SCORES, "weight": "weight", "nan": "drop"}
+    expected = [r.value for r in evaluate(table, **options).results]
+    for i, (files, row_group, threads, budget) in enumerate(LAYOUTS):
+        paths = _written(table, tmp_path / str(i), files, row_group)
+        run = evaluate(paths, threads=threads, memory=budget, spill=tmp_path, **options)
+        np.testing.assert_allclose([r.value for r in run.results], expected, rtol=1e-12)
+
+
+@pytest.mark.usefixtures("tiny")
+def test_curves_are_the_same_for_any_layout(tmp_path: Path) -> None:
+    """The points kept of a curve depend on no file, shard or thread, and the area is the exact metric."""
+    table = _sample()
+    names = [("roc", "wide"), ("precision_recall", "few"), ("gain", "continuous"), ("lift", "campaign")]
+    paths = _written(table, tmp_path / "many", 9, 100)
+    runs_of = [
+        evaluate(data, score=SCORES, cluster="campaign", nan="drop", threads=threads, memory=budget)
+        for data, threads, budget in ((table, 1, None), (paths, 2, "100kB"))
+    ]
+    for name, of in names:
+        one, other = (run.curve(name, of) for run in runs_of)
+        for part in ("x", "y", "thresholds"):
+            np.testing.assert_array_equal(getattr(one, part), getattr(other, part))
+        assert one.area == other.area
+        assert len(one.x) <= 10_000
+        assert np.all(np.diff(one.x) >= 0)
+    assert runs_of[0].curve("roc", "wide").area == runs_of[0].value("roc_auc", "wide")
+    roc = runs_of[0].curve("roc", "few")
+    assert math.isclose(np.trapezoid(roc.y, roc.x), roc.area, rel_tol=1e-12)
