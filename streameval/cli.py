@@ -141,13 +141,7 @@ def _deliver(found: Evaluation, json_to: str | None, console: Console | None) ->
     if console is not None:
         from streameval.report import render
 
-        facts = {
-            "rows": found.rows,
-            "positives": found.positives,
-            "dropped": found.dropped,
-            "skipped": found.skipped,
-        }
-        console.print(render(found.results, **facts))
+        console.print(render(found))
 
 
 def _write(path: Path, text: str) -> None:

@@ -146,7 +146,7 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
     if array.null_count:
         msg = f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
         raise WeightError(msg)
-    values = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    values: Array = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     if values.size and not (values.min() >= 0.0 and np.isfinite(values.max())):
         bad = values[~((values >= 0.0) & np.isfinite(values))][0]
         msg = f"{name}: weight column {column!r} has the value {bad}; weights are finite and not negative"

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
     from rich.table import Table
 
     from streameval.results import Scalar
 
-__all__ = ["cell", "render", "tables"]
+__all__ = ["Found", "cell", "render", "tables"]
+
+
+class Found(Protocol):
+    """What a report tells of: an evaluation."""
+
+    @property
+    def rows(self) -> int:
+        """Rows evaluated."""
+
+    @property
+    def positives(self) -> int:
+        """Rows of the positive class."""
+
+    @property
+    def results(self) -> tuple[Scalar, ...]:
+        """One value a metric and column."""
+
+    @property
+    def dropped(self) -> tuple[tuple[str, int], ...]:
+        """Rows left out, by reason."""
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Files left out, with the reason."""
 
 
 def cell(result: Scalar | None) -> str:
@@ -55,23 +79,16 @@ def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[t
     ]
 
 
-def render(
-    results: Sequence[Scalar],
-    *,
-    rows: int,
-    positives: int,
-    dropped: Iterable[tuple[str, int]] = (),
-    skipped: Iterable[tuple[str, str]] = (),
-) -> RenderableType:
+def render(found: Found) -> RenderableType:
     """Everything that was found, for a terminal."""
     from rich.console import Group
     from rich.markup import escape
 
-    share = f" ({positives / rows:.2%})" if rows else ""
-    parts: list[RenderableType] = [f"{rows:,} rows, {positives:,} positive{share}"]
-    parts += [f"left out: {number:,} rows, {escape(reason)}" for reason, number in dropped]
-    parts += [f"[yellow]skipped[/]: {escape(reason)}" for _, reason in skipped]
-    parts += [_table(*group) for group in tables(results)]
+    share = f" ({found.positives / found.rows:.2%})" if found.rows else ""
+    parts: list[RenderableType] = [f"{found.rows:,} rows, {found.positives:,} positive{share}"]
+    parts += [f"left out: {number:,} rows, {escape(reason)}" for reason, number in found.dropped]
+    parts += [f"[yellow]skipped[/]: {escape(reason)}" for _, reason in found.skipped]
+    parts += [_table(*group) for group in tables(found.results)]
     return Group(*parts)
 
 

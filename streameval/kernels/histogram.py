@@ -160,13 +160,21 @@ def bin_weights(score, label, weight, sums, errors, firsts, shifts):  # type: ig
 
 
 def edges(bins: np.ndarray) -> np.ndarray:
-    """Lower edge of each bin, or upper edge in the zones that descend, as float64: a score of the bin, near its end."""
-    index = np.searchsorted(_ORDER_STARTS, bins, side="right") - 1
-    slot = _ORDER[index]
-    inside = np.abs(bins - FIRSTS[slot, 0]) << SHIFTS[slot]
-    bits = ((slot & 511) << 23) | inside
+    """Lower edge of each bin as float64: no score of the bin is below it, and none of a lower bin reaches it.
+
+    Within half a unit in the last place of float32, the precision of the grid, for scores that are wider.
+    """
+    slot = _ORDER[np.searchsorted(_ORDER_STARTS, bins, side="right") - 1]
+    falling = FIRSTS[slot, 1] < 0
+    near, far = (_number(slot, np.abs(bins - FIRSTS[slot, 0]) + step, falling) for step in (0, 1))
+    return np.where(falling, np.minimum(np.nextafter(far, np.inf), near), near)
+
+
+def _number(slot: np.ndarray, inside: np.ndarray, falling: np.ndarray) -> np.ndarray:
+    """The number at position `inside` of an index of the grid; infinity beyond the last."""
+    bits = np.minimum(((slot & 255) << 23) + (inside << SHIFTS[slot]), 0x7F800000)
     v = bits.astype(np.uint32).view(np.float32).astype(np.float64)
-    return np.where(slot >= 512, 1.0 - v, v)
+    return np.where(slot >= 512, 1.0 - v, np.where(falling, -v, v))
 
 
 _ORDER, _ORDER_STARTS = _order()

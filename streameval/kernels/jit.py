@@ -6,19 +6,17 @@ writable HOME there is no such place and numba refuses to decorate; then the loo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any
 
 import numba
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    F = TypeVar("F", bound=Callable[..., Any])
-
 __all__ = ["jit"]
 
 
-def jit(function: F) -> F:
+def jit(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - numba knows the types, not mypy
     """Compile `function` on its first call, without the GIL, cached where possible.
 
     Examples
@@ -34,6 +32,6 @@ def jit(function: F) -> F:
     """
     options = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     try:
-        return cast("F", numba.njit(cache=True, **options)(function))
+        return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # "no locator available": nowhere to write the cache
-        return cast("F", numba.njit(**options)(function))
+        return numba.njit(**options)(function)

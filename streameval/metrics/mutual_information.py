@@ -238,7 +238,7 @@ def expected_mutual_information(classes: Sizes, clusters: Sizes) -> float:
     if total == 0:
         return 0.0
     sides = (classes.values.astype(np.float64), classes.times, clusters.values.astype(np.float64), clusters.times)
-    return expected_information(*sides, float(total)) / float(total)
+    return float(expected_information(*sides, float(total))) / float(total)
 
 
 def _check_whole(classes: Sizes, clusters: Sizes) -> None:

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.results import Scalar
-
 __all__ = ["Metric"]
 
 
@@ -31,5 +29,5 @@ class Metric(Protocol):
     def partial(self, part: Any) -> Any:  # noqa: ANN401 - each kind of state has parts of its own
         """What this part of a shard contributes."""
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:  # noqa: ANN401
-        """The value, from the partials of all parts and the totals of the state."""
+    def combine(self, partials: Sequence[Any], state: Any) -> Any:  # noqa: ANN401
+        """The value, a `Scalar` but for curves, from the partials of all parts and the totals of the state."""

@@ -76,7 +76,7 @@ class _Columns:
     def of(cls, bins: Bins) -> _Columns:
         n = bins.neg.astype(np.float64) if bins.neg_weight is None else bins.neg_weight
         p = bins.pos.astype(np.float64) if bins.pos_weight is None else bins.pos_weight
-        before = np.cumsum(n) - n, np.cumsum(p) - p
+        before = (np.cumsum(np.append(0.0, column))[:-1] for column in (n, p))  # cumsum − n would cancel
         return cls(n, p, *before, bins.single, bins.total.neg_weight, bins.total.pos_weight)
 
 
@@ -225,7 +225,8 @@ def _ratio(a: Array, b: Array) -> Array:
 def _integral(T: Array, F: Array, p: Array) -> Array:
     """∫ (T + k)/(T + k + F) dk over k from 0 to p: p − F·ln((T + F + p)/(T + F)), and p where F is 0."""
     start = T + F
-    return p - F * np.log1p(_ratio(p, start)) * (start > 0)
+    area: Array = p - F * np.log1p(_ratio(p, start)) * (start > 0)
+    return area
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ class Bins:
     neg, pos : int64 arrays of shape (n,)
     neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
     single : bool array of shape (n,), whether the bin has seen one score only
-    scores : float64 array of shape (n,), a score of each bin
+    scores : float64 array of shape (n,), the lower edge of each bin, or its only score
     total : totals of all bins
     """
 
@@ -198,10 +198,10 @@ class ScoreHistogram:
         """One: all occupied bins, from the best scores to the worst."""
         found = np.flatnonzero(self.table[2] != EMPTY)[::-1]
         neg, pos, only = self.table[:, found]
-        weights = np.ascontiguousarray(self.sums[found].T) if self.spec.weighted else (None, None)
+        neg_weight, pos_weight = np.ascontiguousarray(self.sums[found].T) if self.spec.weighted else (None, None)
         single = only != MIXED
         scores = np.where(single, (~only).view(np.float64), edges(found))
-        yield Bins(neg, pos, *weights, single, scores, self.totals())
+        yield Bins(neg, pos, neg_weight, pos_weight, single, scores, self.totals())
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

@@ -112,7 +112,7 @@ class _SpillFile:
 
     def write(self, array: Array) -> int:
         """Append `array`; returns its offset."""
-        data = memoryview(np.ascontiguousarray(array).reshape(-1)).cast("B")
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
         with self._lock:
             start = self._end
             self._end += len(data)
@@ -126,7 +126,7 @@ class _SpillFile:
 
     def read(self, offset: int, out: Array) -> None:
         """Fill `out` from `offset`."""
-        data = memoryview(out.reshape(-1)).cast("B")
+        data = out.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(data):
             count = os.preadv(self._file.fileno(), [data[done : done + (1 << 30)]], offset + done)
@@ -151,12 +151,12 @@ class Buffer:
     @property
     def row_bytes(self) -> int:
         """Bytes of a row."""
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
+        return int(np.prod(self.shape[1:], dtype=np.int64) * self.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the array, wherever it lies."""
-        return self.shape[0] * self.row_bytes
+        return int(self.shape[0] * self.row_bytes)
 
     @property
     def resident(self) -> bool:

@@ -120,7 +120,7 @@ def _joined(parts: Sequence[Centroids], compression: float) -> Centroids:
         return parts[0]
     means, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((weights, means))
-    return compress(means[order], weights[order], compression)  # type: ignore[no-any-return, no-untyped-call]
+    return compress(means[order], weights[order], compression)  # type: ignore[no-any-return]
 
 
 class _SketchBuilder:

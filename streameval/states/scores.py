@@ -66,7 +66,8 @@ def numbers(array: pa.Array, kind: str) -> Array:
         unscaled = array.cast(pa.decimal128(38, int(kind[1:])))
         words = np.frombuffer(unscaled.buffers()[1], np.int64).reshape(-1, 2)
         return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
-    return array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
+    values: Array = array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
+    return values
 
 
 def decode(keys: Array, kind: str) -> Array:
