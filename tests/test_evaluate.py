@@ -1,6 +1,6 @@
 """Evaluate: every metric against its definition in fractions, and the same bytes however the data are cut and held.
 
-The truth is computed in O(n²) from the definitions, in exact fractions, and shares no code with the library.
+The truth (`truth.py`) is computed from the definitions in exact fractions.
 """
 
 from __future__ import annotations
@@ -18,87 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import ID_TYPES, SCORE_TYPES, WEIGHTS, columns, id_values, score_values
+from truth import Row, agrees, curve_truth, groups_of, is_missing, lift_truth, pairs_auc
 
 from streameval import evaluate, fold
 from streameval.scan import footers
 from streameval.states import memory, runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
-
-Row = tuple[Any, int, Fraction]  # score, label, weight
-
-
-# -- the truth --------------------------------------------------------------------------------------------------------
-
-
-def pairs_auc(rows: Sequence[Row], *, half: bool = False) -> Fraction | None:
-    """Share of (positive, negative) pairs won; ties, and pairs with a NaN under `half`, count one half."""
-    won = total = Fraction(0)
-    for score, label, weight in rows:
-        for other, against, beside in rows:
-            if label == 1 and against == 0:
-                undecided = half and (is_missing(score) or is_missing(other))
-                share = Fraction(1, 2) if undecided or score == other else Fraction(int(score > other))
-                won += weight * beside * share
-                total += weight * beside
-    return won / total if total else None
-
-
-def is_missing(score: Any) -> bool:
-    """Whether a score is null or NaN."""
-    return score is None or score != score
-
-
-def groups(rows: Sequence[Row]) -> list[tuple[Fraction, Fraction]]:
-    """Positive and negative weight of each distinct score, in descending order."""
-    sums: dict[Any, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
-    for score, label, weight in rows:
-        sums[score][label] += weight
-    return [(sums[score][1], sums[score][0]) for score in sorted(sums, reverse=True)]
-
-
-def curve_truth(rows: Sequence[Row]) -> dict[str, Fraction | None]:
-    """Average precision, PR AUC and maximum informedness by walking down the groups."""
-    P, N = (sum((weight for _, label, weight in rows if label == side), Fraction(0)) for side in (1, 0))
-    T = F = steps = trapezoids = best = Fraction(0)
-    for p, n in groups(rows):
-        before = T / (T + F) if T + F else Fraction(1)
-        T, F = T + p, F + n
-        if p:
-            steps += p * T / (T + F)
-            trapezoids += p * (before + T / (T + F)) / 2
-        if P and N:
-            best = max(best, T / P - F / N)
-    return {
-        "average_precision": steps / P if P else None,
-        "pr_auc": trapezoids / P if P else None,
-        "max_informedness": best if P and N else None,
-    }
-
-
-def lift_truth(clusters: Sequence[tuple[int, int]], threshold: float) -> Fraction:
-    """AUL of (size, positives), walked cluster by cluster from the largest."""
-    by_size: dict[int, list[int]] = defaultdict(list)
-    for size, positives in clusters:
-        by_size[size].append(positives)
-    area = height = h = Fraction(0)
-    for size in sorted(by_size, reverse=True):
-        mean = Fraction(sum(by_size[size]), len(by_size[size]))
-        for positives in by_size[size]:
-            h += mean
-            area += size * h
-            height += size if size > threshold else positives
-    return area / (sum(size for size, _ in clusters) * height)
-
-
-def agrees(value: float, truth: Fraction | None, *, exactly: bool = False) -> bool:
-    """Whether a value is the truth, to the last bit or to 1e-12."""
-    if truth is None:
-        return math.isnan(value)
-    return value == float(truth) if exactly else math.isclose(value, float(truth), rel_tol=1e-12, abs_tol=1e-15)
-
 
 # -- scores -----------------------------------------------------------------------------------------------------------
 
@@ -135,7 +62,7 @@ def test_score_metrics_are_their_definitions(kind: pa.DataType, weighted: bool) 
     def check(table: pa.Table) -> None:
         result = evaluate(table, score="score", weight="weight" if weighted else None, nan="drop", threads=1)
         rows = [row for row in rows_of(table, weighted=weighted) if not is_missing(row[0])]
-        truth = {"roc_auc": pairs_auc(rows), **curve_truth(rows)}
+        truth = {"roc_auc": pairs_auc(rows), **curve_truth(groups_of(rows))}
         for name, expected in truth.items():
             value = result.value(name)
             exactly = not weighted and name in {"roc_auc", "max_informedness"}
@@ -253,7 +180,9 @@ def test_max_informedness_of_a_backward_score_is_zero_at_no_threshold() -> None:
 def cluster_rows(table: pa.Table, nulls: str) -> list[tuple[int, int]]:
     """Size and positives of every cluster."""
     sizes: dict[Any, list[int]] = defaultdict(lambda: [0, 0])
-    for i, (cluster, label) in enumerate(zip(*(table.column(name).to_pylist() for name in ("id", "label")), strict=True)):
+    for i, (cluster, label) in enumerate(
+        zip(*(table.column(name).to_pylist() for name in ("id", "label")), strict=True)
+    ):
         if cluster is not None or nulls == "singleton":
             key = (i,) if cluster is None else cluster
             sizes[key][0] += 1

@@ -1,0 +1,212 @@
+"""Certain intervals: whatever hides inside a bin, the exact value lies between the ends.
+
+Bins are built directly from random groups, cut anywhere, so that the formulas are tested and not only one grid.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from truth import curve_truth, groups_auc
+
+from streameval import evaluate
+from streameval.kernels import histogram as grid
+from streameval.metrics.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
+from streameval.states.histogram import Bins, HistogramSpec, ScoreHistogram
+from streameval.states.protocol import Batch, Totals
+
+if TYPE_CHECKING:
+    from truth import Group
+
+METRICS = (RocAuc(), AveragePrecision(), PrAuc(), MaxInformedness())
+
+
+@dataclass(frozen=True, eq=False)
+class Binned(ScoreHistogram):
+    """A histogram with bins of the test's own making."""
+
+    bins: Bins | None = None
+
+    def totals(self) -> Totals:
+        """Totals of those bins."""
+        assert self.bins is not None
+        return self.bins.total
+
+
+def binned(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: bool) -> Binned:
+    """Groups of (positives, negatives) in descending order, a bin ending after each group where `cuts` says so."""
+    ends = [i + 1 for i, cut in enumerate(cuts[: len(groups) - 1]) if cut] + [len(groups)]
+    spans = list(zip([0, *ends[:-1]], ends, strict=True))
+    sums = np.array([[math.fsum(g[side] for g in groups[a:b]) for a, b in spans] for side in (0, 1)])
+    pos, neg = sums.astype(np.int64) if not weighted else np.ones(sums.shape, np.int64)
+    single = np.array([b - a == 1 for a, b in spans])
+    total = Totals(int(neg.sum()), int(pos.sum()), math.fsum(sums[1]), math.fsum(sums[0]))
+    weights = (sums[1], sums[0]) if weighted else (None, None)
+    bins = Bins(neg, pos, *weights, single, np.arange(len(spans), 0, -1.0), total)
+    return Binned(HistogramSpec("score", weighted=weighted), np.empty((3, 0)), np.empty((0, 2)), bins=bins)
+
+
+COUNTS = st.one_of(st.integers(0, 3), st.integers(0, 10**12))
+WEIGHTS = st.one_of(st.sampled_from([0.0, 0.25, 1.0]), st.floats(0, 1e6), st.floats(1e-9, 1e-3))
+CUTS = st.lists(st.booleans(), min_size=12, max_size=12)
+
+
+def _truth(groups: list[tuple[float, float]]) -> dict[str, Fraction | None]:
+    exact: list[Group] = [(Fraction(p), Fraction(n)) for p, n in groups]
+    return {"roc_auc": groups_auc(exact), **curve_truth(exact)}
+
+
+def _check(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: bool) -> None:
+    state = binned(groups, cuts, weighted=weighted)
+    truth = _truth(groups)
+    slack = Fraction(1, 10**12) if weighted else Fraction(1, 10**15)
+    for metric in METRICS:
+        result = metric.combine([metric.partial(state.bins)], state)
+        expected = truth[metric.name]
+        if expected is None:
+            assert math.isnan(result.value)
+            continue
+        lower, upper = Fraction(result.lower), Fraction(result.upper)
+        room = slack if result.exact else 0  # an exact value is a rounded one
+        assert lower - room <= expected <= upper + room, (metric.name, result, float(expected))
+        assert 0 <= result.lower <= result.value <= result.upper <= 1, (metric.name, result)
+        assert result.exact == (result.lower == result.upper)
+
+
+@settings(max_examples=300)
+@given(st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=12), CUTS)
+@example([(0, 1), (1, 0)], [False] * 12)
+@example([(1, 0), (0, 1)], [False] * 12)
+@example([(1, 10**12), (10**12, 1)], [False] * 12)
+@example([(1, 1), (1, 10**12), (1, 0)], [True] + [False] * 11)
+def test_the_truth_is_inside(groups: list[tuple[int, int]], cuts: list[bool]) -> None:
+    """Every metric's exact value lies in its interval, whatever groups a bin hides; so does the value given."""
+    _check(groups, cuts, weighted=False)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(WEIGHTS, WEIGHTS), min_size=1, max_size=12), CUTS)
+def test_the_truth_is_inside_with_weights(groups: list[tuple[float, float]], cuts: list[bool]) -> None:
+    """The same with weights, among them zeros."""
+    _check(groups, cuts, weighted=True)
+
+
+@settings(max_examples=100)
+@given(st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=12))
+def test_bins_of_one_score_are_exact(groups: list[tuple[int, int]]) -> None:
+    """Where every bin holds one score the values are exact and say so."""
+    state, truth = binned(groups, [True] * 12, weighted=False), _truth(groups)
+    for metric in METRICS:
+        result = metric.combine([metric.partial(state.bins)], state)
+        if truth[metric.name] is not None:
+            assert result.exact
+            assert math.isclose(result.value, float(truth[metric.name]), rel_tol=1e-14, abs_tol=1e-15)
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6), CUTS)
+def test_the_bounds_of_auc_and_informedness_are_reached(groups: list[tuple[int, int]], cuts: list[bool]) -> None:
+    """The ends are no wider than they must be: the extreme orders inside the bins reach them."""
+    state = binned(groups, cuts, weighted=False)
+    bins = state.bins
+    assert bins is not None
+    whole = list(zip(bins.pos.tolist(), bins.neg.tolist(), bins.single.tolist(), strict=True))
+    orders: list[list[tuple[int, int]]] = [[], []]
+    for p, n, single in whole:
+        for order, first in zip(orders, (True, False), strict=True):
+            order += [(p, n)] if single else [(p, 0), (0, n)] if first else [(0, n), (p, 0)]
+    best, worst = _truth(orders[0]), _truth(orders[1])
+    auc = RocAuc().combine([RocAuc().partial(bins)], state)
+    peak = MaxInformedness().combine([MaxInformedness().partial(bins)], state)
+    if best["roc_auc"] is not None:
+        assert auc.upper == pytest.approx(float(best["roc_auc"]), abs=1e-13)
+        assert auc.lower == pytest.approx(float(worst["roc_auc"] or 0), abs=1e-13)
+        assert peak.upper == pytest.approx(float(best["max_informedness"] or 0), abs=1e-13)
+
+
+# -- the fixed grid ---------------------------------------------------------------------------------------------------
+
+ROWS = 200_000
+
+
+def _distributions() -> dict[str, Any]:
+    random = np.random.default_rng(11)
+    return {
+        "uniform": random.random(ROWS),
+        "beta": random.beta(0.4, 2.0, ROWS),
+        "rare": np.minimum(random.lognormal(-8.0, 1.1, ROWS), 1.0),
+        "saturated": 1 / (1 + np.exp(-random.normal(6, 2, ROWS))),
+        "logits": random.normal(0, 5, ROWS),
+        "few": random.integers(0, 101, ROWS) / 100,
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", _distributions())
+def test_half_widths_of_auc_are_small(name: str, dtype: type) -> None:
+    """AUC is known to ± 1e-5 at any number of rows, and the exact value is inside.
+
+    The expected half-width at infinitely many rows is half the chance that a positive and a negative share a bin, which
+    Σ p·n / 2PN estimates without bias at any size. Scores that are equal share a bin too, and cost nothing.
+    """
+    score = _distributions()[name].astype(dtype)
+    if name == "rare":
+        assert np.mean(score < 0.01) > 0.998
+    label = (np.random.default_rng(3).random(ROWS) < 0.4).astype(np.uint8)
+    table = pa.table({"label": label, "score": score})
+    approx, exact = (evaluate(table, score="score", approx=flag) for flag in (True, False))
+    for metric in ("roc_auc", "average_precision", "pr_auc", "max_informedness"):
+        lower, upper = approx.interval(metric)
+        assert lower - 1e-15 <= exact.value(metric) <= upper + 1e-15
+    lower, upper = approx.interval("roc_auc")
+    assert (upper - lower) / 2 <= 1e-5
+    if name == "few":
+        assert approx.value("roc_auc") == exact.value("roc_auc")
+        return
+    builder = HistogramSpec("score", {np.float32: "f4", np.float64: "f8"}[dtype]).builder(None, 1)  # type: ignore[arg-type]
+    builder.update(Batch(label, None, {"score": pa.array(score)}))
+    neg, pos = (column.astype(float) for column in builder.state().table[:2])
+    _, ties = np.unique(score, return_counts=True)
+    equal = float((ties * (ties - 1.0)).sum()) / ROWS**2 / 2
+    assert (neg * pos).sum() / (2 * neg.sum() * pos.sum()) - equal <= 1e-5
+
+
+def test_the_grid_is_small_and_monotone() -> None:
+    """A state takes 16 MiB at most, and higher scores never fall into lower bins."""
+    special = [
+        -np.inf,
+        -1e300,
+        -3e38,
+        -1.0,
+        -1e-300,
+        -0.0,
+        0.0,
+        5e-324,
+        1e-40,
+        0.25,
+        0.5,
+        1.0,
+        1.5,
+        3e38,
+        1e300,
+        np.inf,
+    ]
+    random = np.random.default_rng(2)
+    near = [np.nextafter(v, to) for v in (0.5, 1.0, 2.0, 0.0) for to in (-9, 9)]
+    scores = np.sort(np.concatenate([special, near, random.normal(0, 5, 3000), random.random(3000)]))
+    for dtype in (np.float64, np.float32):
+        with np.errstate(over="ignore"):
+            values = scores.astype(dtype)
+        bins = np.array([grid._bin(x + dtype(0), grid.FIRSTS, grid.SHIFTS) for x in values])
+        assert np.all(np.diff(bins) >= 0)
+        assert bins.min() >= 0
+        assert bins.max() < grid.BINS
+    assert HistogramSpec("score").empty().table.nbytes <= 16 << 20

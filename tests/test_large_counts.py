@@ -1,0 +1,132 @@
+"""Finalizers on states of any size: counts of 10¹² a cell, where products of int64 would overflow.
+
+Such states are made without their rows, from the tables they are stored as.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from truth import curve_truth, groups_auc
+
+from streameval.metrics import LIFT, RANKING
+from streameval.metrics.finalize import compute
+from streameval.metrics.lift import Aul, RocAucBySize, aul, size_roc_auc
+from streameval.states.clusters import ClusterSpec, SizeTable
+from streameval.states.histogram import HistogramSpec
+from streameval.states.memory import Budget
+from streameval.states.runs import Runs
+from streameval.states.scores import ScoreCounts, ScoreSpec
+
+HUGE = 10**12
+NONE = {"nan_rows": [0, 0], "nan_weights": [0.0, 0.0]}
+COUNTS = st.one_of(st.integers(0, 3), st.integers(0, HUGE), st.just(HUGE))
+
+
+def scores(cells: list[tuple[int, int]], kind: str = "f4", first: int = 0) -> ScoreCounts:
+    """A state of (positives, negatives) at descending scores."""
+    step = 1 << (20 if kind == "f4" else 50)
+    keys = np.array([(1 << (30 if kind == "f4" else 62)) + step * (first + i) for i in range(len(cells))], np.uint64)
+    pos, neg = np.array(cells, np.int64).reshape(-1, 2).T
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(c) for c in (keys, neg.copy(), pos.copy())], schema=ScoreSpec("s", kind).schema
+    )
+    return ScoreSpec("s", kind).from_arrow(NONE, [batch], Budget())
+
+
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+@settings(max_examples=40)
+@given(cells=st.lists(st.tuples(COUNTS, COUNTS).filter(any), min_size=1, max_size=40), cut=st.integers(0, 40))
+def test_huge_counts_are_exact(kind: str, cells: list[tuple[int, int]], cut: int) -> None:
+    """Metrics equal their fractions, and are the same bits however the state is cut into shards and states."""
+    state = scores(cells, kind)
+    exact = [(Fraction(p), Fraction(n)) for p, n in cells]
+    truth: dict[str, Fraction | None] = {"roc_auc": groups_auc(exact), **curve_truth(exact)}
+    values = {metric.name: compute(state, metric) for metric in RANKING}
+    for name, expected in truth.items():
+        found = values[name].value
+        if expected is None:
+            assert math.isnan(found)
+        elif name == "roc_auc":
+            assert found == float(expected)
+        else:
+            assert math.isclose(
+                found, float(expected), rel_tol=1e-15 if name == "max_informedness" else 4e-16, abs_tol=2e-16
+            )
+    halves = scores(cells[:cut], kind).merge(scores(cells[cut:], kind, first=cut))
+    for items in (1, 3, 1 << 20):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Runs.intervals, "__defaults__", (items,))
+            again = {metric.name: compute(halves, metric) for metric in RANKING}
+        assert json.dumps([r.to_dict() for r in again.values()]) == json.dumps([r.to_dict() for r in values.values()])
+
+
+def test_the_product_of_huge_counts_does_not_wrap() -> None:
+    """40 cells of 10¹² positives and negatives have 1.6·10²⁷ pairs, and an AUC of one half."""
+    assert compute(scores([(HUGE, HUGE)] * 40), RANKING[0]).value == 0.5
+
+
+@settings(max_examples=20)
+@given(st.lists(st.tuples(COUNTS, COUNTS).filter(any), min_size=1, max_size=40))
+def test_a_huge_histogram_is_as_exact(cells: list[tuple[int, int]]) -> None:
+    """AUC of a histogram of single scores equals that of the exact state to the last bit."""
+    spec = HistogramSpec("s")
+    pos, neg = np.array(cells, np.int64).T
+    bins = 1000 + np.arange(len(cells))[::-1]
+    only = ~np.linspace(2, 1, len(cells)).view(np.int64)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.array(np.ascontiguousarray(c)) for c in (bins, neg, pos, only)], schema=spec.schema
+    )
+    state = spec.from_arrow(NONE, [batch], Budget())
+    one, other = (compute(s, RANKING[0]).to_dict() for s in (state, scores(cells)))
+    assert one == other
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.integers(1, HUGE), st.integers(1, 10**6), st.floats(0, 1)), min_size=1, max_size=30),
+    st.data(),
+)
+def test_huge_clusters_are_exact(rows: list[tuple[int, int, float]], data: Any) -> None:
+    """AUL and ROC AUC by size of clusters with 10¹² points equal their fractions, however the table is cut."""
+    table = SizeTable.union([SizeTable(*(np.array([v]) for v in (s, c, int(s * c * share)))) for s, c, share in rows])
+    columns = list(zip(*(column.tolist() for column in (table.size, table.clusters, table.positives)), strict=True))
+    groups = [(Fraction(p), Fraction(s * c - p)) for s, c, p in reversed(columns)]
+    expected = groups_auc(groups)
+    assert (math.isnan(size_roc_auc(table)) and expected is None) or size_roc_auc(table) == float(expected or 0)
+    area = height = h = Fraction(0)
+    for s, c, p in reversed(columns):
+        area += s * (c * h + Fraction(p, c) * c * (c + 1) / 2)
+        h += p
+        height += s * c if s > 1 else p
+    points = sum(s * c for s, c, _ in columns)
+    assert aul(table) == (float(area / (points * height)) if height else 0.0)
+    cut = data.draw(st.integers(0, len(columns)))
+    parts = [
+        SizeTable(*(column[part] for column in (table.size, table.clusters, table.positives)))
+        for part in (slice(cut), slice(cut, None))
+    ]
+    assert aul(SizeTable.union(parts)) == aul(table)
+
+
+def test_a_stored_state_of_huge_clusters_is_exact() -> None:
+    """Counts of 10¹² a cluster go through the state itself: buckets, shards, tables of sizes."""
+    spec = ClusterSpec("id")
+    keys = np.arange(1, 2001, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    order = np.argsort(keys)
+    pos, neg = np.full(2000, HUGE), np.arange(2000) * HUGE // 2000
+    batch = pa.RecordBatch.from_arrays([pa.array(c[order]) for c in (keys, neg, pos)], schema=spec.schema)
+    state = spec.from_arrow({"single_rows": [0, 0], "dropped_rows": [0, 0]}, [batch], Budget())
+    table = SizeTable.of(neg + pos, pos)
+    assert compute(state, Aul()).value == aul(table)
+    assert compute(state, RocAucBySize()).value == size_roc_auc(table)
+    assert state.totals().pos == 2000 * HUGE
+    assert {metric.name for metric in LIFT} == {"aul", "roc_auc_by_size"}
