@@ -76,8 +76,8 @@ class _Columns:
     def of(cls, bins: Bins) -> _Columns:
         n = bins.neg.astype(np.float64) if bins.neg_weight is None else bins.neg_weight
         p = bins.pos.astype(np.float64) if bins.pos_weight is None else bins.pos_weight
-        before = (np.cumsum(np.append(0.0, column))[:-1] for column in (n, p))  # cumsum − n would cancel
-        return cls(n, p, *before, bins.single, bins.total.neg_weight, bins.total.pos_weight)
+        F, T = (np.cumsum(np.append(0.0, column))[:-1] for column in (n, p))  # cumsum − n would cancel
+        return cls(n, p, F, T, bins.single, bins.total.neg_weight, bins.total.pos_weight)
 
 
 @dataclass(frozen=True)
