@@ -44,6 +44,7 @@ _NONE_I8 = np.empty(0, np.int64)
 _NONE_F8 = np.empty(0, np.float64)
 
 Interval = tuple[int, int]
+_Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class _Side:
     counts: Array
     weights: Array
 
-    def cut(self, i: int, j: int) -> tuple[Array, Array, Array, Array]:
+    def cut(self, i: int, j: int) -> _Columns:
         a, b = self.starts[i], self.starts[j]
         return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
 
@@ -219,20 +220,28 @@ class Runs:
             return []
         before = np.cumsum(per_bucket[used]) - per_bucket[used]
         first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (per_bucket[used] > items))
-        bounds = np.append(used[first], used[-1] + 1).tolist()
-        return list(zip(bounds[:-1], bounds[1:], strict=True))
+        last = np.append(first[1:], used.size) - 1
+        return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, in batches of about 2¹⁶ rows or one bucket."""
         start, stop = interval
         items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
-            yield _tallied(start, self.layout, self._pieces(start, 0), self._pieces(start, 1))
+            yield _tallied(start, self.layout, self.pieces(start, 0), self.pieces(start, 1))
             return
         if self.layout.bits == 64 and stop - start == 1 and items[0] > REFINE:
             yield from self._refined(start, budget or Budget())
             return
         yield from self._gathered(start, stop, items)
+
+    def ungrouped(self, interval: Interval) -> Iterator[tuple[_Columns, _Columns]]:
+        """Items of an interval as they lie: words, rest, counts, weights of both labels, some whole buckets at a time."""
+        start, stop = interval
+        sides = self._gather(start, stop)
+        items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
+        for i, j in _batches(items, self.layout.buckets // 2 - start):
+            yield sides[0].cut(i, j), sides[1].cut(i, j)
 
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
         """As `grouped`, of an interval that fits into memory."""
@@ -280,7 +289,7 @@ class Runs:
             _Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
         )
 
-    def _pieces(self, bucket: int, label: int) -> Iterator[tuple[Array, Array, Array, Array]]:
+    def pieces(self, bucket: int, label: int) -> Iterator[_Columns]:
         """Items of one code, run by run, a bounded number at a time."""
         code = 2 * bucket + label
         for run in self.runs:
@@ -301,12 +310,12 @@ class Runs:
 
         Without such bits a part has one word and nothing is left to partition by.
         """
-        low, high = _extremes(words for label in (0, 1) for words, *_ in self._pieces(bucket, label))
+        low, high = _extremes(words for label in (0, 1) for words, *_ in self.pieces(bucket, label))
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
         builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in self.runs))
         for label in (0, 1):
-            for words, rest, counts, weights in self._pieces(bucket, label):
+            for words, rest, counts, weights in self.pieces(bucket, label):
                 codes = (((words - np.uint64(low)) >> shift) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
                 builder.add_items(words, codes, rest, counts, weights)
         finer = builder.finish()
