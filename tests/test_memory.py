@@ -1,0 +1,363 @@
+"""Memory: what exceeds the budget is spilled and read back; nothing stays on disk; a heavy bucket is taken in parts."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from strategies import SUBJECTS, Subject, difference
+
+from streameval import evaluate, fold
+from streameval.errors import OptionError, SpillError
+from streameval.reduce import Cancelled, Progress, run, tree
+from streameval.states import memory, runs
+from streameval.states.memory import Budget, parse_bytes
+from streameval.states.runs import Runs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KEYS = 8192
+
+
+def test_what_exceeds_the_budget_is_spilled_and_read_back(tmp_path: Path) -> None:
+    """The limit holds after every array, and slices of spilled arrays are the arrays'."""
+    budget = Budget(1_000_000, tmp_path)
+    arrays = [np.arange(i, i + 50_000) for i in range(10)]
+    held = []
+    for array in arrays:
+        held.append(budget.hold(array))
+        assert budget.resident <= budget.limit
+    assert budget.spilled >= 3_000_000
+    assert not all(buffer.resident for buffer in held)
+    for array, buffer in zip(arrays, held, strict=True):
+        np.testing.assert_array_equal(buffer.read(), array)
+        np.testing.assert_array_equal(buffer.read(7, 49_999), array[7:49_999])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arrays_that_died_are_forgotten(tmp_path: Path) -> None:
+    """Arrays nobody holds any more free their share, so that nothing is spilled for them."""
+    budget = Budget(1_000_000, tmp_path)
+    for _ in range(20):
+        budget.hold(np.zeros(100_000))
+    assert budget.spilled == 0
+
+
+def test_a_hold_returns_the_array_it_was_given(tmp_path: Path) -> None:
+    """Also when others died unnoticed, or this one is larger than the whole budget."""
+    budget = Budget(1_000_000, tmp_path)
+    kept = [budget.hold(np.full(60_000, i)) for i in range(2)]
+    budget._held.update({-k: (lambda: None) for k in range(1, 9)})  # type: ignore[dict-item,misc]
+    budget.resident += 900_000
+    large = budget.hold(np.full(500_000, 7))
+    last = budget.hold(np.full(10_000, 9))
+    assert [int(buffer.read(3, 4)[0]) for buffer in (*kept, large, last)] == [0, 1, 7, 9]
+    assert [buffer.nbytes for buffer in (*kept, large, last)] == [480_000, 480_000, 4_000_000, 80_000]
+
+
+def test_many_threads_hold_and_read_at_once(tmp_path: Path) -> None:
+    """Arrays spilled by one thread while another reads them are read right."""
+    budget = Budget(2_000_000, tmp_path)
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        held = [budget.hold(np.full(30_000, number * 100 + i)) for i in range(30)]
+        wrong.extend(i for i, buffer in enumerate(held) if not np.all(buffer.read() == number * 100 + i))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("2GiB", 2 << 30), ("100kB", 100_000), ("64", 64), (64, 64), ("1.5 MB", 1_500_000)]
+)
+def test_sizes_are_read(text: str | int, size: int) -> None:
+    """Decimal and binary units, in any case."""
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "-1", "0", "2 GiBs", "many", 0, 1.5e9, "nan"])
+def test_nonsense_sizes_are_refused(text: Any) -> None:
+    """The message shows how to write a size."""
+    if isinstance(text, float):
+        assert parse_bytes(text) == 1_500_000_000
+        return
+    with pytest.raises(OptionError, match="2GiB"):
+        parse_bytes(text)
+
+
+# -- a spill directory that cannot be used ----------------------------------------------------------------------------
+
+
+def _table(rows: int = 100_000) -> pa.Table:
+    random = np.random.default_rng(0)
+    return pa.table({"label": random.integers(0, 2, rows).astype(np.int8), "score": random.random(rows)})
+
+
+def _assert_names(error: SpillError, directory: Path) -> None:
+    assert str(directory) in str(error)
+    assert "--spill" in str(error)
+    assert "--memory" in str(error)
+    assert "\n" not in str(error)
+
+
+def test_a_missing_spill_directory_is_named(tmp_path: Path) -> None:
+    """The error names the directory and both ways out."""
+    with pytest.raises(SpillError) as caught:
+        evaluate(_table(), score="score", memory="300kB", spill=tmp_path / "absent")
+    _assert_names(caught.value, tmp_path / "absent")
+
+
+def test_a_file_for_a_directory_is_named(tmp_path: Path) -> None:
+    """A file where the directory should be is an error that names it."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SpillError) as caught:
+        evaluate(_table(), score="score", memory="300kB", spill=tmp_path / "file")
+    _assert_names(caught.value, tmp_path / "file")
+
+
+def test_an_unwritable_spill_directory_is_named() -> None:
+    """A directory in which nobody can write is an error that names it."""
+    with pytest.raises(SpillError) as caught:
+        evaluate(_table(), score="score", memory="300kB", spill="/proc/self")
+    _assert_names(caught.value, Path("/proc/self"))
+
+
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Files may not grow beyond 200 kB: the nearest thing to a full disk that needs no privileges."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_full_spill_directory_is_named(tmp_path: Path) -> None:
+    """When the disk is full the run ends with one line and leaves nothing behind."""
+    with pytest.raises(SpillError, match="is full") as caught:
+        evaluate(_table(), score="score", memory="300kB", spill=tmp_path)
+    assert caught.value.errno in {errno.EFBIG, errno.ENOSPC}
+    _assert_names(caught.value, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- heavy buckets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket of more than 8,192 items is partitioned again; slabs are of 4,096."""
+    monkeypatch.setattr(runs, "REFINE", KEYS)
+    monkeypatch.setattr(runs, "SLAB", KEYS // 2)
+    monkeypatch.setattr(Runs.intervals, "__defaults__", (KEYS // 2,))
+
+
+def _subject(name: str) -> Subject:
+    [found] = [subject for subject in SUBJECTS if subject.name == name]
+    return found
+
+
+def _heavy(subject: Subject, case: str, rows: int = 40_000) -> pa.Table:
+    """Rows of which nearly all fall into one bucket."""
+    random = np.random.default_rng(4)
+    inside = {
+        "distinct": random.permutation(rows),
+        "atoms": np.where(random.random(rows) < 0.5, 7, random.permutation(rows)),
+        "one": np.full(rows, 7),
+        "few": random.integers(0, 5, rows),
+    }[case]
+    values = (1.0 + inside * 2.0**-40) if subject.kind == pa.float64() else 2**62 + inside
+    if subject.kind == pa.float32():
+        values = (1.0 + (inside % 60_000) * 2.0**-23).astype(np.float32)
+    values[::1000] = 3  # and a few elsewhere, before and after
+    values[1::1000] = 0
+    return pa.table(
+        {
+            "column": pa.array(values, subject.kind),
+            "label": random.integers(0, 2, rows).astype(np.uint8),
+            "weight": random.integers(0, 8, rows) / 4,
+            "partition": pa.array(np.where(np.arange(rows) < rows // 3, "a", "b")),
+        }
+    )
+
+
+@pytest.mark.parametrize("case", ["distinct", "atoms", "one", "few"])
+@pytest.mark.parametrize("name", ["double", "double-weighted", "int64", "float", "float-weighted"])
+@pytest.mark.usefixtures("patched")
+def test_a_heavy_bucket_of_scores_is_taken_in_parts(name: str, case: str, tmp_path: Path) -> None:
+    """Scores that share a bucket are counted right, and never more than a slab and a bucket's part at once."""
+    subject = _subject(f"scores-{name}")
+    table = _heavy(subject, case)
+    budget = Budget(100_000, tmp_path)
+    state = subject.fold(table, 5_000, 3_000, budget)
+    with pytest.MonkeyPatch.context() as patch:
+        sizes: list[int] = []
+        gather = Runs._gather
+
+        def watched(self: Runs, start: int, stop: int) -> Any:
+            sizes.append(int(self.items[2 * start : 2 * stop].sum()))
+            return gather(self, start, stop)
+
+        patch.setattr(Runs, "_gather", watched)
+        parts = [part for shard in state.shards() for part in state.parts(shard, budget)]
+        if case == "distinct" and name != "float":
+            assert max(sizes, default=0) <= 2 * KEYS
+    values, labels = table.column("column").to_numpy(), table.column("label").to_numpy()
+    keys, index = np.unique(values, return_inverse=True)
+    counts = [np.bincount(index[labels == side], minlength=keys.size)[::-1] for side in (0, 1)]
+    assert [int(k) for p in parts for k in p.keys] == sorted({int(k) for p in parts for k in p.keys})
+    np.testing.assert_array_equal(np.concatenate([p.scores for p in parts]), keys[::-1].astype(float))
+    np.testing.assert_array_equal(np.concatenate([p.neg for p in parts]), counts[0])
+    np.testing.assert_array_equal(np.concatenate([p.pos for p in parts]), counts[1])
+    if subject.weighted:
+        weight = np.where(labels == 1, table.column("weight").to_numpy(), 0)
+        expected = np.bincount(index, weight, minlength=keys.size)[::-1]
+        np.testing.assert_allclose(np.concatenate([p.pos_weight for p in parts]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["int64-global", "int64-partition", "string-global"])
+@pytest.mark.usefixtures("patched")
+def test_a_heavy_bucket_of_clusters_is_taken_in_parts(name: str, tmp_path: Path) -> None:
+    """Ids of one and of two words are partitioned again by the bits in which they differ."""
+    subject = _subject(f"clusters-{name}")
+    random = np.random.default_rng(1)
+    many = np.concatenate([np.zeros(6_000, np.int64), random.integers(1, 4_000, 6_000)])
+    table = pa.table(
+        {
+            "column": pa.array(many if subject.kind == pa.int64() else [f"id {i}" for i in many], subject.kind),
+            "label": random.integers(0, 2, many.size).astype(np.uint8),
+            "weight": np.ones(many.size),
+            "partition": pa.array(np.where(random.random(many.size) < 0.5, "a", "b")),
+        }
+    )
+    plain = subject.fold(table, capacity=1 << 20)
+    spilled = subject.fold(table, 5_000, 1_000, Budget(200_000, tmp_path))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "REFINE", 16)
+        patch.setattr(Runs.intervals, "__defaults__", (8,))
+        assert not difference(plain, spilled)
+        sizes = [int(size) for shard in spilled.shards()[:50] for part in spilled.parts(shard) for size in part.size]
+        assert max(sizes) > 0
+
+
+# -- the end of a run -------------------------------------------------------------------------------------------------
+
+LONG_RUN = """
+import os, signal, sys, time
+import numpy as np
+import streameval
+from streameval import fold
+fold.BATCH_ROWS = 1 << 14
+started = []
+def progress(rows, total):
+    if not started:
+        started.append(rows)
+    if rows > {rows} // 2 and len(started) == 1:
+        started.append(rows)
+        print("spilling", os.getpid(), flush=True)
+    if len(started) > 1:
+        time.sleep(0.05)
+try:
+    streameval.evaluate(sys.argv[1], score="score", memory="1MB", spill=sys.argv[2], threads=2, progress=progress)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(130)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_on_disk_after_a_signal(number: signal.Signals, tmp_path: Path) -> None:
+    """A killed run and an interrupted one leave no spill file, and an interrupt ends the run promptly."""
+    data, spill = tmp_path / "data", tmp_path / "spill"
+    data.mkdir()
+    spill.mkdir()
+    rows = 1_000_000
+    for i in range(4):
+        pq.write_table(_table(rows // 4), data / f"{i}.parquet")
+    command = [sys.executable, "-c", LONG_RUN.format(rows=rows), str(data), str(spill)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line.startswith("spilling"), line
+        open_files = [os.readlink(f"/proc/{process.pid}/fd/{fd}") for fd in os.listdir(f"/proc/{process.pid}/fd")]
+        assert any(name.startswith(str(spill)) for name in open_files)
+        began = time.monotonic()
+        process.send_signal(number)
+        rest = process.stdout.read()
+        code = process.wait(timeout=20)
+        assert time.monotonic() - began < 5
+    assert "done" not in rest
+    assert code == (-signal.SIGKILL if number == signal.SIGKILL else 130)
+    assert list(spill.iterdir()) == []
+
+
+def test_an_error_in_one_task_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first bad file no task folds all its rows."""
+    monkeypatch.setattr(fold, "BATCH_ROWS", 1 << 10)
+    monkeypatch.setattr(fold, "TASK_ROWS", (1 << 12, 1 << 17))
+    bad = pa.table({"label": pa.array([5, 6, 7], pa.int8()), "score": [0.1, 0.2, 0.3]})
+    pq.write_table(bad, tmp_path / "0.parquet")
+    for i in range(1, 9):
+        pq.write_table(_table(100_000), tmp_path / f"{i}.parquet")
+    seen = 0
+
+    def progress(rows: int, total: int) -> None:
+        nonlocal seen
+        seen = rows
+        time.sleep(0.001)
+
+    with pytest.raises(ValueError, match=r"0\.parquet"):
+        evaluate(tmp_path, score="score", threads=2, progress=progress)
+    at_end = seen
+    time.sleep(0.3)
+    assert seen <= at_end + 2 * (1 << 10)
+    assert seen < 800_000
+
+
+def test_a_cancelled_run_ends_at_the_next_batch() -> None:
+    """Once cancelled, progress raises in every task, and only then."""
+    progress = Progress()
+    progress(1)
+    progress.cancel()
+    with pytest.raises(Cancelled):
+        progress(1)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_graph_keeps_order_and_passes_errors_on(threads: int) -> None:
+    """Results come in the order of the items, a tree merges all of them, and an error is the task's own."""
+    assert run(lambda x: x * x, list(range(100)), "square", threads) == [x * x for x in range(100)]
+    assert tree(lambda x: [x], list(range(100)), lambda parts: sum(parts, []), "list", threads) == list(range(100))  # noqa: RUF017
+    with pytest.raises(ZeroDivisionError):
+        run(lambda x: 1 / x, [2, 1, 0], "divide", threads)
+
+
+def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option, else ``$TMPDIR``, else a place on disk."""
+    assert memory.spill_directory(tmp_path) == tmp_path
+    monkeypatch.delenv("TMPDIR", raising=False)
+    assert memory.spill_directory() in {Path("/var/tmp"), Path("/tmp")}  # noqa: S108
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert memory.spill_directory() == tmp_path
