@@ -1,0 +1,300 @@
+"""Bad input: one line that names the file, the column and the remedy, of the right class, and nothing half-counted."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval import evaluate, fold
+from streameval.errors import (
+    CorruptFileError,
+    LabelError,
+    MissingColumnError,
+    MissingInputError,
+    NullError,
+    OptionError,
+    SchemaError,
+    StreamevalError,
+    WeightError,
+)
+from streameval.scan import footers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = {"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3], "weight": [1.0, 2.0, 0.0, 1.0]}
+
+
+def refused(error: type[StreamevalError], data: Any, *words: str, **options: Any) -> str:
+    """Evaluate must raise exactly this class, in one line with all of these words."""
+    with pytest.raises(StreamevalError) as caught:
+        evaluate(data, **({"score": "score"} | options))
+    text = str(caught.value)
+    assert type(caught.value) is error, text
+    assert "\n" not in text
+    for word in words:
+        assert word in text, (word, text)
+    return text
+
+
+def write(path: Path, columns: dict[str, Any] | None = None, **options: Any) -> Path:
+    """Write a Parquet file."""
+    pq.write_table(pa.table(GOOD if columns is None else columns), path, **options)
+    return path
+
+
+# -- what is not there ------------------------------------------------------------------------------------------------
+
+
+def test_missing_inputs_are_named(tmp_path: Path) -> None:
+    """A missing path, an empty glob, an empty directory, and files without rows."""
+    refused(MissingInputError, tmp_path / "absent.parquet", "absent.parquet", "no such file")
+    refused(MissingInputError, str(tmp_path / "*.parquet"), "*.parquet", "matches no file")
+    refused(MissingInputError, tmp_path, str(tmp_path), "no Parquet files")
+    write(tmp_path / "empty.parquet", {"label": pa.array([], pa.int8()), "score": pa.array([], pa.float32())})
+    refused(MissingInputError, tmp_path / "empty.parquet", "empty.parquet", "no rows")
+
+
+def test_a_missing_column_lists_those_there_are(tmp_path: Path) -> None:
+    """The message names the file, suggests the nearest name and lists all."""
+    path = write(tmp_path / "night.parquet")
+    refused(
+        MissingColumnError, path, "night.parquet", "'scroe'", "did you mean 'score'", "label, score, id", score="scroe"
+    )
+    refused(MissingColumnError, path, "'is_spam'", "label, score, id", label="is_spam")
+    refused(MissingColumnError, path, "'weights'", "'weight'", weight="weights")
+    refused(MissingColumnError, path, "'campaign'", cluster="campaign", score=None)
+
+
+def test_nothing_to_evaluate_is_a_usage_error() -> None:
+    """Without a score or a cluster column there is nothing to do."""
+    refused(OptionError, pa.table(GOOD), "--score", "--cluster", score=None)
+
+
+# -- files that do not fit, or cannot be read -------------------------------------------------------------------------
+
+
+def test_files_that_do_not_fit_are_named(tmp_path: Path) -> None:
+    """Both files and both types are named; columns nobody asks for may differ."""
+    write(tmp_path / "a.parquet")
+    write(tmp_path / "b.parquet", GOOD | {"id": ["x", "y", "z", "z"]})
+    refused(SchemaError, tmp_path, "b.parquet", "a.parquet", "'id'", "string", "int64", cluster="id")
+    assert evaluate(tmp_path, score="score").rows == 8
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        ("score", ["a", "b", "c", "d"], ("'score'", "string")),
+        ("score", [Decimal(10**20)] * 4, ("'score'", "decimal", "18 digits")),
+        ("score", [[1.0]] * 4, ("'score'", "nested")),
+        ("id", [1.5] * 4, ("'id'", "double", "cast")),
+        ("id", [True] * 4, ("'id'", "bool", "cast")),
+        ("weight", ["1"] * 4, ("'weight'", "string")),
+    ],
+)
+def test_types_that_cannot_be_used_are_named(column: str, values: list[Any], words: tuple[str, ...]) -> None:
+    """The column, its type, and what would do."""
+    table = pa.table(GOOD | {column: values})
+    refused(SchemaError, table, *words, cluster="id", weight="weight")
+
+
+def corrupt(path: Path, how: str) -> Path:
+    """A good file of many rows, damaged."""
+    random = np.random.default_rng(0)
+    rows = 30_000
+    table = {"label": random.integers(0, 2, rows).astype(np.int8), "score": random.random(rows)}
+    write(path, table, row_group_size=10_000, compression="snappy", write_page_checksum=True, use_dictionary=False)
+    data = bytearray(path.read_bytes())
+    if how == "footer":
+        data[-20:-8] = b"\xff" * 12
+    elif how == "truncated":
+        data = data[: len(data) // 2]
+    elif how == "not parquet":
+        data = bytearray(b"label,score\n0,0.5\n")
+    else:
+        at = len(data) // 2
+        data[at : at + 64] = bytes(byte ^ 0x5A for byte in data[at : at + 64])
+    path.write_bytes(bytes(data))
+    return path
+
+
+@pytest.mark.parametrize("how", ["footer", "truncated", "not parquet", "page"])
+def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the run by name; under ``skip`` it is listed, and not one of its rows is counted, though some were read."""
+    monkeypatch.setattr(footers, "GATHER_ROWS", 10_000)
+    monkeypatch.setattr(fold, "BATCH_ROWS", 1_000)
+    monkeypatch.setattr(fold, "TASK_ROWS", (1, 1))
+    whole = [write(tmp_path / f"{name}.parquet", row_group_size=2) for name in "ac"]
+    expected = evaluate(whole, score="score")
+    bad = corrupt(tmp_path / "b.parquet", how)
+    refused(CorruptFileError, tmp_path, "b.parquet", "on_error='skip'")
+    for threads in (1, 2):
+        found = evaluate(tmp_path, score="score", on_error="skip", threads=threads)
+        [(name, reason)] = found.skipped
+        assert name == str(bad)
+        assert reason
+        assert "\n" not in reason
+        assert (found.rows, found.positives) == (8, 4)
+        assert [r.to_dict() for r in found.results] == [r.to_dict() for r in expected.results]
+        assert str(bad) in found.to_json()
+
+
+@pytest.mark.parametrize("how", ["footer", "page"])
+def test_nothing_but_damaged_files_is_an_error(how: str, tmp_path: Path) -> None:
+    """When every file was skipped there are no rows, and the first reason is given."""
+    corrupt(tmp_path / "b.parquet", how)
+    refused(MissingInputError, tmp_path / "b.parquet", "no rows", "skipped", on_error="skip")
+
+
+# -- labels -----------------------------------------------------------------------------------------------------------
+
+
+def labelled(values: list[Any], kind: pa.DataType | None = None) -> pa.Table:
+    """A table with these labels."""
+    return pa.table({"label": pa.array(values, kind), "score": np.linspace(0, 1, len(values))})
+
+
+@pytest.mark.parametrize("values", [[0, 1, 2], [1, 2], [-1, 0], [0.0, 0.5, 1.0], [-2, -1], [Decimal(1), Decimal(2)]])
+def test_labels_that_are_not_two_classes_ask_for_the_positive_one(values: list[Any]) -> None:
+    """More than two values, or two on the same side of zero, need ``pos_label``."""
+    refused(LabelError, labelled(values), "'label'", "pos_label", "--pos-label", str(values[0]))
+    assert evaluate(labelled(values), score="score", pos_label=float(values[-1])).positives == 1
+
+
+def test_labels_are_judged_over_the_whole_data(tmp_path: Path) -> None:
+    """Each file alone would do: {0, 1} and {0, 2} are three values, {0} and {1} are two classes."""
+    for name, values in (("a", [0, 1]), ("b", [0, 2])):
+        pq.write_table(labelled(values), tmp_path / f"{name}.parquet")
+    refused(LabelError, tmp_path, "more than two values", "0, 1, 2")
+    for name, values in (("a", [0, 0]), ("b", [1, 1])):
+        pq.write_table(labelled(values), tmp_path / f"{name}.parquet")
+    assert evaluate(tmp_path, score="score").positives == 2
+
+
+def test_a_file_with_three_labels_is_named(tmp_path: Path) -> None:
+    """Where one file alone is at fault, its name is given."""
+    pq.write_table(labelled([0, 1]), tmp_path / "a.parquet")
+    pq.write_table(labelled([3, 4, 5]), tmp_path / "b.parquet")
+    refused(LabelError, tmp_path / "b.parquet", "b.parquet", "more than two values")
+
+
+def test_strings_need_a_positive_label() -> None:
+    """A string has no sign; one that is no value of the column's type is refused too."""
+    table = labelled(["ham", "spam"])
+    refused(LabelError, table, "'label'", "string", "--pos-label")
+    assert evaluate(table, score="score", pos_label="spam").positives == 1
+    refused(LabelError, labelled([0, 1]), "'spam'", "int64", pos_label="spam")
+    refused(LabelError, labelled([0, 1]), "1.5", "int64", pos_label=1.5)
+
+
+def test_null_labels_name_the_file_and_the_remedy(tmp_path: Path) -> None:
+    """Null and NaN labels are errors unless dropped; then they leave every metric, cluster sizes too, and are counted."""
+    path = tmp_path / "a.parquet"
+    for values in ([0, 1, None, 1], [0.0, 1.0, math.nan, 1.0]):
+        write(path, GOOD | {"label": values})
+        refused(NullError, path, "a.parquet", "'label'", "--nulls drop")
+        refused(NullError, path, "a.parquet", "'label'", nulls="singleton")
+        result = evaluate(path, score="score", cluster="id", nulls="drop")
+        assert (result.rows, result.dropped) == (3, (("null label", 1),))
+        assert {r.rows for r in result.results} == {3}
+
+
+def test_labels_of_nulls_alone_are_one_class() -> None:
+    """When every label is null and dropped, nothing is left and every value says so."""
+    result = evaluate(labelled([None, None], pa.int8()), score="score", nulls="drop")
+    assert result.rows == 0
+    assert all(math.isnan(r.value) and r.reason for r in result.results)
+
+
+# -- scores, clusters, weights ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("bad", [None, math.nan])
+@pytest.mark.parametrize("approx", [False, True])
+def test_missing_scores_name_the_file_and_the_remedy(bad: Any, approx: bool, tmp_path: Path) -> None:
+    """NaN and null scores are errors by default."""
+    path = write(tmp_path / "a.parquet", GOOD | {"score": [0.1, bad, 0.3, 0.4]})
+    refused(NullError, path, "a.parquet", "'score'", "--nan", "drop", "half", approx=approx)
+
+
+def test_null_clusters_name_the_file_and_the_remedy(tmp_path: Path) -> None:
+    """Null ids are errors by default."""
+    path = write(tmp_path / "a.parquet", GOOD | {"id": [1, None, 2, 3]})
+    refused(NullError, path, "a.parquet", "'id'", "--nulls", "drop", "singleton", cluster="id")
+
+
+@pytest.mark.parametrize("bad", [-1.0, -1e-300, math.nan, math.inf, -math.inf])
+def test_bad_weights_name_the_file_and_the_value(bad: float, tmp_path: Path) -> None:
+    """A weight is finite and not negative; the first that is not is shown."""
+    path = write(tmp_path / "a.parquet", GOOD | {"weight": [1.0, 2.0, bad, math.nan]})
+    refused(WeightError, path, "a.parquet", "'weight'", str(bad), weight="weight")
+
+
+def test_null_weights_name_the_file(tmp_path: Path) -> None:
+    """Every row has a weight."""
+    path = write(tmp_path / "a.parquet", GOOD | {"weight": [1, None, 2, 3]})
+    refused(WeightError, path, "a.parquet", "'weight'", "nulls", weight="weight")
+
+
+def test_weights_of_zero_alone_are_no_class() -> None:
+    """Without any weight nothing is defined, which is no error."""
+    result = evaluate(pa.table(GOOD | {"weight": [0.0] * 4}), score="score", weight="weight")
+    assert all(math.isnan(r.value) and r.reason for r in result.results if r.metric in {"roc_auc", "max_informedness"})
+
+
+# -- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nan": "ignore"}, ("nan='ignore'", "error, drop, half")),
+        ({"nulls": "keep"}, ("nulls='keep'", "error, drop, singleton")),
+        ({"cluster_scope": "file"}, ("cluster_scope='file'", "global, partition")),
+        ({"on_error": "ignore"}, ("on_error='ignore'", "raise, skip")),
+        ({"threads": 0}, ("threads=0", "at least 1")),
+        ({"memory": "lots"}, ("'lots'", "2GiB")),
+        ({"memory": 0}, ("memory=0", "2GiB")),
+        ({"metrics": "roc_uac"}, ("'roc_uac'", "roc_auc, average_precision, pr_auc, max_informedness")),
+        ({"metrics": ["roc_auc", "aul"]}, ("'aul'", "roc_auc")),
+        ({"metrics": "brier_*"}, ("'brier_*'", "roc_auc")),
+    ],
+)
+def test_bad_options_show_what_there_is(options: dict[str, Any], words: tuple[str, ...]) -> None:
+    """The message repeats the option and lists what it may be."""
+    refused(OptionError, pa.table(GOOD), *words, **options)
+
+
+def test_asking_for_what_was_not_computed_lists_what_was() -> None:
+    """Values, intervals and curves that are not there are refused by name."""
+    result = evaluate(pa.table(GOOD | {"other": [1, 2, 3, 4]}), score=["score", "other"], metrics="roc_*")
+    with pytest.raises(OptionError, match=r"aul was not computed; there are: roc_auc of other, roc_auc of score"):
+        result.value("aul")
+    with pytest.raises(OptionError, match=r"roc_auc was computed of score, other; say which with of="):
+        result.value("roc_auc")
+    with pytest.raises(OptionError, match=r"no curve 'calibration'; there are roc"):
+        result.curve("calibration")
+    with pytest.raises(OptionError, match="name the score column"):
+        result.curve("roc")
+    with pytest.raises(OptionError, match="name the cluster column"):
+        result.curve("lift")
+
+
+def test_data_of_an_unknown_kind_is_refused() -> None:
+    """Neither a path nor anything that holds batches."""
+    refused(OptionError, 42, "int", "path")
+
+
+def test_a_reader_can_be_read_once() -> None:
+    """A stream that was read already says so."""
+    reader = pa.table(GOOD).to_reader()
+    assert evaluate(reader, score="score").rows == 4
+    with pytest.raises(StreamevalError, match="once|no rows"):
+        evaluate(reader, score="score")

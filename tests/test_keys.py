@@ -1,0 +1,167 @@
+"""Keys: order-preserving words for every type of score, bijective ones for ids, and the buckets both belong to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import FLOATS, ID_TYPES, INTEGER_TYPES, score_values
+
+from streameval.kernels import hashing, keys, runs
+from streameval.states.scores import ScoreSpec, decode, fold_arrays, score_type
+
+NUMBERS = [*FLOATS, *INTEGER_TYPES]
+
+
+def _state(values: list[Any], kind: pa.DataType) -> Any:
+    array = pa.array([np.float16(v) for v in values] if kind == pa.float16() else values, kind)
+    return fold_arrays(np.zeros(len(values), np.uint8), array.to_numpy(zero_copy_only=False))
+
+
+@pytest.mark.parametrize("kind", NUMBERS, ids=str)
+def test_keys_rank_scores_from_the_best_to_the_worst(kind: pa.DataType) -> None:
+    """A smaller key is a higher score, equal scores have equal keys, −0.0 is 0.0, and keys decode to their scores."""
+
+    @given(st.lists(score_values(kind).filter(lambda v: v is not None and v == v), min_size=1, max_size=20))
+    def check(values: list[Any]) -> None:
+        [*groups] = _state(values, kind).parts()
+        found = np.concatenate([g.keys for g in groups])
+        scores = np.concatenate([g.scores for g in groups])
+        expected = sorted({v + 0 for v in values}, reverse=True)
+        assert np.all(found[1:] > found[:-1])
+        assert scores.tolist() == [float(np.float64(v)) for v in expected]
+        assert decode(found, score_type(kind)).tolist() == scores.tolist()
+
+    check()
+
+
+@given(st.lists(st.integers(-(10**18) + 1, 10**18 - 1), min_size=2, max_size=20))
+def test_decimals_rank_by_all_their_digits(values: list[int]) -> None:
+    """Two decimals of 18 digits that no float tells apart have different keys."""
+    spec = ScoreSpec("s", "d6")
+    words, codes, table = (
+        np.empty(len(values), np.uint64),
+        np.empty(len(values), np.uint32),
+        np.zeros(2**17 + 2, np.int64),
+    )
+    label = np.zeros(len(values), np.uint8)
+    keys.encode_i8(np.array(values), label, np.uint64(1 << 63), words, codes, table)
+    order = np.argsort(words, kind="stable")
+    assert [values[i] for i in order] == sorted(values, reverse=True)
+    assert np.all(np.diff(codes[order].astype(np.int64)) >= 0)
+    assert spec.layout.buckets == keys.SCORE_BUCKETS
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=2, max_size=30))
+def test_buckets_never_cut_across_the_order(values: list[float]) -> None:
+    """A better score is never in a later bucket, also beyond the range of float32."""
+    score = np.array(values)
+    words, codes, table = (
+        np.empty(score.size, np.uint64),
+        np.empty(score.size, np.uint32),
+        np.zeros(2**17 + 2, np.int64),
+    )
+    keys.encode_f8(score, np.ones(score.size, np.uint8), words, codes, table)
+    order = np.argsort(words, kind="stable")
+    assert np.all(score[order][1:] <= score[order][:-1])
+    assert np.all(np.diff(codes[order].astype(np.int64)) >= 0)
+    assert np.all(codes & 1 == 1)
+    assert table.sum() == score.size
+
+
+def test_nan_scores_take_the_last_two_codes() -> None:
+    """Every NaN, whatever its sign and payload, is counted apart by label."""
+    bits = np.array([0x7FF8000000000000, 0xFFF8000000000001, 0x7FF0000000000001], np.uint64)
+    words, codes, table = np.empty(3, np.uint64), np.empty(3, np.uint32), np.zeros(2**17 + 2, np.int64)
+    keys.encode_f8(bits.view(np.float64), np.array([0, 1, 1], np.uint8), words, codes, table)
+    assert table[-2:].tolist() == [1, 2]
+    narrow = np.array([0x7FC00000, 0xFFC00001, 0x7F800001], np.uint32)
+    words4, table = np.empty(3, np.uint16), np.zeros(2**17 + 2, np.int64)
+    keys.encode_f4(narrow, np.array([0, 1, 1], np.uint8), words4, codes, table)
+    assert table[-2:].tolist() == [1, 2]
+
+
+@given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=30, unique=True))
+def test_mixing_ids_is_bijective(values: list[int]) -> None:
+    """Different ids stay different, and come back."""
+    ids = np.array(values, np.uint64)
+    words, codes, table = (
+        np.empty(ids.size, np.uint64),
+        np.empty(ids.size, np.uint32),
+        np.zeros(2 * keys.ID_BUCKETS + 2, np.int64),
+    )
+    keys.encode_id(ids, np.zeros(ids.size, np.uint8), np.uint64(64 - 11), words, codes, table)
+    assert len(set(words.tolist())) == len(values)
+    np.testing.assert_array_equal(keys.unmix(words), ids)
+    np.testing.assert_array_equal(codes >> 1, words >> np.uint64(53))
+
+
+def test_consecutive_ids_fill_the_buckets_evenly() -> None:
+    """Ids that count upwards, or step by a power of two, spread over all buckets."""
+    for step in (1, 2**10, 2**20):
+        ids = np.arange(keys.ID_BUCKETS * 64, dtype=np.uint64) * np.uint64(step)
+        words, codes, table = (
+            np.empty(ids.size, np.uint64),
+            np.empty(ids.size, np.uint32),
+            np.zeros(2 * keys.ID_BUCKETS + 2, np.int64),
+        )
+        keys.encode_id(ids, np.zeros(ids.size, np.uint8), np.uint64(64 - 11), words, codes, table)
+        assert table[:-2:2].max() < 200
+
+
+def _murmur(data: bytes) -> tuple[int, int]:
+    """MurmurHash3 x64 128 in Python integers, from its published description."""
+    mask = 2**64 - 1
+    c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+
+    def rotate(x: int, n: int) -> int:
+        return ((x << n) | (x >> (64 - n))) & mask
+
+    def finish(x: int) -> int:
+        x = ((x ^ (x >> 33)) * 0xFF51AFD7ED558CCD) & mask
+        x = ((x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53) & mask
+        return x ^ (x >> 33)
+
+    h1 = h2 = 0
+    whole = len(data) // 16 * 16
+    for i in range(0, whole, 16):
+        k1, k2 = (int.from_bytes(data[i + j : i + j + 8], "little") for j in (0, 8))
+        h1 ^= (rotate((k1 * c1) & mask, 31) * c2) & mask
+        h1 = ((rotate(h1, 27) + h2) * 5 + 0x52DCE729) & mask
+        h2 ^= (rotate((k2 * c2) & mask, 33) * c1) & mask
+        h2 = ((rotate(h2, 31) + h1) * 5 + 0x38495AB5) & mask
+    tail = data[whole:]
+    h2 ^= (rotate((int.from_bytes(tail[8:], "little") * c2) & mask, 33) * c1) & mask
+    h1 ^= (rotate((int.from_bytes(tail[:8], "little") * c1) & mask, 31) * c2) & mask
+    h1, h2 = h1 ^ len(data), h2 ^ len(data)
+    h1 = (h1 + h2) & mask
+    h2 = (h2 + h1) & mask
+    h1, h2 = finish(h1), finish(h2)
+    h1 = (h1 + h2) & mask
+    return h1, (h2 + h1) & mask
+
+
+@given(st.binary(max_size=70))
+def test_hashes_are_murmur(data: bytes) -> None:
+    """Every length, with and without a tail, hashes as the published algorithm does."""
+    assert hashing.hash_bytes(data) == _murmur(data)
+
+
+@given(st.lists(st.sampled_from([0, 1, 2, 5]), max_size=20), st.lists(st.sampled_from([1, 2, 3, 9]), max_size=20))
+def test_tallies_of_sorted_words_are_counts(neg: list[int], pos: list[int]) -> None:
+    """Distinct words of sorted rows come once, with their number."""
+    words = np.sort(np.array(neg + pos, np.uint64))
+    none = np.empty((words.size, 0), np.uint64), np.empty(0, np.int64), np.empty(0)
+    found, _, counts, _ = runs.distinct(words, *none)
+    expected, times = np.unique(words, return_counts=True)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(counts, times)
+
+
+def test_every_integer_and_text_type_is_an_id() -> None:
+    """The catalogue of id types holds every integer type, so that none is forgotten."""
+    assert set(INTEGER_TYPES) <= set(ID_TYPES)
