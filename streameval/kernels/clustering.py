@@ -108,6 +108,7 @@ def cell_sums(
     rows: Ints,
     cols: Ints,
     counts: Ints,
+    times: Ints,
     row_totals: Ints,
     col_totals: Ints,
     row_squares: Ints,
@@ -116,35 +117,37 @@ def cell_sums(
 ) -> None:
     """Add each cell to Σ n² of its row and its column, and to Σ n²/(r·c) in fixed point.
 
-    Counts and totals are below 2^53. Squares of a side are one word, or, where it has two columns, the sums of the
-    high and of the low 32 bits; a count of 2^31 and more is left to the caller. `inertia` has four words: high and low
-    32 bits of the first 52 binary digits, then of the next 52. All are integer sums of terms that depend on one cell
-    each, so no order of the cells, and no split of them, changes a bit.
+    A cell stands for ``times[i]`` equal ones, at most 2^31 in all; empty `times` for itself. Counts and totals are below
+    2^53. Squares of a side are one word, or, where it has two columns, the sums of the high and of the low 32 bits; a
+    count of 2^31 and more is left to the caller. `inertia` has four words: high and low 32 bits of the first 52 binary
+    digits, then of the next 52. All are integer sums of terms that depend on one cell each, so no order of the cells,
+    and no split of them, changes a bit.
     """
     wide_rows, wide_cols = row_squares.shape[1] == 2, col_squares.shape[1] == 2
     h0, l0, h1, l1 = inertia[0], inertia[1], inertia[2], inertia[3]
     for i in range(counts.size):
         n, row, col = counts[i], rows[i], cols[i]
+        t = times[i] if times.size else np.int64(1)
         if n < 2147483648:
             square = n * n
             if wide_rows:
-                row_squares[row, 0] += square >> 32
-                row_squares[row, 1] += square & 4294967295
+                row_squares[row, 0] += (square >> 32) * t
+                row_squares[row, 1] += (square & 4294967295) * t
             else:
-                row_squares[row, 0] += square
+                row_squares[row, 0] += square * t
             if wide_cols:
-                col_squares[col, 0] += square >> 32
-                col_squares[col, 1] += square & 4294967295
+                col_squares[col, 0] += (square >> 32) * t
+                col_squares[col, 1] += (square & 4294967295) * t
             else:
-                col_squares[col, 0] += square
+                col_squares[col, 0] += square * t
         qh, ql = _quotient(float(n), float(row_totals[row]), float(col_totals[col]))
         digit = math.floor(qh * _UNIT)
         first = np.int64(digit)
         second = np.int64(math.floor(((qh * _UNIT - digit) + ql * _UNIT) * _UNIT))
-        h0 += first >> 32
-        l0 += first & 4294967295
-        h1 += second >> 32
-        l1 += second & 4294967295
+        h0 += (first >> 32) * t
+        l0 += (first & 4294967295) * t
+        h1 += (second >> 32) * t
+        l1 += (second & 4294967295) * t
     inertia[0], inertia[1], inertia[2], inertia[3] = h0, l0, h1, l1
 
 

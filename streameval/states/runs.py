@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from streameval.states.memory import Buffer
 
-__all__ = ["Counts", "Interval", "Layout", "Run", "RunBuilder", "Runs"]
+__all__ = ["Counts", "Interval", "Layout", "Run", "RunBuilder", "Runs", "Side", "cut"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -127,7 +127,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Side:
+class Side:
     """Items of one label in an interval, bucket by bucket; absent columns are empty arrays."""
 
     starts: Array  # of shape (n_buckets + 1,)
@@ -137,6 +137,7 @@ class _Side:
     weights: Array
 
     def cut(self, i: int, j: int) -> _Columns:
+        """Items of the buckets from i to j, counted from the interval's first."""
         a, b = self.starts[i], self.starts[j]
         return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
 
@@ -235,17 +236,9 @@ class Runs:
             return
         yield from self._gathered(start, stop, items)
 
-    def ungrouped(self, interval: Interval) -> Iterator[tuple[_Columns, _Columns]]:
-        """Items of an interval as they lie: words, rest, counts, weights of both labels, some whole buckets at a time."""
-        start, stop = interval
-        sides = self._gather(start, stop)
-        items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
-        for i, j in _batches(items, self.layout.buckets // 2 - start):
-            yield sides[0].cut(i, j), sides[1].cut(i, j)
-
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
         """As `grouped`, of an interval that fits into memory."""
-        sides = self._gather(start, stop)
+        sides = self.gather(start, stop)
         for i, j in _batches(items, self.layout.buckets // 2 - start):
             parts = [side.cut(i, j) for side in sides]
             if self.layout.bits == 16 and items[i] > DENSE:
@@ -262,7 +255,7 @@ class Runs:
             else:
                 yield _aligned(*(_distinct(*part) for part in parts))
 
-    def _gather(self, start: int, stop: int) -> tuple[_Side, _Side]:
+    def gather(self, start: int, stop: int) -> tuple[Side, Side]:
         """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives."""
         sizes = np.concatenate((self.items[2 * start : 2 * stop : 2], self.items[2 * start + 1 : 2 * stop : 2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
@@ -285,8 +278,8 @@ class Runs:
                     move(_read(getattr(run, name), pieces, out.dtype), pieces, slots, cursors[name], out)
         middle, half = stop - start, int(starts[stop - start])
         return (
-            _Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),
-            _Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
+            Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),
+            Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
         )
 
     def pieces(self, bucket: int, label: int) -> Iterator[_Columns]:
@@ -306,24 +299,51 @@ class Runs:
                 )
 
     def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts]:
-        """Partition one bucket again, by the leading bits in which its words differ, and group the parts.
+        """Partition one bucket again, by the leading bits of the first word in which its keys differ, and group the parts.
 
-        Without such bits a part has one word and nothing is left to partition by.
+        Where there is no such word all keys are equal, and nothing is left to partition by.
         """
-        low, high = _extremes(words for label in (0, 1) for words, *_ in self.pieces(bucket, label))
+        for column in range(self.layout.words):
+            low, high = _extremes(_word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
+            if low < high:
+                break
+        else:
+            items = self.items[2 * bucket] + self.items[2 * bucket + 1]
+            yield from self._gathered(bucket, bucket + 1, np.array([items]))
+            return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
         builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in self.runs))
         for label in (0, 1):
-            for words, rest, counts, weights in self.pieces(bucket, label):
-                codes = (((words - np.uint64(low)) >> shift) << np.uint64(1)).astype(np.uint32) | np.uint32(label)
-                builder.add_items(words, codes, rest, counts, weights)
+            for part in self.pieces(bucket, label):
+                high_bits = (_word(part, column) - np.uint64(low)) >> shift
+                words, rest, counts, weights = part
+                builder.add_items(words, (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label), rest, counts, weights)
         finer = builder.finish()
-        for a, b in finer.intervals():
-            if shift:
-                yield from finer.grouped((a, b), budget)
-            else:
-                yield from finer._gathered(a, b, finer.items[2 * a : 2 * b : 2] + finer.items[2 * a + 1 : 2 * b : 2])
+        for interval in finer.intervals():
+            yield from finer.grouped(interval, budget)
+
+
+def _word(part: _Columns, column: int) -> Array:
+    """One word of some items' keys."""
+    return part[1][:, column - 1] if column else part[0]
+
+
+def cut(sizes: Array, items: int) -> list[Interval]:
+    """Cut buckets of these sizes into intervals of about `items` items each; see `Runs.intervals`.
+
+    Examples
+    --------
+    >>> cut(np.array([0, 2, 1, 9, 0, 1]), 3)
+    [(1, 3), (3, 5), (5, 6)]
+    """
+    used = np.flatnonzero(sizes)
+    if not used.size:
+        return []
+    before = np.cumsum(sizes[used]) - sizes[used]
+    first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
+    bounds = np.append(used[first], used[-1] + 1).tolist()
+    return list(zip(bounds[:-1], bounds[1:], strict=True))
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:

@@ -49,9 +49,11 @@ class Sizes:
     times: NDArray[np.int64]
 
     @classmethod
-    def of(cls, sizes: Values) -> Sizes:
-        """Count the sizes; zeros are left out."""
+    def of(cls, sizes: Values, times: NDArray[np.int64] | None = None) -> Sizes:
+        """Count the sizes, each so many times; zeros are left out."""
         sizes = np.asarray(sizes)
+        if times is not None:
+            return cls._repeated(sizes, times)
         if sizes.dtype.kind == "O":
             return cls._from_counter(Counter(size for size in sizes.tolist() if size))
         if sizes.dtype.kind == "f":
@@ -61,6 +63,13 @@ class Sizes:
         low = np.flatnonzero(small[1:]) + 1
         high, times = np.unique(sizes[sizes >= _SMALL], return_counts=True)
         return cls(np.concatenate([low, high]).astype(np.int64), np.concatenate([small[low], times]).astype(np.int64))
+
+    @classmethod
+    def _repeated(cls, sizes: Values, times: NDArray[np.int64]) -> Sizes:
+        values, position = np.unique(sizes[(sizes > 0) & (times > 0)], return_inverse=True)
+        total = np.zeros(values.size, np.int64)
+        np.add.at(total, position, times[(sizes > 0) & (times > 0)])
+        return cls(values, total)
 
     @classmethod
     def repeat(cls, size: Number, times: int) -> Sizes:
@@ -123,6 +132,16 @@ class Sizes:
         times = np.zeros(values.size, dtype=np.int64)
         np.add.at(times, position, np.concatenate([self.times, other.times]))
         return Sizes(values, times)
+
+    def scaled(self, times: int) -> Sizes:
+        """Histogram of so many copies of all.
+
+        Examples
+        --------
+        >>> Sizes.repeat(5, 2).scaled(3).times.tolist()
+        [6]
+        """
+        return Sizes(self.values, self.times * times)
 
     def __eq__(self, other: object) -> bool:
         return (

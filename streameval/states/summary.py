@@ -57,6 +57,7 @@ _SAFE = 2**53
 _TABLE = 1 << 16
 
 
+_ONCE = np.empty(0, dtype=np.int64)  # every cell stands for itself
 _NONE = Sizes(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
@@ -127,6 +128,26 @@ class Summary:
             self.inertia + other.inertia,
             self.row_maxima + other.row_maxima,
             self.column_maxima + other.column_maxima,
+        )
+
+    def scaled(self, times: int) -> Summary:
+        """Sum of so many equal partial summaries.
+
+        Examples
+        --------
+        >>> cells = summarize(np.array([0, 0]), np.array([0, 1]), np.array([5, 1]))
+        >>> cells.scaled(3) == cells.merge(cells).merge(cells)
+        True
+        """
+        return Summary(
+            self.cells.scaled(times),
+            self.classes.scaled(times),
+            self.clusters.scaled(times),
+            {size: squares * times for size, squares in self.class_squares.items()},
+            {size: squares * times for size, squares in self.cluster_squares.items()},
+            self.inertia * times,
+            self.row_maxima * times,
+            self.column_maxima * times,
         )
 
     def transposed(self) -> Summary:
@@ -215,7 +236,12 @@ def summarize_clusters(totals: Values, maxima: Values) -> Summary:
 
 
 def summarize_cells(
-    class_codes: Codes, cluster_codes: Codes, counts: Values, class_totals: Values, cluster_totals: Values
+    class_codes: Codes,
+    cluster_codes: Codes,
+    counts: Values,
+    class_totals: Values,
+    cluster_totals: Values,
+    times: Codes | None = None,
 ) -> Summary:
     """The part of a summary that cells decide, given both margins; any subset of the cells is a valid shard.
 
@@ -226,8 +252,19 @@ def summarize_cells(
     counts : array of shape (n_cells,)
     class_totals, cluster_totals : arrays
         Sizes over the whole table.
+    times : int64 array of shape (n_cells,), optional
+        How many cells each stands for, where there are many like it; counts and totals are then int64.
+
+    Examples
+    --------
+    >>> one, sizes = np.zeros(1, np.int64), (np.array([9]), np.array([3]))
+    >>> cell = summarize_cells(one, one, np.array([2]), *sizes)
+    >>> summarize_cells(one, one, np.array([2]), *sizes, times=np.array([10**12])) == cell.scaled(10**12)
+    True
     """
     arrays = (counts, class_totals, cluster_totals)
+    if times is not None:
+        return _repeated_cells(class_codes, cluster_codes, *arrays, times)
     if counts.dtype.kind == "f":
         sums = _float_sums
     else:
@@ -237,15 +274,35 @@ def summarize_cells(
     return Summary(cells=Sizes.of(counts), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
 
 
+def _repeated_cells(
+    rows: Codes, cols: Codes, counts: Codes, row_totals: Codes, col_totals: Codes, times: Codes
+) -> Summary:
+    """Split multiplicities into digits so small that the compiled sums of all cells stay within 64 bits."""
+    width = 30 - counts.size.bit_length()
+    result, shift = Summary(), 0
+    while counts.size and (times >> shift).any():
+        digit = (times >> shift) & ((1 << width) - 1)
+        by_class, by_cluster, inertia = _compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
+        part = Summary(Sizes.of(counts, digit), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
+        result = result.merge(part.scaled(1 << shift))
+        shift += width
+    return result
+
+
 def _compiled_sums(
-    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
+    rows: Codes,
+    cols: Codes,
+    counts: Values,
+    row_totals: Values,
+    col_totals: Values,
+    times: Codes = _ONCE,
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    row_squares, col_squares = _accumulators(row_totals), _accumulators(col_totals)
+    row_squares, col_squares = (_accumulators(totals, wide=times.size > 0) for totals in (row_totals, col_totals))
     words = np.zeros(4, np.int64)
-    cell_sums(rows, cols, counts, row_totals, col_totals, row_squares, col_squares, words)
+    cell_sums(rows, cols, counts, times, row_totals, col_totals, row_squares, col_squares, words)
     by_class, by_cluster = _by_size(row_totals, row_squares), _by_size(col_totals, col_squares)
     for i in np.flatnonzero(counts >= 2**31) if counts.size else ():
-        square = int(counts[i]) ** 2
+        square = int(counts[i]) ** 2 * (int(times[i]) if times.size else 1)
         by_class[int(row_totals[rows[i]])] += square
         by_cluster[int(col_totals[cols[i]])] += square
     h0, l0, h1, l1 = words.tolist()
@@ -253,9 +310,9 @@ def _compiled_sums(
     return _positive(by_class), _positive(by_cluster), inertia
 
 
-def _accumulators(totals: Values) -> NDArray[np.int64]:
-    """One word a group where Σ n² ≤ total² fits it, else two."""
-    return np.zeros((totals.size, 2 if totals.size and totals.max() >= 2**31 else 1), np.int64)
+def _accumulators(totals: Values, *, wide: bool) -> NDArray[np.int64]:
+    """One word a group where Σ n² ≤ total² fits it, else two; cells that stand for many have no such bound."""
+    return np.zeros((totals.size, 2 if wide or (totals.size and totals.max() >= 2**31) else 1), np.int64)
 
 
 def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
