@@ -1,0 +1,314 @@
+"""ContingencyCounts: how many rows every (class, cluster) cell has, exactly, of data larger than memory.
+
+A row is a key of two ids: the words of its cluster, which decide the bucket, then the words of its class (see
+`streameval.states.ids`). Rows are partitioned by cluster and kept as they come, spilled over the budget like every other
+state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition; repeated rows of a
+large cell become one item with a count. `streameval.states.pairs` turns them into the `Summary` from which the metrics
+are computed.
+
+Nulls that are each one of their own need no identity, since a cluster of one row has one cell: rows without a cluster
+are counted by class alone, in `without_cluster`; rows without a class keep their cluster and are told apart by the
+label. So the state does not depend on where a row came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import IncompatibleStatesError, NullError
+from streameval.kernels.keys import ID_BUCKETS, encode_id
+from streameval.states.ids import SHIFT, id_codes, id_words, identify
+from streameval.states.pairs import ClassCells, Keys, by_class, by_cluster, class_layouts, without_cluster
+from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.runs import Counts, Interval, Layout, RunBuilder, Runs
+from streameval.states.summary import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from streameval.states.memory import Budget
+
+    Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
+
+__all__ = ["ContingencyCounts", "ContingencySpec"]
+
+_ROW_BYTES = 16  # what a builder's capacity is reckoned in
+
+
+@dataclass(frozen=True)
+class ContingencySpec:
+    """The state of one class column with one cluster column.
+
+    Attributes
+    ----------
+    classes, cluster : the columns
+    class_type, cluster_type : see `streameval.states.ids.id_type`
+    scope : ``global``, or ``partition`` where cluster ids are reused and belong to their partition; class ids are global
+    nulls : ``error``, ``drop`` or ``singleton`` (each null is a cluster, or a class, of its own)
+
+    Examples
+    --------
+    >>> ContingencySpec("campaign", "cluster").columns
+    ('cluster', 'campaign')
+    """
+
+    kind: ClassVar[str] = "contingency"
+    version: ClassVar[int] = 1
+
+    classes: str
+    cluster: str
+    class_type: str = "signed"
+    cluster_type: str = "signed"
+    scope: str = "global"
+    nulls: str = "error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return self.cluster, self.classes
+
+    @property
+    def keys(self) -> Keys:
+        """Words of both ids."""
+        return Keys(id_words(self.cluster_type, self.scope), id_words(self.class_type))
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the rows that have a cluster."""
+        return Layout(ID_BUCKETS, 64, words=sum(self.keys))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table: the words of both ids, rows, and how many more have no class."""
+        words = [f"{side}_{i}" for side, count in zip(("cluster", "class"), self.keys, strict=True) for i in range(count)]
+        types = dict.fromkeys(words, pa.uint64()) | {"rows": pa.int64(), "without_class": pa.int64()}
+        return pa.schema(types | {"has_cluster": pa.bool_()})
+
+    def builder(self, budget: Budget, capacity: int) -> _Builder:
+        """A builder whose runs hold about `capacity` rows."""
+        return _Builder(self, budget, capacity)
+
+    def empty(self) -> ContingencyCounts:
+        """The state of no rows."""
+        return ContingencyCounts(self, Runs(self.layout), Runs(class_layouts(self.keys, 0)[0]))
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ContingencyCounts:
+        """The state that `ContingencyCounts.to_arrow` wrote."""
+        layouts = self.layout, class_layouts(self.keys, 0)[0]
+        builders = [RunBuilder(layout, budget, 1 << 20, counted=True) for layout in layouts]
+        for batch in batches:
+            for here, builder in enumerate(reversed(builders)):
+                _restore(builder, batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))
+        state = ContingencyCounts(self, *(b.finish() for b in builders), *(np.array(header[name]) for name in _FACTS))
+        if state.cell_rows != state.totals().rows:
+            msg = f"{state.totals().rows} rows are due where the cells have {state.cell_rows}"
+            raise ValueError(msg)
+        return state
+
+
+_FACTS = ("label_rows", "dropped_rows")
+
+
+def _restore(builder: RunBuilder, batch: pa.RecordBatch) -> None:
+    """Add the rows of one batch of a state's table; the builder's layout says how many words a key has."""
+    names = [name for name in batch.schema.names if name[-1].isdigit()][-builder.layout.words :]
+    words = np.column_stack([batch.column(name).to_numpy() for name in names])
+    for label, name in enumerate(("rows", "without_class")):
+        counts = batch.column(name).to_numpy()
+        here = counts > 0
+        first = words[here, 0]
+        builder.add_items(first, id_codes(first, label), words[here, 1:], counts[here], np.empty(0))
+
+
+class _Builder:
+    def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
+        self.spec = spec
+        self._capacity = max(1, capacity * _ROW_BYTES // (8 * sum(spec.keys) + 4))
+        self._budget = budget
+        self._cells = RunBuilder(spec.layout, budget, self._capacity)
+        self._alone: RunBuilder | None = None
+        self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
+
+    def update(self, batch: Batch) -> None:
+        columns = [_plain(batch.columns[name]) for name in self.spec.columns]
+        label = batch.label
+        if any(array.null_count for array in columns):
+            present = [array.is_valid().to_numpy(zero_copy_only=False) for array in columns]
+            self._check(batch, present)
+            if self.spec.nulls == "drop":
+                keep = present[0] & present[1]
+                self._dropped += np.count_nonzero(~present[0]), np.count_nonzero(present[0] & ~present[1])
+                label, columns = label[keep], [array.filter(pa.array(keep)) for array in columns]
+            else:
+                self._add_incomplete(columns, present, batch.partition)
+                columns = [array.filter(pa.array(present[0] & present[1])) for array in columns]
+        self._label_rows += np.bincount(label, minlength=2)
+        self._add(*columns, batch.partition, 0)
+
+    def _check(self, batch: Batch, present: list[Array]) -> None:
+        for column, what, here in zip(self.spec.columns, ("cluster", "class"), present, strict=True):
+            if self.spec.nulls == "error" and not here.all():
+                msg = f"{batch.name}: {what} column {column!r} has nulls; choose --nulls drop or --nulls singleton"
+                raise NullError(msg)
+
+    def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
+        """Rows with a null that is one of its own."""
+        clusters, classes = columns
+        self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition, 1)
+        if self._alone is None:
+            self._alone = RunBuilder(class_layouts(self.spec.keys, 0)[0], self._budget, self._capacity)
+        words = self._class_words(classes.filter(pa.array(~present[0] & present[1])))
+        _encode(self._alone, *words, 0)
+        both = int(np.count_nonzero(~(present[0] | present[1])))
+        _encode(self._alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
+
+    def _class_words(self, array: pa.Array) -> tuple[Array, Array]:
+        return identify(array, self.spec.class_type)
+
+    def _add(self, clusters: pa.Array, classes: pa.Array | None, partition: str, label: int) -> None:
+        """Rows that have a cluster; without `classes` each has a class of its own."""
+        first, rest = identify(clusters, self.spec.cluster_type, self.spec.scope, partition)
+        if classes is None:
+            words = np.zeros((first.size, self.spec.keys.class_), np.uint64)
+        else:
+            one, more = self._class_words(classes)
+            words = np.column_stack((one, more)) if more.shape[1] else one.reshape(-1, 1)
+        _encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, label)
+
+    def state(self) -> ContingencyCounts:
+        alone = Runs(class_layouts(self.spec.keys, 0)[0]) if self._alone is None else self._alone.finish()
+        return ContingencyCounts(self.spec, self._cells.finish(), alone, self._label_rows, self._dropped)
+
+
+def _encode(builder: RunBuilder, ids: Array, rest: Array, label: int) -> None:
+    labels = np.full(ids.size, label, np.uint8)
+    builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array with its nulls where the rows are, not in a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
+
+
+@dataclass(frozen=True, eq=False)
+class ContingencyCounts:
+    """Exact counts of every (class, cluster) cell.
+
+    Attributes
+    ----------
+    spec : ContingencySpec
+    cells : Runs
+        Rows by cluster and class; label 1 for rows without a class.
+    without_cluster : Runs
+        Rows without a cluster, by class; label 1 for rows without either.
+    label_rows : int64 array of shape (2,), rows in the table by label
+    dropped_rows : int64 array of shape (2,), rows left out for a null cluster, and for a null class only
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval.states.memory import Budget
+    >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
+    >>> columns = {"campaign": pa.array([7, 7, 7, 8]), "cluster": pa.array([1, 1, 2, 2])}
+    >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
+    >>> summary = builder.state().summary(Budget())
+    >>> summary.shape, list(summary.cells.pairs())
+    ((2, 2), [(1, 2), (2, 1)])
+    """
+
+    spec: ContingencySpec
+    cells: Runs
+    without_cluster: Runs
+    label_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def merge(self, other: ContingencyCounts) -> ContingencyCounts:
+        """Cells of both inputs; equal ids are one cluster, or one class."""
+        if self.spec != other.spec:
+            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
+            raise IncompatibleStatesError(msg)
+        return ContingencyCounts(
+            self.spec,
+            self.cells.merge(other.cells),
+            self.without_cluster.merge(other.without_cluster),
+            self.label_rows + other.label_rows,
+            self.dropped_rows + other.dropped_rows,
+        )
+
+    @property
+    def cell_rows(self) -> int:
+        """Rows of all cells."""
+        return int(self.cells.rows.sum() + self.without_cluster.rows.sum())
+
+    def totals(self) -> Totals:
+        """Rows in the table, by label."""
+        neg, pos = self.label_rows.tolist()
+        return Totals(neg, pos, float(neg), float(pos))
+
+    def shards(self) -> list[Interval]:
+        """Intervals of clusters that the first pass takes on their own."""
+        return self.cells.intervals()
+
+    def first(self, shard: Interval, budget: Budget) -> tuple[Summary, ClassCells]:
+        """First pass over one shard: what its clusters decide, and its cells by class."""
+        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget)
+
+    def classes(self, found: Iterable[ClassCells]) -> ClassCells:
+        """All cells by class: those of the first pass, and the rows without a cluster."""
+        parts = list(found)
+        layouts = class_layouts(self.spec.keys, self.cell_rows)
+        ones = self.without_cluster.runs + tuple(run for part in parts for run in part.ones.runs)
+        return ClassCells(Runs(layouts[0], ones), Runs(layouts[1], tuple(run for part in parts for run in part.others.runs)))
+
+    def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
+        """Both passes; `each` maps a function over shards, one after the other by default.
+
+        The result has the same bits for any shards, in any order.
+        """
+        each = each or (lambda function, items, _: [function(item) for item in items])
+        first = each(lambda shard: self.first(shard, budget), self.shards(), "clusters")
+        classes = self.classes(part for _, part in first)
+        found = [summary for summary, _ in first]
+        del first
+        found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(), "classes")
+        rows = self.without_cluster.rows
+        alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
+        return reduce(Summary.merge, found, alone)
+
+    def header(self) -> dict[str, Any]:
+        """Facts beside the table."""
+        return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in _FACTS}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """Cells by cluster and class, then the rows without a cluster, by class."""
+        for runs in (self.cells, self.without_cluster):
+            for shard in runs.intervals():
+                for counts in runs.grouped(shard):
+                    yield _table(counts, self.spec)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state: the same table, whatever the runs."""
+        if not isinstance(other, ContingencyCounts):
+            return NotImplemented
+        return self.header() == other.header() and _canonical(self) == _canonical(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _table(counts: Counts, spec: ContingencySpec) -> pa.RecordBatch:
+    """Part of the state's table; the words of absent clusters are 0."""
+    words = np.column_stack((counts.keys, counts.rest))
+    absent = sum(spec.keys) - words.shape[1]
+    columns = [*np.zeros((absent, words.shape[0]), np.uint64), *words.T, counts.neg, counts.pos, np.full(words.shape[0], not absent)]
+    return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=spec.schema)
+
+
+def _canonical(state: ContingencyCounts) -> pa.Table:
+    batches = list(state.to_arrow())
+    return pa.Table.from_batches(batches).combine_chunks() if batches else None
