@@ -1,0 +1,154 @@
+"""The notebooks run from a fresh kernel, print what is stored with them, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+import pytest
+from jupyter_client.kernelspec import KernelSpecManager
+from jupyter_client.manager import AsyncKernelManager
+from nbclient import NotebookClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+SECONDS = 120  # for a whole notebook
+BYTES = 600_000
+TIMING = "timing"  # tag of cells whose text depends on the clock
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+PATH = re.compile(r"(?<![\w.:/<])/(?:\w[\w.+-]*/)+|[A-Z]:\\\\|file://")
+
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> Any:
+    """The notebook, valid in nbformat 4."""
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    return notebook
+
+
+def texts(cell: Any) -> Iterator[str]:
+    """What a cell has written, as text: its streams in one piece, then its other outputs."""
+    for stream in ("stdout", "stderr"):
+        yield "".join(
+            output.text for output in cell.outputs if output.output_type == "stream" and output.name == stream
+        )
+    for output in cell.outputs:
+        if output.output_type != "stream":
+            yield output.get("data", {}).get("text/plain", "")
+
+
+def same(found: str, stored: str) -> bool:
+    """Whether texts agree: words and whole numbers exactly, other numbers as far as libraries round differently."""
+    pairs = list(zip(NUMBER.findall(found), NUMBER.findall(stored), strict=False))
+    return NUMBER.sub("#", found) == NUMBER.sub("#", stored) and all(
+        a == b or ("." in a and float(a.replace(",", "")) == pytest.approx(float(b.replace(",", "")), 1e-3, 1e-6))
+        for a, b in pairs
+    )
+
+
+def tree(folder: Path) -> dict[Path, int]:
+    """Files of a folder and when they were written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+class OwnKernel(AsyncKernelManager):
+    """Starts the kernel of the running interpreter, whatever kernels are installed elsewhere."""
+
+    def _kernel_spec_manager_default(self) -> KernelSpecManager:
+        return KernelSpecManager(kernel_dirs=[])  # with no folders to search, python3 is this interpreter's ipykernel
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that executes a notebook in an empty folder, with this interpreter and this checkout."""
+    work = tmp_path / "work"
+    work.mkdir()
+    for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_DATA_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    monkeypatch.delenv("MPLBACKEND", raising=False)  # the kernel's inline backend
+
+    def execute(notebook: Any) -> Path:
+        search = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        where = {"metadata": {"path": str(work)}}
+        client = NotebookClient(
+            notebook, kernel_manager_class=OwnKernel, kernel_name="python3", timeout=SECONDS, resources=where
+        )
+        client.execute(env={**os.environ, "PYTHONPATH": search})
+        return work
+
+    return execute
+
+
+def test_there_are_notebooks() -> None:
+    """Those that the documentation names."""
+    assert {path.stem for path in NOTEBOOKS} >= {"quickstart"}
+
+
+@each_notebook
+def test_a_notebook_runs_and_says_what_is_stored(path: Path, run: Any) -> None:
+    """Every cell runs, text that does not depend on the clock is the stored one, in time, and no file is left."""
+    notebook, before, start = read(path), tree(path.parent), time.monotonic()
+    stored = [list(texts(cell)) for cell in notebook.cells if cell.cell_type == "code"]
+    work = run(notebook)
+    assert time.monotonic() - start < SECONDS
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell, old in zip(cells, stored, strict=True):
+        if TIMING not in cell.metadata.get("tags", ()):
+            new = list(texts(cell))
+            assert len(new) == len(old), cell.source
+            for a, b in zip(new, old, strict=True):
+                assert same(a, b), f"{cell.source}\n\nprints\n{a}\nstored is\n{b}"
+    assert tree(path.parent) == before
+    assert not list(work.iterdir())
+
+
+@each_notebook
+def test_a_stored_notebook_is_small_complete_and_of_no_machine(path: Path) -> None:
+    """Executed from top to bottom, without errors, warnings or paths, and small enough to keep in a repository."""
+    cells = [cell for cell in read(path).cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert any("image/png" in output.get("data", {}) for cell in cells for output in cell.outputs)
+    assert path.stat().st_size < BYTES
+    for cell in cells:
+        assert all(output.output_type in {"stream", "display_data", "execute_result"} for output in cell.outputs)
+        assert not any(output.get("name") == "stderr" for output in cell.outputs), cell.source
+        for text in (*texts(cell), cell.source):
+            assert not PATH.search(text), text
+
+
+@pytest.mark.parametrize("text", ["saved to /home/me/data/x.png", "'/tmp/a/b'", "C:\\\\data", "file:///x"])
+def test_paths_are_recognised(text: str) -> None:
+    """Absolute paths in any of the usual spellings."""
+    assert PATH.search(text)
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/key/x", "night=2026-01-01/part-0.parquet", "1/2", "a / b", "rows/s"])
+def test_what_is_no_absolute_path(text: str) -> None:
+    """Addresses, relative paths, fractions and units."""
+    assert not PATH.search(text)
+
+
+@pytest.mark.parametrize(
+    ("found", "stored", "equal"),
+    [
+        ("AUC 0.75000", "AUC 0.75001", True),
+        ("AUC 0.75", "AUC 0.76", False),
+        ("12 rows", "13 rows", False),
+        ("1,000.50", "1,000.51", True),
+        ("AUC 0.75", "AUL 0.75", False),
+        ("1 2.5", "1 2.5 3", False),
+    ],
+)
+def test_texts_agree_up_to_rounding(found: str, stored: str, equal: bool) -> None:
+    """Whole numbers and words exactly, others to three digits."""
+    assert same(found, stored) is equal
