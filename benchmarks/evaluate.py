@@ -1,0 +1,237 @@
+"""streameval and what people use today, side by side: seconds, ratios, and whether the target is met.
+
+    python benchmarks/evaluate.py                 # 10⁸ rows; makes 6 GB of data in /var/tmp first
+    python benchmarks/evaluate.py --rows 10000000 # a quick look
+
+Every case runs in a process of its own: a warm-up on two files, then the best of `--repeat` calls, of which the first
+warms the memory. Peers need the extra ``bench`` (DuckDB, polars, scikit-learn). Ratios are of times measured in one run
+on one machine. The C library is told to keep freed memory, for all alike: where fresh memory is slow to touch, as on many
+virtual machines, the ratios would otherwise be those of the machine; ``--fresh-memory`` measures that too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from data import DEFAULT, make
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 36), "MALLOC_ARENA_MAX": "1"}
+EXACT = ["roc_auc", "average_precision"]
+SINGLES = ({"score": "beta"}, {"score": "rare"}, {"score": "score64"}, {"cluster": "cluster"}, {"cluster": "cluster2"})
+TOGETHER = {"score": ["beta", "rare", "score64"], "cluster": ["cluster", "cluster2"]}
+
+
+def scan(files: list[str], threads: int) -> None:
+    """Read score and label with nothing done to them."""
+    import dask
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    @dask.delayed
+    def read(file: str) -> int:
+        with pa.OSFile(file) as source:
+            batches = pq.ParquetFile(source).iter_batches(1 << 20, columns=["beta", "label"], use_threads=False)
+            return sum(batch.num_rows for batch in batches)
+
+    dask.compute(*(read(file) for file in files), scheduler="threads", num_workers=threads)
+
+
+def ours(**options: Any) -> Callable[[list[str]], Any]:
+    """A call of streameval."""
+
+    def call(files: list[str]) -> Any:
+        from streameval import evaluate
+
+        return evaluate(files, **options).to_dict()
+
+    return call
+
+
+def one_by_one(files: list[str]) -> None:
+    """Five evaluations, each of one column."""
+    from streameval import evaluate
+
+    for columns in SINGLES:
+        evaluate(files, **columns)
+
+
+def curve(neg: np.ndarray, pos: np.ndarray) -> tuple[float, float]:
+    """AUC and average precision from counts by descending score."""
+    true, false = np.cumsum(pos), np.cumsum(neg)
+    auc = np.sum(pos * (false[-1] - false + neg / 2.0)) / true[-1] / false[-1]
+    return auc, np.sum(pos * true / (true + false)) / true[-1]
+
+
+def polars_auc(files: list[str]) -> Any:
+    """Group by score on the streaming engine, then cumulate."""
+    import polars as pl
+
+    pos = pl.col("label").cast(pl.Int64).sum().alias("pos")
+    groups = pl.scan_parquet(files).group_by("beta").agg(pos, pl.len().alias("rows")).sort("beta", descending=True)
+    table = groups.collect(engine="streaming")
+    positives = table["pos"].to_numpy()
+    return curve(table["rows"].to_numpy().astype(np.int64) - positives, positives)
+
+
+def duckdb_auc(files: list[str]) -> Any:
+    """Group by score, then a window sum."""
+    import duckdb
+
+    query = """
+        WITH g AS (SELECT beta, sum(label)::DOUBLE AS p, (count(*) - sum(label))::DOUBLE AS n FROM read_parquet($1) GROUP BY 1),
+             w AS (SELECT p, n, sum(p) OVER s AS t, sum(n) OVER s AS f, sum(n) OVER () AS neg, sum(p) OVER () AS pos
+                   FROM g WINDOW s AS (ORDER BY beta DESC ROWS UNBOUNDED PRECEDING))
+        SELECT sum(p * (neg - f + n / 2) / neg / pos), sum(p * t / (t + f) / pos) FROM w"""
+    return duckdb.execute(query, [files]).fetchone()
+
+
+def sklearn_auc(files: list[str]) -> Any:
+    """Load everything, then two functions."""
+    import pyarrow.dataset as ds
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    table = ds.dataset(files).to_table(columns=["label", "beta"])
+    label, score = table["label"].to_numpy(), table["beta"].to_numpy()
+    return roc_auc_score(label, score), average_precision_score(label, score)
+
+
+def duckdb_sizes(files: list[str]) -> Any:
+    """Size -> (clusters, positives)."""
+    import duckdb
+
+    query = """
+        SELECT size, count(*), sum(pos) FROM
+            (SELECT count(*) AS size, sum(label) AS pos FROM read_parquet($1) GROUP BY cluster) GROUP BY size"""
+    return len(duckdb.execute(query, [files]).fetchall())
+
+
+def polars_sizes(files: list[str]) -> Any:
+    """Size -> (clusters, positives)."""
+    import polars as pl
+
+    pos = pl.col("label").cast(pl.Int64).sum().alias("pos")
+    clusters = pl.scan_parquet(files).group_by("cluster").agg(pl.len().alias("size"), pos)
+    return clusters.group_by("size").agg(pl.len(), pl.col("pos").sum()).collect(engine="streaming").height
+
+
+CASES: dict[str, Callable[[list[str]], Any]] = {
+    "scan": lambda files: scan(files, 2),
+    "scan, 1 thread": lambda files: scan(files, 1),
+    "approx": ours(score="beta", approx=True, metrics="roc_auc", threads=2),
+    "approx, 1 thread": ours(score="beta", approx=True, metrics="roc_auc", threads=1),
+    "exact": ours(score="beta", metrics=EXACT, threads=2),
+    "exact, 1 thread": ours(score="beta", metrics=EXACT, threads=1),
+    "exact, all metrics": ours(score="beta", threads=2),
+    "exact, AUC alone": ours(score="beta", metrics="roc_auc", threads=2),
+    "exact, AUC and AGC": ours(score="beta", metrics=["roc_auc", "agc"], threads=2),
+    "float64": ours(score="score64", metrics=EXACT, threads=2),
+    "weighted": ours(score="beta", weight="weight", metrics=EXACT, threads=2),
+    "saturated": ours(score="saturated", metrics=EXACT, threads=2),
+    "AUL": ours(cluster="cluster", metrics="aul", threads=2),
+    "AUL, 1 thread": ours(cluster="cluster", metrics="aul", threads=1),
+    "five columns, one pass": ours(**TOGETHER, threads=2),
+    "five columns, five passes": one_by_one,
+    "polars AUC": polars_auc,
+    "DuckDB AUC": duckdb_auc,
+    "scikit-learn AUC": sklearn_auc,
+    "polars sizes": polars_sizes,
+    "DuckDB sizes": duckdb_sizes,
+}
+SLOW = {"scikit-learn AUC"}
+
+# what, numerator, denominator, target, whether the ratio must be at least (or else at most) the target
+TARGETS = [
+    ("approx AUC against the bare scan, 2 threads", "approx", "scan", 2.0, False),
+    ("approx AUC against the bare scan, 1 thread", "approx, 1 thread", "scan, 1 thread", 2.0, False),
+    ("polars against exact AUC + AP", "polars AUC", "exact", 8.0, True),
+    ("DuckDB against exact AUC + AP", "DuckDB AUC", "exact", 13.0, True),
+    ("scikit-learn with loading against exact AUC + AP", "scikit-learn AUC", "exact", 40.0, True),
+    ("float64 against float32", "float64", "exact", 2.0, False),
+    ("weighted against unweighted", "weighted", "exact", 5.0, False),
+    ("saturated against beta", "saturated", "exact", 1.3, False),
+    ("DuckDB against AUL", "DuckDB sizes", "AUL", 5.0, True),
+    ("polars against AUL", "polars sizes", "AUL", 5.0, True),
+    ("exact, one thread against two", "exact, 1 thread", "exact", 1.5, True),
+    ("AUL, one thread against two", "AUL, 1 thread", "AUL", 1.5, True),
+    ("five columns in one pass against five", "five columns, one pass", "five columns, five passes", 0.95, False),
+    ("exact AUC with AGC against without", "exact, AUC and AGC", "exact, AUC alone", 1.05, False),
+]
+
+
+def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
+    """Best time of a case, after a warm-up on two files."""
+    call, times, value = CASES[case], [], None
+    call(files[:2])
+    for _ in range(1 if case in SLOW else repeat + 1):
+        start = time.perf_counter()
+        value = call(files)
+        times.append(time.perf_counter() - start)
+    return {"seconds": min(times), "all": times, "value": value if isinstance(value, tuple | list | int) else None}
+
+
+def main() -> None:
+    """Run every case in a process of its own and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DEFAULT)
+    parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--files", type=int, default=20)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--case", help="run this case alone and print JSON")
+    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
+    parser.add_argument("--only", nargs="*", help="run only these cases")
+    given = parser.parse_args()
+    files = make(given.data, given.rows, given.files)
+    if given.case:
+        print(json.dumps(measure(given.case, files, given.repeat)))
+        return
+    found: dict[str, float] = {}
+    environment = os.environ | ({} if given.fresh_memory else KEEP)
+    print(
+        f"{given.rows:,} rows, {given.files} files; best of {given.repeat} after a warm-up\n\n| case | seconds | all |\n|---|---|---|"
+    )
+    for case in given.only or CASES:
+        arguments = [
+            sys.argv[0],
+            "--data",
+            given.data,
+            "--rows",
+            given.rows,
+            "--files",
+            given.files,
+            "--repeat",
+            given.repeat,
+        ]
+        done = subprocess.run(
+            [sys.executable, *map(str, arguments), "--case", case],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
+        if done.returncode:
+            print(f"| {case} | failed: {done.stderr.strip().splitlines()[-1]} | |")
+            continue
+        result = json.loads(done.stdout)
+        found[case] = result["seconds"]
+        print(f"| {case} | {result['seconds']:.2f} | {' '.join(f'{t:.2f}' for t in result['all'])} |", flush=True)
+    print("\n| ratio | measured | target | met |\n|---|---|---|---|")
+    for what, above, below, target, least in TARGETS:
+        if above in found and below in found:
+            ratio = found[above] / found[below]
+            met = ratio >= target if least else ratio <= target
+            print(f"| {what} | {ratio:.2f} | {'≥' if least else '≤'} {target:g} | {'yes' if met else 'no'} |")
+
+
+if __name__ == "__main__":
+    main()
