@@ -292,7 +292,7 @@ class MaxInformedness:
             best, at, true, false = kernels.informedness_weights(
                 part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight, total.neg_weight, total.pos_weight
             )
-        return float(best), true, false, float(part.scores[at]) if at >= 0 else math.inf
+        return float(best), true, false, part.score(at) if at >= 0 else math.inf
 
     def bounds(self, c: _Columns, scores: Array) -> tuple[float, float, float]:
         """Largest value at an edge of a bin, and the largest with a bin's positives before its negatives; the edge."""

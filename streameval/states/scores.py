@@ -121,6 +121,10 @@ class Groups:
         """Scores as float64."""
         return decode(self.keys, self.kind)
 
+    def score(self, i: int) -> float:
+        """Score of one group."""
+        return float(decode(self.keys[i : i + 1], self.kind)[0])
+
 
 @dataclass(frozen=True)
 class ScoreSpec:
