@@ -22,8 +22,9 @@ from streameval.fold import Plan, fold, merge, run_capacity, tasks
 from streameval.metrics import GAIN, LIFT, RANKING
 from streameval.metrics.curves import ScorePath, lift_curve, score_curve
 from streameval.metrics.finalize import combine, partials
-from streameval.metrics.gain import operating_points, truncated
+from streameval.metrics.gain import truncated
 from streameval.metrics.lift import Aul
+from streameval.metrics.operating import operating_points
 from streameval.reduce import Progress, run, thread_count, tree
 from streameval.results import Curve, Scalar
 from streameval.states.clusters import ClusterSpec, SizeTable, id_type

@@ -16,7 +16,10 @@ from hypothesis import strategies as st
 from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
 from streameval.errors import OptionError
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.gain import Agc, OperatingPoint, _candidates, kept_points, parse_at
+from streameval.metrics.gain import Agc
+from streameval.metrics.gain_bounds import _candidates
+from streameval.metrics.gain_sums import kept_points, quotient
+from streameval.metrics.operating import OperatingPoint, parse_at
 from streameval.metrics.ranking import HALF, RocAuc
 from streameval.states.histogram import Bins, HistogramSpec
 from streameval.states.memory import Budget
@@ -212,8 +215,6 @@ def test_weighted_histogram_interval(groups, cuts, ratio, random):
 @given(*[st.integers(0, 300)] * 5, st.integers(1, 300), st.booleans())
 def test_turning_points_find_the_extremes(above, n, p, more_n, more_p, need, ratio):
     """The few candidates of a cut bin are as extreme as all of its points."""
-    from streameval.metrics.gain import quotient
-
     T = above // 3
     N, P = above - T + n + more_n + 1, T + p + more_p + 1
 

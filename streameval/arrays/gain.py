@@ -21,7 +21,8 @@ from streameval.arrays.inputs import plain, same_length, scores, weights
 from streameval.errors import OptionError
 from streameval.kernels.gain import running_counts, running_weights
 from streameval.metrics.finalize import compute
-from streameval.metrics.gain import Agc, GainSums, kept_groups, kept_points, quotient
+from streameval.metrics.gain import Agc
+from streameval.metrics.gain_sums import GainSums, kept_groups, kept_points, quotient
 from streameval.states.protocol import Totals
 from streameval.states.scores import Groups, fold_arrays
 
