@@ -127,7 +127,7 @@ def corrupt(path: Path, how: str) -> Path:
 
 @pytest.mark.parametrize("how", ["footer", "truncated", "not parquet", "page"])
 def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends the run by name; under ``skip`` it is listed, and not one of its rows is counted, though some were read."""
+    """It ends the run by name; under ``skip`` it is listed and none of its rows is counted."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 10_000)
     monkeypatch.setattr(fold, "BATCH_ROWS", 1_000)
     monkeypatch.setattr(fold, "TASK_ROWS", (1, 1))
@@ -195,7 +195,7 @@ def test_strings_need_a_positive_label() -> None:
 
 
 def test_null_labels_name_the_file_and_the_remedy(tmp_path: Path) -> None:
-    """Null and NaN labels are errors unless dropped; then they leave every metric, cluster sizes too, and are counted."""
+    """Null and NaN labels are errors unless dropped; then they leave every metric and are counted."""
     path = tmp_path / "a.parquet"
     for values in ([0, 1, None, 1], [0.0, 1.0, math.nan, 1.0]):
         write(path, GOOD | {"label": values})
@@ -296,5 +296,5 @@ def test_a_reader_can_be_read_once() -> None:
     """A stream that was read already says so."""
     reader = pa.table(GOOD).to_reader()
     assert evaluate(reader, score="score").rows == 4
-    with pytest.raises(StreamevalError, match="once|no rows"):
+    with pytest.raises(StreamevalError, match=r"once|no rows"):
         evaluate(reader, score="score")
