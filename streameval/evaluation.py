@@ -299,7 +299,7 @@ def evaluate(
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or belongs to its partition.
     approx : bool
-        Hold a fixed histogram (15 MiB a score) instead of every distinct score; results are certain intervals.
+        Hold a fixed histogram (16 MiB a score) instead of every distinct score; results are certain intervals.
     memory : int or str, optional
         Budget for states, such as ``"2GiB"``; a quarter of the memory by default. What exceeds it is spilled.
     spill : path, optional

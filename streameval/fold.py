@@ -111,7 +111,10 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     except CorruptFileError as error:
         if not plan.skip:
             raise
-        return Folded({plan.label: plan.label.empty()} | {spec: spec.empty() for spec in plan.specs}, ((pieces[0].name, str(error)),))
+        return Folded(
+            {plan.label: plan.label.empty()} | {spec: spec.empty() for spec in plan.specs},
+            ((pieces[0].name, str(error)),),
+        )
     return Folded({plan.label: reader.state()} | {spec: builder.state() for spec, builder in builders.items()})
 
 
@@ -133,7 +136,9 @@ def _prepared(piece: Piece, batch: pa.RecordBatch, plan: Plan, reader: LabelRead
         return
     weight = None if plan.weight is None else _weights(batch.column(plan.weight), plan.weight, piece.name)
     columns = {name: batch.column(name) for spec in plan.specs for name in spec.columns}
-    yield Batch(label, weight, columns, piece.partition, piece.name, piece.row, None if keep is None else np.flatnonzero(keep))
+    yield Batch(
+        label, weight, columns, piece.partition, piece.name, piece.row, None if keep is None else np.flatnonzero(keep)
+    )
 
 
 def _weights(array: pa.Array, column: str, name: str) -> Array:
@@ -166,5 +171,3 @@ def merge(parts: Sequence[Folded]) -> Folded:
 def run_capacity(limit: int, threads: int, specs: int) -> int:
     """Rows a builder collects at a time, such that the buffers of all builders take a quarter of the budget at most."""
     return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * max(specs, 1) * _ROW_BYTES)))
-
-

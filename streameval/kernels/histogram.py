@@ -21,7 +21,7 @@ __all__ = ["BINS", "EMPTY", "FIRSTS", "MIXED", "SHIFTS", "bin_counts", "bin_weig
 _FINE = (
     ((-8, -2, 12), (-1, 4, 13), (5, 11, 11)),  # negative: logits
     ((-15, -2, 14), (-25, -16, 12)),  # rare events
-    ((-11, -1, 14), (-25, -12, 12), (-40, -26, 8)),  # saturated; -1 holds one half alone
+    ((-14, -1, 14), (-25, -15, 12), (-40, -26, 8)),  # saturated; -1 holds one half alone
     ((0, 4, 13), (5, 11, 11)),  # logits, counts
 )
 _COARSE = 4

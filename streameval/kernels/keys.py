@@ -17,7 +17,17 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["ID_BUCKETS", "MIX", "SCORE_BUCKETS", "encode_f4", "encode_f8", "encode_i4", "encode_i8", "encode_id", "unmix"]
+__all__ = [
+    "ID_BUCKETS",
+    "MIX",
+    "SCORE_BUCKETS",
+    "encode_f4",
+    "encode_f8",
+    "encode_i4",
+    "encode_i8",
+    "encode_id",
+    "unmix",
+]
 
 SCORE_BUCKETS = 1 << 16
 ID_BUCKETS = 1 << 11

@@ -61,7 +61,9 @@ class ScorePath:
         if isinstance(part, Bins):
             before: tuple[Any, Any] = (0.0, 0.0) if weighted else (0, 0)
         else:
-            before = (part.before.neg_weight, part.before.pos_weight) if weighted else (part.before.neg, part.before.pos)
+            before = (
+                (part.before.neg_weight, part.before.pos_weight) if weighted else (part.before.neg, part.before.pos)
+            )
         kept, true, false = thin(neg, pos, *before, part.total.neg_weight, part.total.pos_weight, self.slots)
         return Path(true, false, part.scores[kept])
 
@@ -69,7 +71,9 @@ class ScorePath:
         """All points, thinned once more where shards met."""
         if not partials:
             return Path(*np.empty((3, 0)))
-        true, false, scores = (np.concatenate([getattr(part, name) for part in partials]) for name in ("true", "false", "scores"))
+        true, false, scores = (
+            np.concatenate([getattr(part, name) for part in partials]) for name in ("true", "false", "scores")
+        )
         order = np.lexsort((-scores, true + false))
         true, false, scores = true[order], false[order], scores[order]
         total = state.totals()

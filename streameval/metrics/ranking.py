@@ -147,7 +147,9 @@ def _class_sizes(total: Totals, *, weighted: bool) -> tuple[Any, Any]:
     return (total.neg_weight, total.pos_weight) if weighted else (total.neg, total.pos)
 
 
-def _pairs(neg: Array, pos: Array, neg_weight: Array | None, pos_weight: Array | None, before: Totals, total: Totals) -> Any:
+def _pairs(
+    neg: Array, pos: Array, neg_weight: Array | None, pos_weight: Array | None, before: Totals, total: Totals
+) -> Any:
     """Twice the pairs won: an integer, or a float with weights."""
     if neg_weight is None or pos_weight is None:
         return _integer(kernels.area_counts(neg, pos, before.neg, total.neg))
@@ -164,7 +166,9 @@ def _precision(part: Groups, *, trapezoid: bool) -> Any:
     before = part.before
     if part.neg_weight is None:
         return _integer(kernels.precision_counts(part.neg, part.pos, before.neg, before.pos, trapezoid))
-    return float(kernels.precision_weights(part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight, trapezoid))
+    return float(
+        kernels.precision_weights(part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight, trapezoid)
+    )
 
 
 def _mean_precision(name: str, partials: Sequence[Any], state: ScoreState, parts: int) -> Scalar:
@@ -286,11 +290,18 @@ class MaxInformedness:
         if _empty_class(total):
             return 0.0, 0, 0, math.inf
         if part.neg_weight is None:
-            best, at, true, false = kernels.informedness_counts(part.neg, part.pos, before.neg, before.pos, total.neg, total.pos)
+            best, at, true, false = kernels.informedness_counts(
+                part.neg, part.pos, before.neg, before.pos, total.neg, total.pos
+            )
             true, false = int(true), int(false)
         else:
             best, at, true, false = kernels.informedness_weights(
-                part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight, total.neg_weight, total.pos_weight
+                part.neg_weight,
+                part.pos_weight,
+                before.neg_weight,
+                before.pos_weight,
+                total.neg_weight,
+                total.pos_weight,
             )
         return float(best), true, false, part.score(at) if at >= 0 else math.inf
 

@@ -1,1 +1,1 @@
-"""placeholder"""
+"""States: immutable, mergeable, serialisable counts; and the builders that fold batches into them."""

@@ -20,9 +20,10 @@ import pyarrow as pa
 from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import tally_sizes
+from streameval.states.builder import RunBuilder
 from streameval.states.ids import SHIFT, id_codes, id_type, id_words, identify
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, RunBuilder, Runs
+from streameval.states.runs import Counts, Interval, Layout, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -93,7 +94,9 @@ class ClusterSpec:
                 words = columns["key"][here]
                 rest = columns["second"][here].reshape(-1, 1) if self.layout.words == 2 else None
                 builder.add_items(words, id_codes(words, label), rest, columns[side][here], np.empty(0))
-        return ClusterCounts(self, builder.finish(), *(np.array(header[name]) for name in ("single_rows", "dropped_rows")))
+        return ClusterCounts(
+            self, builder.finish(), *(np.array(header[name]) for name in ("single_rows", "dropped_rows"))
+        )
 
 
 class _ClusterBuilder:
@@ -161,7 +164,9 @@ class SizeTable:
     def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
         """The table of all clusters of several tables."""
         parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
-        return cls._summed(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives")))
+        return cls._summed(
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives"))
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +197,9 @@ class ClusterCounts:
             msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
             raise IncompatibleStatesError(msg)
         runs = self.runs.merge(other.runs)
-        return ClusterCounts(self.spec, runs, self.single_rows + other.single_rows, self.dropped_rows + other.dropped_rows)
+        return ClusterCounts(
+            self.spec, runs, self.single_rows + other.single_rows, self.dropped_rows + other.dropped_rows
+        )
 
     def totals(self) -> Totals:
         """Rows in clusters."""

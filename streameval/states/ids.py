@@ -41,7 +41,10 @@ def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
     if pa.types.is_integer(dtype) or pa.types.is_null(dtype):
         return "signed"
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if any(test(dtype) for test in (*kinds, pa.types.is_fixed_size_binary, pa.types.is_string_view, pa.types.is_binary_view)):
+    if any(
+        test(dtype)
+        for test in (*kinds, pa.types.is_fixed_size_binary, pa.types.is_string_view, pa.types.is_binary_view)
+    ):
         return "hash"
     msg = f"column {column!r} has type {dtype}; ids are integers, strings or binaries: cast it"
     raise SchemaError(msg)
@@ -91,4 +94,3 @@ def id_codes(words: Array, label: int = 0) -> Array:
 def mixed(first: Array) -> Array:
     """Words mixed by an odd multiplier, which permutes the 64-bit integers, so that buckets fill evenly."""
     return first * np.uint64(MIX)
-

@@ -130,13 +130,20 @@ class LabelReader:
         """The positive label in the column's type."""
         if pa.types.is_dictionary(dtype):
             dtype = dtype.value_type
-        number = pa.types.is_boolean(dtype) or pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype)
+        number = (
+            pa.types.is_boolean(dtype)
+            or pa.types.is_integer(dtype)
+            or pa.types.is_floating(dtype)
+            or pa.types.is_decimal(dtype)
+        )
         if self.spec.pos_label is None:
             if number or pa.types.is_null(dtype):
                 return None
             msg = f"label column {self.spec.column!r} has type {dtype}; name the positive label with pos_label (--pos-label)"
             raise LabelError(msg)
         given = self.spec.pos_label
+        if pa.types.is_boolean(dtype) and isinstance(given, int | float) and given not in (0, 1):
+            raise LabelError(self._foreign(dtype))
         if dtype == pa.float16():  # as `read` widens it
             dtype = pa.float32()
         if isinstance(given, bool) and not pa.types.is_boolean(dtype) and number:
@@ -146,8 +153,11 @@ class LabelReader:
                 return pa.scalar(str(given)).cast(dtype)
             return pa.scalar(given).cast(dtype, safe=True)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            msg = f"pos_label={given!r} is no value of label column {self.spec.column!r}, whose type is {dtype}"
-            raise LabelError(msg) from error
+            raise LabelError(self._foreign(dtype)) from error
+
+    def _foreign(self, dtype: pa.DataType) -> str:
+        column, given = self.spec.column, self.spec.pos_label
+        return f"pos_label={given!r} is no value of label column {column!r}, whose type is {dtype}; name one that is"
 
     def read(self, array: pa.Array, name: str) -> tuple[Array, Array | None]:
         """Labels of an Arrow array as uint8, and which rows have one (None if all have)."""
@@ -167,7 +177,9 @@ class LabelReader:
         label, values = self._labels(array)
         positive = int(np.count_nonzero(label))
         null = 0 if keep is None else len(keep) - len(array)
-        self._counts = self._counts.merge(LabelCounts(self.spec, len(label) - positive, positive, null, frozenset(values)))
+        self._counts = self._counts.merge(
+            LabelCounts(self.spec, len(label) - positive, positive, null, frozenset(values))
+        )
         if len(values) > 2:
             self._name_and_raise(name)
         return label, keep
@@ -185,7 +197,10 @@ class LabelReader:
             return np.empty(0, np.uint8), set()
         low, high = values.min(), values.max()
         if values.dtype.kind in "iu" and low >= 0 and high <= 1:
-            return values.astype(np.uint8, copy=False) if values.itemsize > 1 else values.view(np.uint8), {int(low), int(high)}
+            return values.astype(np.uint8, copy=False) if values.itemsize > 1 else values.view(np.uint8), {
+                int(low),
+                int(high),
+            }
         seen = {low.item(), high.item()}
         others = values[(values != low) & (values != high)]
         if others.size:

@@ -108,7 +108,9 @@ class _SpillFile:
     def _failure(self, error: OSError) -> SpillError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         what = "is full" if full else f"cannot be written ({error.strerror})"
-        return SpillError(error.errno, f"the spill directory {what}; name another with --spill or raise --memory", str(self.directory))
+        return SpillError(
+            error.errno, f"the spill directory {what}; name another with --spill or raise --memory", str(self.directory)
+        )
 
     def write(self, array: Array) -> int:
         """Append `array`; returns its offset."""
@@ -218,7 +220,7 @@ class Budget:
         self._lock = threading.Lock()
         self._file: _SpillFile | None = None
 
-    def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:  # noqa: ANN401 - whatever numpy takes as a type
+    def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised array for a builder, one given back earlier where it fits: fresh memory is slow to touch."""
         shape = (shape,) if isinstance(shape, int) else shape
         with self._lock:

@@ -24,14 +24,15 @@ import numpy as np
 
 from streameval.errors import IncompatibleStatesError
 from streameval.kernels import runs as kernels
+from streameval.states.grouping import Columns, Counts, aligned, distinct, sorted_together, tallied
 from streameval.states.memory import Budget
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from streameval.states.memory import Buffer
 
-__all__ = ["Counts", "Interval", "Layout", "Run", "RunBuilder", "Runs", "Side", "cut"]
+__all__ = ["Counts", "Interval", "Layout", "Run", "Runs", "Side", "cut"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -44,7 +45,6 @@ _NONE_I8 = np.empty(0, np.int64)
 _NONE_F8 = np.empty(0, np.float64)
 
 Interval = tuple[int, int]
-_Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +107,6 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Distinct keys in ascending order, with what was counted for each.
-
-    Attributes
-    ----------
-    keys : uint64 array of shape (n,)
-    rest : uint64 array of shape (n, n_words - 1), the further words
-    neg, pos : int64 arrays of shape (n,)
-    neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
-    """
-
-    keys: Array
-    rest: Array
-    neg: Array
-    pos: Array
-    neg_weight: Array | None = None
-    pos_weight: Array | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Side:
     """Items of one label in an interval, bucket by bucket; absent columns are empty arrays."""
 
@@ -136,7 +116,7 @@ class Side:
     counts: Array
     weights: Array
 
-    def cut(self, i: int, j: int) -> _Columns:
+    def cut(self, i: int, j: int) -> Columns:
         """Items of the buckets from i to j, counted from the interval's first."""
         a, b = self.starts[i], self.starts[j]
         return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
@@ -154,7 +134,8 @@ class Runs:
     Examples
     --------
     >>> import numpy as np
-    >>> from streameval.states.memory import Budget
+    >>> from streameval.states.grouping import Columns, Counts, aligned, distinct, sorted_together, tallied
+    from streameval.states.memory import Budget
     >>> layout = Layout(buckets=4, bits=64)
     >>> def encode(rows, words, codes, table):  # the key is the value, its bucket the lower two bits
     ...     words[:] = rows
@@ -229,7 +210,7 @@ class Runs:
         start, stop = interval
         items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
-            yield _tallied(start, self.layout, self.pieces(start, 0), self.pieces(start, 1))
+            yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
             return
         if self.layout.bits == 64 and stop - start == 1 and items[0] > REFINE:
             yield from self._refined(start, budget or Budget())
@@ -242,7 +223,7 @@ class Runs:
         for i, j in _batches(items, self.layout.buckets // 2 - start):
             parts = [side.cut(i, j) for side in sides]
             if self.layout.bits == 16 and items[i] > DENSE:
-                yield _tallied(start + i, self.layout, [parts[0]], [parts[1]])
+                yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted)
                 continue
             if self.layout.bits == 16:
                 buckets = np.arange(start + i, start + j)
@@ -251,9 +232,11 @@ class Runs:
                     for part, side in zip(parts, sides, strict=True)
                 ]
             if self.layout.halved and all(part[0].size == sum(column.size for column in part) for part in parts):
-                yield _sorted_together(parts[0][0], parts[1][0], top=self.layout.bits == 64 and start + i >= self.layout.buckets // 2)
+                yield sorted_together(
+                    parts[0][0], parts[1][0], top=self.layout.bits == 64 and start + i >= self.layout.buckets // 2
+                )
             else:
-                yield _aligned(*(_distinct(*part) for part in parts))
+                yield aligned(*(distinct(*part) for part in parts))
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:
         """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives."""
@@ -282,7 +265,7 @@ class Runs:
             Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
         )
 
-    def pieces(self, bucket: int, label: int) -> Iterator[_Columns]:
+    def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
         """Items of one code, run by run, a bounded number at a time."""
         code = 2 * bucket + label
         for run in self.runs:
@@ -303,6 +286,8 @@ class Runs:
 
         Where there is no such word all keys are equal, and nothing is left to partition by.
         """
+        from streameval.states.builder import RunBuilder  # which makes runs: the one circle here
+
         for column in range(self.layout.words):
             low, high = _extremes(_word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
             if low < high:
@@ -318,13 +303,15 @@ class Runs:
             for part in self.pieces(bucket, label):
                 high_bits = (_word(part, column) - np.uint64(low)) >> shift
                 words, rest, counts, weights = part
-                builder.add_items(words, (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label), rest, counts, weights)
+                builder.add_items(
+                    words, (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label), rest, counts, weights
+                )
         finer = builder.finish()
         for interval in finer.intervals():
             yield from finer.grouped(interval, budget)
 
 
-def _word(part: _Columns, column: int) -> Array:
+def _word(part: Columns, column: int) -> Array:
     """One word of some items' keys."""
     return part[1][:, column - 1] if column else part[0]
 
@@ -352,26 +339,19 @@ def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
     return np.ones(last - first, dtype) if column is None else column.read(first, last)
 
 
-def _sorted_together(neg: Array, pos: Array, *, top: bool) -> Counts:
-    """Sort rows of both labels at once, the label in the bit that the half of the buckets makes redundant."""
-    words = kernels.labelled(neg, pos)
-    words.sort()
-    keys, neg, pos = kernels.tally_sorted(words, np.uint64(top << 63))
-    return Counts(keys, _no_rest(keys), neg, pos)
-
-
 def _batches(items: Array, middle: int) -> Iterator[tuple[int, int]]:
     """Split buckets into stretches of at most `CHUNK` items, never across `middle`.
 
     A bucket of more than `DENSE` items stands alone.
     """
-    i, total = 0, 0
+    i, total, full = 0, 0, False
     for j, size in enumerate(items.tolist()):
-        if j > i and (total + size > CHUNK or size > DENSE or total > DENSE or j == middle):
+        if j > i and (full or size > DENSE or total + size > CHUNK or j == middle):
             if total:
                 yield i, j
             i, total = j, 0
         total += size
+        full = size > DENSE
     if total:
         yield i, len(items)
 
@@ -380,182 +360,3 @@ def _extremes(pieces: Iterator[Array]) -> tuple[int, int]:
     """Smallest and largest word."""
     bounds = [(int(words.min()), int(words.max())) for words in pieces]
     return min(low for low, _ in bounds), max(high for _, high in bounds)
-
-
-def _distinct(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, Array, Array, Array]:
-    """Sort items and group them by key."""
-    if not (rest.size or counts.size or weights.size):
-        return kernels.distinct(np.sort(words), rest, counts, weights)  # type: ignore[no-any-return]
-    order = np.argsort(words)
-    words = words[order]
-    if rest.size:
-        kernels.order_rest(words, rest, order)
-    columns = (column[order] if column.size else column for column in (rest, counts, weights))
-    return kernels.distinct(words, *columns)  # type: ignore[no-any-return]
-
-
-def _no_rest(keys: Array) -> Array:
-    """The further words of keys that have none."""
-    return np.empty((keys.size, 0), np.uint64)
-
-
-def _aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
-    """Join the distinct keys of both labels."""
-    keys, rest, at_neg, at_pos = kernels.align(neg[0], neg[1], pos[0], pos[1])
-
-    def spread(values: Array, at: Array) -> Array:
-        out = np.zeros(keys.size, values.dtype)
-        out[at] = values
-        return out
-
-    counts = spread(neg[2], at_neg), spread(pos[2], at_pos)
-    if neg[3].size or pos[3].size:
-        return Counts(keys, rest, *counts, spread(neg[3], at_neg), spread(pos[3], at_pos))
-    return Counts(keys, rest, *counts)
-
-
-def _tallied(bucket: int, layout: Layout, *sides: Iterable[tuple[Array, Array, Array, Array]]) -> Counts:
-    """Count the 16-bit words of one bucket in a table."""
-    tables = [np.zeros(1 << 16, np.int64) for _ in sides]
-    weights = [np.zeros((2, 1 << 16 if layout.weighted else 0)) for _ in sides]
-    for side, table, (sums, errors) in zip(sides, tables, weights, strict=True):
-        for words, _, counts, weight in side:
-            kernels.tally(words, counts, table)
-            if layout.weighted:
-                kernels.tally_weights(words, weight, sums, errors)
-    found = kernels.occupied(*tables)
-    keys = found.astype(np.uint64) | np.uint64(bucket << 16)
-    if not layout.weighted:
-        return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found])
-    neg_weight, pos_weight = (sums[found] + errors[found] for sums, errors in weights)
-    return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found], neg_weight, pos_weight)
-
-
-class RunBuilder:
-    """Collects encoded rows and turns every `capacity` of them into a run; owned by one task.
-
-    Parameters
-    ----------
-    layout : Layout
-    budget : Budget
-        Owns the runs' arrays.
-    capacity : int
-        Rows a run holds at most.
-    counted : bool
-        Whether items come with counts, through `add_items`.
-    """
-
-    def __init__(self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False) -> None:
-        self.layout = layout
-        self.budget = budget
-        self.capacity = max(capacity, 1)
-        self._words = budget.borrow(self.capacity, layout.dtype)
-        self._codes = budget.borrow(self.capacity, np.uint32)
-        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
-        self._counts = budget.borrow(self.capacity if counted else 0, np.int64)
-        self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
-        self._table = np.zeros(layout.codes + 2, np.int64)
-        self._size = 0
-        self._runs: list[Run] = []
-        self.nan_rows = np.zeros(2, np.int64)  # rows by label whose score is NaN
-        self._nan_weights: tuple[list[float], list[float]] = ([], [])
-
-    @property
-    def nan_seen(self) -> bool:
-        """Whether a NaN score was added."""
-        return bool(self._table[-2:].any() or self.nan_rows.any())
-
-    @property
-    def nan_weights(self) -> Array:
-        """Weight by label of the rows whose score is NaN, as a float64 array of shape (2,)."""
-        return np.array([math.fsum(part) for part in self._nan_weights])
-
-    def add(
-        self,
-        rows: int,
-        encode: Callable[[slice, Array, Array, Array], None],
-        rest: Array | None = None,
-        weights: Array = _NONE_F8,
-    ) -> None:
-        """Take `rows` rows; ``encode(part, words, codes, table)`` fills words and codes and counts the codes."""
-        for part, room in self._rooms(rows):
-            encode(part, self._words[room], self._codes[room], self._table)
-            if rest is not None:
-                self._rest[room] = rest[part]
-            if weights.size:
-                self._weights[room] = weights[part]
-
-    def add_items(self, words: Array, codes: Array, rest: Array | None, counts: Array, weights: Array) -> None:
-        """Take items that are encoded already, with counts or without."""
-        for part, room in self._rooms(words.size):
-            self._words[room], self._codes[room] = words[part], codes[part]
-            self._table += np.bincount(codes[part], minlength=self._table.size)
-            if rest is not None:
-                self._rest[room] = rest[part]
-            for mine, given in ((self._counts, counts), (self._weights, weights)):
-                if mine.size:
-                    mine[room] = given[part] if given.size else 1
-
-    def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
-        """Parts of the input, each with the free place it goes to."""
-        done = 0
-        while done < rows:
-            if self._size == self.capacity:
-                self._flush()
-            count = min(rows - done, self.capacity - self._size)
-            yield slice(done, done + count), slice(self._size, self._size + count)
-            done += count
-            self._size += count
-
-    def finish(self) -> Runs:
-        """The runs of everything added; the builder is spent."""
-        self._flush()
-        for column in (self._words, self._codes, self._rest, self._counts, self._weights):
-            self.budget.give_back(column)
-        return Runs(self.layout, tuple(self._runs))
-
-    def _flush(self) -> None:
-        if not self._size:
-            return
-        kept = self._size - int(self._table[-2:].sum())
-        starts = np.concatenate(([0], np.cumsum(self._table)))
-        columns = []
-        for values in (self._words, self._rest, self._counts, self._weights):
-            out = np.empty((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
-            if values.size:
-                move = kernels.scatter if values.ndim == 1 else kernels.scatter_rows
-                move(values[: self._size], self._codes[: self._size], starts[:-1].copy(), out)
-            columns.append(out)
-        for label in (0, 1):
-            self.nan_rows[label] += self._table[self.layout.codes + label]
-            a, b = starts[self.layout.codes + label : self.layout.codes + label + 2]
-            self._nan_weights[label].append(math.fsum(columns[3][a:b]))
-        codes = np.flatnonzero(self._table[:-2]).astype(np.uint32)
-        if codes.size:
-            self._emit(codes, np.append(starts[codes], kept), *(column[:kept] for column in columns))
-        self._table[:] = 0
-        self._size = 0
-
-    def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        """Store the pieces: those whose words repeat as (word, count), the others as they are."""
-        again = kernels.repetitive(words, rest, starts)
-        if again.any():
-            pieces = [
-                (code, *_distinct(*(column[a:b] for column in (words, rest, counts, weights))))
-                for code, a, b in zip(codes[again], starts[:-1][again], starts[1:][again], strict=True)
-            ]
-            sizes = [piece[1].size for piece in pieces]
-            columns = [np.concatenate(column) for column in list(zip(*pieces, strict=True))[1:]]
-            self._store(codes[again], np.concatenate(([0], np.cumsum(sizes))), *columns)
-            keep = np.repeat(~again, np.diff(starts))
-            sizes = np.diff(starts)[~again]
-            codes, starts = codes[~again], np.concatenate(([0], np.cumsum(sizes)))
-            words, rest, counts, weights = (c[keep] if len(c) else c for c in (words, rest, counts, weights))
-        if codes.size:
-            self._store(codes, starts, words, rest, counts, weights)
-
-    def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        rows = np.add.reduceat(counts, starts[:-1]) if counts.size else np.diff(starts)
-        sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
-        held = (self.budget.hold(column) if column.size else None for column in (words, rest, counts, weights))
-        self._runs.append(Run(codes, starts, rows, sums, *held))  # type: ignore[arg-type]

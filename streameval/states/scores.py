@@ -18,9 +18,10 @@ import pyarrow as pa
 from streameval.errors import IncompatibleStatesError, NullError, SchemaError
 from streameval.kernels import keys as kernels
 from streameval.kernels.runs import sum_pieces
+from streameval.states.builder import RunBuilder
 from streameval.states.memory import Budget
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, RunBuilder, Runs
+from streameval.states.runs import Counts, Interval, Layout, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -48,9 +49,18 @@ def score_type(dtype: pa.DataType, column: str = "score") -> str:
         dtype = dtype.value_type
     if pa.types.is_decimal(dtype) and dtype.precision <= 18:
         return f"d{dtype.scale}"
-    if pa.types.is_boolean(dtype) or (pa.types.is_integer(dtype) and dtype.bit_width + pa.types.is_unsigned_integer(dtype) <= 32):
+    if pa.types.is_boolean(dtype) or (
+        pa.types.is_integer(dtype) and dtype.bit_width + pa.types.is_unsigned_integer(dtype) <= 32
+    ):
         return "i4"
-    names = {pa.float16(): "f4", pa.float32(): "f4", pa.float64(): "f8", pa.uint32(): "i8", pa.int64(): "i8", pa.uint64(): "u8"}
+    names = {
+        pa.float16(): "f4",
+        pa.float32(): "f4",
+        pa.float64(): "f8",
+        pa.uint32(): "i8",
+        pa.int64(): "i8",
+        pa.uint64(): "u8",
+    }
     if dtype not in names:
         hint = "; cast it to 18 digits" if pa.types.is_decimal(dtype) else ""
         msg = f"score column {column!r} has type {dtype}; a score is a float, an integer or a decimal of at most 18 digits{hint}"
@@ -223,7 +233,7 @@ def split_nulls(
     return array.drop_null(), label[valid], weight
 
 
-def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:  # noqa: ANN401 - any truth value
+def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
     """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
     if policy == "error" and np.any(seen):
         msg = f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
@@ -244,7 +254,7 @@ class _ScoreBuilder:
         self._runs.add(len(values), self._encoder(values, label), weights=np.empty(0) if weight is None else weight)
         refuse_nan(self.spec.nan, self._runs.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
 
-    def _encoder(self, values: Array, label: Array) -> Any:  # noqa: ANN401 - a kernel bound to its inputs
+    def _encoder(self, values: Array, label: Array) -> Any:
         kind = self.spec.type
         if kind == "f4":
             bits = values.view(np.uint32)
@@ -279,7 +289,7 @@ def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: st
     return builder.state()
 
 
-def _two(dtype: type) -> Any:  # noqa: ANN401 - a dataclass field
+def _two(dtype: type) -> Any:
     return field(default_factory=lambda: np.zeros(2, dtype))
 
 
@@ -338,7 +348,14 @@ class ScoreCounts:
             before = self._span(interval[0])
             for counts in self.runs.grouped(interval, budget):
                 here = Groups(
-                    counts.keys, counts.neg, counts.pos, counts.neg_weight, counts.pos_weight, before, total, self.spec.type
+                    counts.keys,
+                    counts.neg,
+                    counts.pos,
+                    counts.neg_weight,
+                    counts.pos_weight,
+                    before,
+                    total,
+                    self.spec.type,
                 )
                 yield here
                 before = _after(here)
@@ -367,7 +384,12 @@ def _after(groups: Groups) -> Totals:
     neg, pos = before.neg + int(groups.neg.sum()), before.pos + int(groups.pos.sum())
     if groups.neg_weight is None or groups.pos_weight is None:
         return Totals(neg, pos, float(neg), float(pos))
-    return Totals(neg, pos, before.neg_weight + total_weight(groups.neg_weight), before.pos_weight + total_weight(groups.pos_weight))
+    return Totals(
+        neg,
+        pos,
+        before.neg_weight + total_weight(groups.neg_weight),
+        before.pos_weight + total_weight(groups.pos_weight),
+    )
 
 
 def total_weight(weights: Array) -> float:

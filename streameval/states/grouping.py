@@ -1,0 +1,100 @@
+"""Grouping: items of one stretch of buckets → distinct keys with their counts by label.
+
+Three ways, for three kinds of items. Plain words of both labels are sorted together, the label in a bit that the bucket
+makes redundant. Words that come with counts, weights or further words are sorted label by label and aligned. 16-bit words
+of a full bucket are counted in a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.kernels import runs as kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Columns", "Counts", "aligned", "distinct", "sorted_together", "tallied"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Distinct keys in ascending order, with what was counted for each.
+
+    Attributes
+    ----------
+    keys : uint64 array of shape (n,)
+    rest : uint64 array of shape (n, n_words - 1), the further words
+    neg, pos : int64 arrays of shape (n,)
+    neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
+    """
+
+    keys: Array
+    rest: Array
+    neg: Array
+    pos: Array
+    neg_weight: Array | None = None
+    pos_weight: Array | None = None
+
+
+def sorted_together(neg: Array, pos: Array, *, top: bool) -> Counts:
+    """Sort rows of both labels at once, the label in the bit that the half of the buckets makes redundant."""
+    words = kernels.labelled(neg, pos)
+    words.sort()
+    keys, neg, pos = kernels.tally_sorted(words, np.uint64(top << 63))
+    return Counts(keys, _no_rest(keys), neg, pos)
+
+
+def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
+    """Sort items and group them by key."""
+    if not (rest.size or counts.size or weights.size):
+        return kernels.distinct(np.sort(words), rest, counts, weights)  # type: ignore[no-any-return]
+    order = np.argsort(words)
+    words = words[order]
+    if rest.size:
+        kernels.order_rest(words, rest, order)
+    columns = (column[order] if column.size else column for column in (rest, counts, weights))
+    return kernels.distinct(words, *columns)  # type: ignore[no-any-return]
+
+
+def _no_rest(keys: Array) -> Array:
+    """The further words of keys that have none."""
+    return np.empty((keys.size, 0), np.uint64)
+
+
+def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
+    """Join the distinct keys of both labels."""
+    keys, rest, at_neg, at_pos = kernels.align(neg[0], neg[1], pos[0], pos[1])
+
+    def spread(values: Array, at: Array) -> Array:
+        out = np.zeros(keys.size, values.dtype)
+        out[at] = values
+        return out
+
+    counts = spread(neg[2], at_neg), spread(pos[2], at_pos)
+    if neg[3].size or pos[3].size:
+        return Counts(keys, rest, *counts, spread(neg[3], at_neg), spread(pos[3], at_pos))
+    return Counts(keys, rest, *counts)
+
+
+def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
+    """Count the 16-bit words of one bucket in a table."""
+    tables = [np.zeros(1 << 16, np.int64) for _ in sides]
+    weights = [np.zeros((2, 1 << 16 if weighted else 0)) for _ in sides]
+    for side, table, (sums, errors) in zip(sides, tables, weights, strict=True):
+        for words, _, counts, weight in side:
+            kernels.tally(words, counts, table)
+            if weighted:
+                kernels.tally_weights(words, weight, sums, errors)
+    found = kernels.occupied(*tables)
+    keys = found.astype(np.uint64) | np.uint64(bucket << 16)
+    if not weighted:
+        return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found])
+    neg_weight, pos_weight = (sums[found] + errors[found] for sums, errors in weights)
+    return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found], neg_weight, pos_weight)
