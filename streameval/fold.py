@@ -6,7 +6,7 @@ by all builders. Nothing here knows where the data come from or who runs the tas
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,8 +103,8 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     room = capacity if rows < 0 else max(1, min(capacity, rows))
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
     try:
-        for piece, batch in _batches(pieces, plan):
-            for rows_ready in _prepared(piece, batch, plan, reader):
+        for piece, row, batch in _batches(pieces, plan):
+            for rows_ready in _prepared(piece, row, batch, plan, reader):
                 for builder in builders.values():
                     builder.update(rows_ready)
             progress(batch.num_rows)
@@ -118,16 +118,16 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     return Folded({plan.label: reader.state()} | {spec: builder.state() for spec, builder in builders.items()})
 
 
-def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, pa.RecordBatch]]:
-    """Batches of all pieces, each piece with the offset of its current batch."""
+def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
+    """Batches of all pieces, each with its piece and the offset of its first row in the file."""
     for piece in pieces:
         row = piece.row
         for batch in read(piece, plan.schema, BATCH_ROWS):
-            yield replace(piece, row=row), batch
+            yield piece, row, batch
             row += batch.num_rows
 
 
-def _prepared(piece: Piece, batch: pa.RecordBatch, plan: Plan, reader: LabelReader) -> Iterator[Batch]:
+def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader) -> Iterator[Batch]:
     """The batch with its labels and weights read, and without the rows that have no label."""
     label, keep = reader.read(batch.column(plan.label.column), piece.name)
     if keep is not None:
@@ -136,9 +136,8 @@ def _prepared(piece: Piece, batch: pa.RecordBatch, plan: Plan, reader: LabelRead
         return
     weight = None if plan.weight is None else _weights(batch.column(plan.weight), plan.weight, piece.name)
     columns = {name: batch.column(name) for spec in plan.specs for name in spec.columns}
-    yield Batch(
-        label, weight, columns, piece.partition, piece.name, piece.row, None if keep is None else np.flatnonzero(keep)
-    )
+    kept = None if keep is None else np.flatnonzero(keep)
+    yield Batch(label, weight, columns, piece.partition, piece.name, row, kept, piece.origin, piece.row)
 
 
 def _weights(array: pa.Array, column: str, name: str) -> Array:

@@ -38,6 +38,8 @@ class Batch:
     name : the file, as an error message names it
     row : offset of the first row in its file
     kept : int64 array of shape (n,), offsets from `row` where rows were left out; None where none were
+    origin : path of the file relative to the input's root: with its number in the file it names a row for good
+    start : offset of the first row of the piece that is being read, a row group where these are read one by one
     """
 
     label: Array
@@ -47,6 +49,8 @@ class Batch:
     name: str = "input"
     row: int = 0
     kept: Array | None = None
+    origin: str = ""
+    start: int = 0
 
     def offsets(self) -> Array:
         """Row number of each row in its file, as an int64 array of shape (n,)."""
