@@ -1,0 +1,33 @@
+"""The README's figure: what a real evaluation looks like.
+
+python benchmarks/figure.py            # writes benchmarks/figures/spam_messages.png
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from streameval import evaluate, plot_curve
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def main() -> None:
+    """Evaluate the real data set and draw precision and recall of its scores, lift of its clusters."""
+    scores, clusters = ["score_lr", "score_nb", "score_q"], ["cluster_loose", "cluster_tight"]
+    found = evaluate(ROOT / "tests" / "data" / "spam_messages", score=scores, cluster=clusters)
+    figure = Figure(figsize=(11, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    for score in scores:
+        plot_curve(found.curve("roc", score), ax=left, truncate=None)
+    for cluster in clusters:
+        plot_curve(found.curve("lift", cluster), ax=right)
+    figure.savefig(ROOT / "benchmarks" / "figures" / "spam_messages.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""The real data set: 7,531 messages in fourteen nightly partitions, from the command line to the numbers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow.dataset as ds
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from streameval import aul_score_from_labels, evaluate
+
+DATA = Path(__file__).parent / "data" / "spam_messages"
+SCORES = ["score_lr", "score_nb", "score_q"]
+CLUSTERS = ["cluster_loose", "cluster_tight"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    """All messages in memory."""
+    return ds.dataset(DATA, partitioning="hive", exclude_invalid_files=True).to_table()
+
+
+def test_the_command_line_writes_json_alone_on_stdout():
+    """The main job ends with status 0, JSON on stdout and the table on stderr."""
+    options = [word for name in SCORES for word in ("--score", name)] + [
+        w for name in CLUSTERS for w in ("--cluster", name)
+    ]
+    command = [sys.executable, "-m", "streameval", "evaluate", str(DATA), "--label", "label", *options, "--json", "-"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["positives"]) == (7531, 1753)
+    assert found == evaluate(DATA, score=SCORES, cluster=CLUSTERS).to_dict()
+    assert "roc_auc" in done.stderr
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("score", SCORES)
+def test_scores_agree_with_scikit_learn(table, score, weight):
+    """ROC AUC and average precision are scikit-learn's, ties and weights included."""
+    found = evaluate(DATA, score=score, weight=weight)
+    given = table["label"].to_numpy(), table[score].to_numpy()
+    weights = None if weight is None else table[weight].to_numpy()
+    assert found.value("roc_auc") == pytest.approx(roc_auc_score(*given, sample_weight=weights), rel=1e-12)
+    assert found.value("average_precision") == pytest.approx(
+        average_precision_score(*given, sample_weight=weights), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize("cluster", CLUSTERS)
+def test_clusters_agree_with_the_function_in_memory(table, cluster):
+    """AUL out of core is AUL in memory, bit for bit."""
+    expected = aul_score_from_labels(table["label"].to_numpy(), table[cluster].to_numpy())
+    assert evaluate(DATA, cluster=cluster).value("aul") == expected
+
+
+def test_approximate_intervals_hold_the_exact_values():
+    """Every certain interval holds the exact value."""
+    exact, bounded = evaluate(DATA, score=SCORES), evaluate(DATA, score=SCORES, approx=True)
+    for one, other in zip(exact.results, bounded.results, strict=True):
+        assert other.lower <= one.value <= other.upper or np.isnan(other.value)
