@@ -33,6 +33,7 @@ import pyarrow as pa
 from streameval._version import __version__
 from streameval.errors import FormatError
 from streameval.states.clusters import ClusterSpec
+from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.memory import Budget
@@ -45,7 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["KINDS", "dump", "load"]
 
-KINDS: dict[str, type[Any]] = {spec.kind: spec for spec in (ScoreSpec, HistogramSpec, ClusterSpec, LabelSpec)}
+KINDS: dict[str, type[Any]] = {
+    spec.kind: spec for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec, LabelSpec)
+}
 _PREFIX = "streameval."
 
 

@@ -1,8 +1,12 @@
-"""Numbering equal keys, and taking cells apart: the loops behind the contingency state.
+"""Grouping rows into cells, clusters and classes without sorting: the loops behind the contingency state.
 
-Cells are counted without sorting: a hash table in cache, with linear probing, gives every distinct key a number in the
-order of first appearance. Equal keys may come in any order and any number, so one giant cluster costs no more than many
-small ones. The numbers differ between orders; the sums taken over them do not.
+Rows come bucket by bucket, ``starts[b]`` the first of each, and equal keys lie in one bucket. A hash table with linear
+probing, made anew for each bucket, stays in cache and gives every distinct key a number in the order of first
+appearance. Equal keys may come in any order and any number, so a giant cluster costs no more than many small ones. The
+numbers differ between orders; the sums taken over them do not.
+
+Most clusters have rows of one class only: the class of a cluster's first row is counted beside the cluster, and only
+rows of other classes, its *strays*, take a second table.
 """
 
 from __future__ import annotations
@@ -11,82 +15,222 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["add_margins", "emit_cells", "number_keys"]
+__all__ = ["add_margins", "emit_cells", "group_classes", "group_clusters", "number_keys", "slots_for", "tally_small"]
 
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+def slots_for(starts: np.ndarray) -> np.ndarray:
+    """A hash table for the largest bucket: a power of two, at least twice its rows.
+
+    Examples
+    --------
+    >>> slots_for(np.array([0, 3, 8])).size
+    16
+    """
+    largest = int(np.diff(starts).max(initial=0))
+    return np.empty(1 << max(2 * largest - 1, 1).bit_length(), np.int32)
 
 
 @jit
-def number_keys(words, rest, columns, slots, numbers, found):  # type: ignore[no-untyped-def]
+def _cleared(slots, rows):  # type: ignore[no-untyped-def]
+    """Clear as many slots as so many rows need; returns the bits of their number."""
+    bits = 1
+    while (1 << bits) < 2 * rows:
+        bits += 1
+    slots[: 1 << bits] = -1
+    return bits
+
+
+@jit
+def _hashed(word, rest, i, columns, bits):  # type: ignore[no-untyped-def]
+    """Slot of a key."""
+    for c in range(columns):
+        word = (word ^ (word >> _HALF)) * _MIX + rest[i, c]
+    return np.int64(((word ^ (word >> _HALF)) * _MIX) >> np.uint64(64 - bits))
+
+
+@jit
+def _equal(one, i, two, j, columns):  # type: ignore[no-untyped-def]
+    """Whether row i of one array equals row j of another in the first columns."""
+    same = True
+    for c in range(columns):
+        same = same and one[i, c] == two[j, c]
+    return same
+
+
+@jit
+def number_keys(starts, words, rest, columns, slots, numbers, found):  # type: ignore[no-untyped-def]
     """Number the distinct keys, words and the first `columns` further words; returns how many there are.
 
-    `slots` is an int32 array of a power of two elements, more than there are keys. ``numbers[i]`` becomes the number of
-    row i, ``found[k]`` the row in which key k came first.
+    ``numbers[i]`` becomes the number of row i, ``found[k]`` the row in which key k came first.
     """
-    bits = 0
-    while (1 << bits) < slots.size:
-        bits += 1
-    shift, mask = np.uint64(64 - bits), slots.size - 1
-    slots[:] = -1
     count = 0
-    for i in range(words.size):
-        word = words[i]
-        hashed = word
-        for c in range(columns):
-            hashed = (hashed ^ (hashed >> _HALF)) * _MIX + rest[i, c]
-        hashed = (hashed ^ (hashed >> _HALF)) * _MIX
-        at = np.int64(hashed >> shift)
-        while True:
+    for b in range(starts.size - 1):
+        bits = _cleared(slots, starts[b + 1] - starts[b])
+        mask = (1 << bits) - 1
+        for i in range(starts[b], starts[b + 1]):
+            at = _hashed(words[i], rest, i, columns, bits)
             k = slots[at]
+            while k >= 0 and not (words[found[k]] == words[i] and _equal(rest, found[k], rest, i, columns)):
+                at = (at + 1) & mask
+                k = slots[at]
             if k < 0:
-                slots[at] = count
-                found[count] = i
-                numbers[i] = count
+                k = count
+                slots[at] = k
+                found[k] = i
                 count += 1
-                break
-            j = found[k]
-            same = words[j] == word
-            for c in range(columns):
-                same = same and rest[j, c] == rest[i, c]
-            if same:
-                numbers[i] = k
-                break
-            at = (at + 1) & mask
+            numbers[i] = k
     return count
 
 
 @jit
-def add_margins(numbers, counts, times, totals, maxima):  # type: ignore[no-untyped-def]
-    """Add counts to the totals of their numbers and note the largest; empty arrays stand for ones."""
-    for i in range(numbers.size):
-        n = counts[i] if counts.size else np.int64(1)
-        k = numbers[i]
-        totals[k] += n * times[i] if times.size else n
-        maxima[k] = max(maxima[k], n)
+def group_clusters(  # type: ignore[no-untyped-def]
+    starts, words, rest, counts, columns, slots, first, sizes, firsts, strays, owners, cuts
+):
+    """Group rows by cluster; returns the numbers of clusters and of strays.
+
+    A key is a word and further words: `columns` of the cluster, then those of the class. `counts` may be empty: ones.
+    For cluster k, ``first[k]`` becomes its first row, ``sizes[k]`` its size and ``firsts[k]`` its rows of that row's
+    class. ``strays[m]`` is a row of another class and ``owners[m]`` its cluster; those of bucket b begin at ``cuts[b]``.
+    """
+    clusters, stray = 0, 0
+    for b in range(starts.size - 1):
+        cuts[b] = stray
+        bits = _cleared(slots, starts[b + 1] - starts[b])
+        mask = (1 << bits) - 1
+        for i in range(starts[b], starts[b + 1]):
+            n = counts[i] if counts.size else np.int64(1)
+            at = _hashed(words[i], rest, i, columns, bits)
+            k = slots[at]
+            while k >= 0 and not (words[first[k]] == words[i] and _equal(rest, first[k], rest, i, columns)):
+                at = (at + 1) & mask
+                k = slots[at]
+            if k < 0:
+                slots[at] = clusters
+                first[clusters] = i
+                sizes[clusters] = n
+                firsts[clusters] = n
+                clusters += 1
+                continue
+            sizes[k] += n
+            if _equal(rest, first[k], rest, i, rest.shape[1]):
+                firsts[k] += n
+            else:
+                strays[stray] = i
+                owners[stray] = k
+                stray += 1
+    cuts[starts.size - 1] = stray
+    return clusters, stray
 
 
 @jit
-def emit_cells(counts, clusters, totals, rest, column, ones, ones_rest, others, others_rest):  # type: ignore[no-untyped-def]
+def group_classes(  # type: ignore[no-untyped-def]
+    ones, one_rest, one_counts, one_starts, others, rest, counts, starts, columns, slots,
+    found, totals, singles, maxima, numbers, n, c,
+):  # fmt: skip
+    """Group cells by class, both kinds of cells at once; returns the number of classes.
+
+    `ones` are classes of cells n = c = 1, `others` those of other cells, with n and c after the first `columns` further
+    words, in one word or in two; counts may be empty: ones. ``totals[k]`` becomes the size of class k, ``singles[k]``
+    how many of its cells are ones, ``maxima[k]`` its largest cell; ``numbers[i]`` the class of other cell i, ``n[i]``
+    and ``c[i]`` its counts.
+    """
+    classes = 0
+    packed = rest.shape[1] == columns + 1
+    for b in range(starts.size - 1):
+        bits = _cleared(slots, one_starts[b + 1] - one_starts[b] + starts[b + 1] - starts[b])
+        mask = (1 << bits) - 1
+        before = classes
+        for i in range(one_starts[b], one_starts[b + 1]):
+            at = _hashed(ones[i], one_rest, i, columns, bits)
+            k = slots[at]
+            while k >= 0 and not (ones[found[k]] == ones[i] and _equal(one_rest, found[k], one_rest, i, columns)):
+                at = (at + 1) & mask
+                k = slots[at]
+            if k < 0:
+                k = classes
+                slots[at] = k
+                found[k] = i
+                singles[k] = 0
+                classes += 1
+            singles[k] += one_counts[i] if one_counts.size else np.int64(1)
+        for k in range(before, classes):
+            totals[k] = singles[k]
+            maxima[k] = 1
+        middle = classes
+        for i in range(starts[b], starts[b + 1]):
+            at = _hashed(others[i], rest, i, columns, bits)
+            k = slots[at]
+            while k >= 0:
+                j = found[k]
+                if k < middle:
+                    if ones[j] == others[i] and _equal(one_rest, j, rest, i, columns):
+                        break
+                elif others[j] == others[i] and _equal(rest, j, rest, i, columns):
+                    break
+                at = (at + 1) & mask
+                k = slots[at]
+            if k < 0:
+                k = classes
+                slots[at] = k
+                found[k] = i
+                totals[k], singles[k], maxima[k] = 0, 0, 0
+                classes += 1
+            word = rest[i, columns]
+            n[i] = word >> _HALF if packed else word
+            c[i] = word & _LOW if packed else rest[i, columns + 1]
+            numbers[i] = k
+            totals[k] += n[i] * counts[i] if counts.size else n[i]
+            maxima[k] = max(maxima[k], n[i])
+    return classes
+
+
+@jit
+def add_margins(numbers, counts, largest, totals, maxima):  # type: ignore[no-untyped-def]
+    """Add counts to the totals of their numbers, and raise the maxima of these to the largest."""
+    for i in range(numbers.size):
+        k = numbers[i]
+        totals[k] += counts[i]
+        maxima[k] = max(maxima[k], largest[i])
+
+
+@jit
+def tally_small(sizes, table):  # type: ignore[no-untyped-def]
+    """Count the sizes that the table has room for; returns how many are larger."""
+    larger = 0
+    for i in range(sizes.size):
+        if sizes[i] < table.size:
+            table[sizes[i]] += 1
+        else:
+            larger += 1
+    return larger
+
+
+@jit
+def emit_cells(rows, counts, sizes, rest, column, ones, ones_rest, others, others_rest):  # type: ignore[no-untyped-def]
     """Split cells into those of one row that is alone in its cluster and the others; returns how many of each.
 
-    The words of the class are those of `rest` from `column` on. The first kind is written as these words; the others are
-    followed by the count n and the cluster's size c, in one word where `others_rest` has one column for both.
+    A cell has a row whose words from `column` on are its class, its count and its cluster's size. The first kind is
+    written as these words; the others are followed by count and size, in one word where `others_rest` has one column
+    for both.
     """
     one, other = 0, 0
     more = ones_rest.shape[1]
     packed = others_rest.shape[1] == more + 1
     for k in range(counts.size):
-        n, c = np.uint64(counts[k]), np.uint64(totals[clusters[k]])
+        i, n, c = rows[k], np.uint64(counts[k]), np.uint64(sizes[k])
         if c == 1:
-            ones[one] = rest[k, column]
+            ones[one] = rest[i, column]
             for m in range(more):
-                ones_rest[one, m] = rest[k, column + 1 + m]
+                ones_rest[one, m] = rest[i, column + 1 + m]
             one += 1
             continue
-        others[other] = rest[k, column]
+        others[other] = rest[i, column]
         for m in range(more):
-            others_rest[other, m] = rest[k, column + 1 + m]
+            others_rest[other, m] = rest[i, column + 1 + m]
         if packed:
             others_rest[other, more] = (n << _HALF) | c
         else:

@@ -1,10 +1,10 @@
 """ContingencyCounts: how many rows every (class, cluster) cell has, exactly, of data larger than memory.
 
 A row is a key of two ids: the words of its cluster, which decide the bucket, then the words of its class (see
-`streameval.states.ids`). Rows are partitioned by cluster and kept as they come, spilled over the budget like every other
-state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition; repeated rows of a
-large cell become one item with a count. `streameval.states.pairs` turns them into the `Summary` from which the metrics
-are computed.
+`streameval.states.ids`). Rows are partitioned by cluster and kept as they come, spilled over the budget like every
+other state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition; repeated
+rows of a large cell become one item with a count. `streameval.states.pairs` turns them into the `Summary` from which
+the metrics are computed.
 
 Nulls that are each one of their own need no identity, since a cluster of one row has one cell: rows without a cluster
 are counted by class alone, in `without_cluster`; rows without a class keep their cluster and are told apart by the
@@ -23,10 +23,13 @@ import pyarrow.compute as pc
 
 from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
+from streameval.states.builder import RunBuilder
+from streameval.states.cells import ClassCells, Keys, class_layouts, interval_items
 from streameval.states.ids import SHIFT, id_codes, id_words, identify
-from streameval.states.pairs import ClassCells, Keys, by_class, by_cluster, class_layouts, without_cluster
+from streameval.states.matching import NumberedCells, numbered_cells
+from streameval.states.pairs import by_class, by_cluster, without_cluster
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, RunBuilder, Runs
+from streameval.states.runs import Counts, Interval, Layout, Runs
 from streameval.states.summary import Summary
 
 if TYPE_CHECKING:
@@ -49,7 +52,7 @@ class ContingencySpec:
     ----------
     classes, cluster : the columns
     class_type, cluster_type : see `streameval.states.ids.id_type`
-    scope : ``global``, or ``partition`` where cluster ids are reused and belong to their partition; class ids are global
+    scope : ``global``, or ``partition`` where cluster ids belong to their partition; class ids are global
     nulls : ``error``, ``drop`` or ``singleton`` (each null is a cluster, or a class, of its own)
 
     Examples
@@ -86,7 +89,9 @@ class ContingencySpec:
     @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table: the words of both ids, rows, and how many more have no class."""
-        words = [f"{side}_{i}" for side, count in zip(("cluster", "class"), self.keys, strict=True) for i in range(count)]
+        words = [
+            f"{side}_{i}" for side, count in zip(("cluster", "class"), self.keys, strict=True) for i in range(count)
+        ]
         types = dict.fromkeys(words, pa.uint64()) | {"rows": pa.int64(), "without_class": pa.int64()}
         return pa.schema(types | {"has_cluster": pa.bool_()})
 
@@ -98,14 +103,17 @@ class ContingencySpec:
         """The state of no rows."""
         return ContingencyCounts(self, Runs(self.layout), Runs(class_layouts(self.keys, 0)[0]))
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ContingencyCounts:
+    def from_arrow(
+        self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
+    ) -> ContingencyCounts:
         """The state that `ContingencyCounts.to_arrow` wrote."""
         layouts = self.layout, class_layouts(self.keys, 0)[0]
         builders = [RunBuilder(layout, budget, 1 << 20, counted=True) for layout in layouts]
         for batch in batches:
             for here, builder in enumerate(reversed(builders)):
                 _restore(builder, batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))
-        state = ContingencyCounts(self, *(b.finish() for b in builders), *(np.array(header[name]) for name in _FACTS))
+        cells, alone = (builder.finish() for builder in builders)
+        state = ContingencyCounts(self, cells, alone, *(np.array(header[name]) for name in _FACTS))
         if state.cell_rows != state.totals().rows:
             msg = f"{state.totals().rows} rows are due where the cells have {state.cell_rows}"
             raise ValueError(msg)
@@ -148,8 +156,9 @@ class _Builder:
             else:
                 self._add_incomplete(columns, present, batch.partition)
                 columns = [array.filter(pa.array(present[0] & present[1])) for array in columns]
-        self._label_rows += np.bincount(label, minlength=2)
-        self._add(*columns, batch.partition, 0)
+        positive = int(np.count_nonzero(label))
+        self._label_rows += label.size - positive, positive
+        self._add(columns[0], columns[1], batch.partition)
 
     def _check(self, batch: Batch, present: list[Array]) -> None:
         for column, what, here in zip(self.spec.columns, ("cluster", "class"), present, strict=True):
@@ -160,7 +169,7 @@ class _Builder:
     def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
         """Rows with a null that is one of its own."""
         clusters, classes = columns
-        self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition, 1)
+        self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition)
         if self._alone is None:
             self._alone = RunBuilder(class_layouts(self.spec.keys, 0)[0], self._budget, self._capacity)
         words = self._class_words(classes.filter(pa.array(~present[0] & present[1])))
@@ -171,7 +180,7 @@ class _Builder:
     def _class_words(self, array: pa.Array) -> tuple[Array, Array]:
         return identify(array, self.spec.class_type)
 
-    def _add(self, clusters: pa.Array, classes: pa.Array | None, partition: str, label: int) -> None:
+    def _add(self, clusters: pa.Array, classes: pa.Array | None, partition: str) -> None:
         """Rows that have a cluster; without `classes` each has a class of its own."""
         first, rest = identify(clusters, self.spec.cluster_type, self.spec.scope, partition)
         if classes is None:
@@ -179,7 +188,7 @@ class _Builder:
         else:
             one, more = self._class_words(classes)
             words = np.column_stack((one, more)) if more.shape[1] else one.reshape(-1, 1)
-        _encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, label)
+        _encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, int(classes is None))
 
     def state(self) -> ContingencyCounts:
         alone = Runs(class_layouts(self.spec.keys, 0)[0]) if self._alone is None else self._alone.finish()
@@ -251,9 +260,9 @@ class ContingencyCounts:
         neg, pos = self.label_rows.tolist()
         return Totals(neg, pos, float(neg), float(pos))
 
-    def shards(self) -> list[Interval]:
+    def shards(self, budget: Budget) -> list[Interval]:
         """Intervals of clusters that the first pass takes on their own."""
-        return self.cells.intervals()
+        return self.cells.intervals(interval_items(budget))
 
     def first(self, shard: Interval, budget: Budget) -> tuple[Summary, ClassCells]:
         """First pass over one shard: what its clusters decide, and its cells by class."""
@@ -264,7 +273,9 @@ class ContingencyCounts:
         parts = list(found)
         layouts = class_layouts(self.spec.keys, self.cell_rows)
         ones = self.without_cluster.runs + tuple(run for part in parts for run in part.ones.runs)
-        return ClassCells(Runs(layouts[0], ones), Runs(layouts[1], tuple(run for part in parts for run in part.others.runs)))
+        return ClassCells(
+            Runs(layouts[0], ones), Runs(layouts[1], tuple(run for part in parts for run in part.others.runs))
+        )
 
     def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
         """Both passes; `each` maps a function over shards, one after the other by default.
@@ -272,14 +283,18 @@ class ContingencyCounts:
         The result has the same bits for any shards, in any order.
         """
         each = each or (lambda function, items, _: [function(item) for item in items])
-        first = each(lambda shard: self.first(shard, budget), self.shards(), "clusters")
+        first = each(lambda shard: self.first(shard, budget), self.shards(budget), "clusters")
         classes = self.classes(part for _, part in first)
         found = [summary for summary, _ in first]
         del first
-        found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(), "classes")
+        found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(budget), "classes")
         rows = self.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
         return reduce(Summary.merge, found, alone)
+
+    def numbered(self, budget: Budget) -> NumberedCells:
+        """Every cell in memory, as the best matching needs them; see `streameval.states.matching`."""
+        return numbered_cells(self.cells, self.without_cluster, self.spec.keys, budget)
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""
@@ -305,7 +320,13 @@ def _table(counts: Counts, spec: ContingencySpec) -> pa.RecordBatch:
     """Part of the state's table; the words of absent clusters are 0."""
     words = np.column_stack((counts.keys, counts.rest))
     absent = sum(spec.keys) - words.shape[1]
-    columns = [*np.zeros((absent, words.shape[0]), np.uint64), *words.T, counts.neg, counts.pos, np.full(words.shape[0], not absent)]
+    columns = [
+        *np.zeros((absent, words.shape[0]), np.uint64),
+        *words.T,
+        counts.neg,
+        counts.pos,
+        np.full(words.shape[0], not absent),
+    ]
     return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=spec.schema)
 
 

@@ -8,139 +8,88 @@ cluster; of as many classes as clusters neither side fits into memory. So the ce
 2. *By class*. All cells of a class lie in one bucket again: its size r = Σ n and its largest cell are known, and with
    them everything of the cell.
 
-Neither pass sorts: keys are numbered by a hash table that holds one stretch of buckets. A bucket too large for memory
-holds a giant cluster or a giant class. In the first pass its rows are spread over 2,048 parts by a hash of the whole key
-and the parts visited twice, first for the clusters' sizes; in the second pass it is streamed twice. What stays in memory
-is the distinct clusters, or classes, of that bucket. Equal cells of a giant class come with a multiplicity.
+Neither pass sorts: a hash table for each bucket, which fits the cache, numbers its keys. A bucket too large for memory
+holds a giant cluster or a giant class. In the first pass its rows are spread over 2,048 parts by a hash of the whole
+key and the parts visited twice, first for the clusters' sizes; in the second pass it is streamed twice. What stays in
+memory is the distinct clusters, or classes, of that bucket. Equal cells of a giant class come with a multiplicity.
 
 Both passes are pure functions of an interval; partial summaries add up to the same bits in any order.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency import add_margins, emit_cells, number_keys
-from streameval.kernels.keys import ID_BUCKETS, encode_id
-from streameval.states.ids import SHIFT
-from streameval.states.protocol import Array
-from streameval.states.runs import CHUNK, SLAB, Interval, Layout, RunBuilder, Runs, cut
+from streameval.kernels.contingency import (
+    add_margins,
+    emit_cells,
+    group_classes,
+    group_clusters,
+    slots_for,
+    tally_small,
+)
+from streameval.kernels.keys import encode_id
+from streameval.states.builder import RunBuilder
+from streameval.states.cells import NARROW, ClassCells, Keys, Margins, class_layouts, interval_items, numbered
+from streameval.states.ids import SHIFT, id_codes
+from streameval.states.runs import SLAB, Interval, Runs, Side
 from streameval.states.sizes import Sizes
-from streameval.states.summary import Summary, summarize_cells, summarize_classes, summarize_clusters
+from streameval.states.summary import Summary, summarize_cells, summarize_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streameval.states.memory import Budget
+    from streameval.states.protocol import Array
 
-__all__ = ["ClassCells", "Keys", "by_class", "by_cluster", "class_layouts", "without_cluster"]
+__all__ = ["by_class", "by_cluster", "without_cluster"]
 
-LARGE = 1 << 22  # items above which a bucket is not gathered but streamed
-_NARROW = 1 << 32  # rows below which n and c share a word
+_SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
+_MIX = np.uint64(0xD6E8FEB86659FD93)
 _NONE = np.empty(0, np.int64)
 
 
-class Keys(NamedTuple):
-    """How the words of a (cluster, class) key are divided."""
+class _Grouped(NamedTuple):
+    """Rows as cells: of each cluster the cell of its first row, then the cells of other classes."""
 
-    cluster: int
-    class_: int
-
-
-@dataclass(frozen=True)
-class ClassCells:
-    """Cells by class, on their way from the first pass to the second.
-
-    Attributes
-    ----------
-    ones : Runs
-        Cells of one row that is alone in its cluster: the words are the class.
-    others : Runs
-        Cells with n and c after the words of the class, in one word where both are narrow.
-    """
-
-    ones: Runs
-    others: Runs
-
-    def merge(self, other: ClassCells) -> ClassCells:
-        """Cells of both."""
-        return ClassCells(self.ones.merge(other.ones), self.others.merge(other.others))
-
-    def intervals(self) -> list[Interval]:
-        """Intervals of classes that the second pass can take on their own."""
-        return cut(self.sizes(), SLAB)
-
-    def sizes(self) -> Array:
-        """Items of each bucket, as an int64 array."""
-        return self.ones.items[0::2] + self.others.items[0::2]
-
-
-def class_layouts(keys: Keys, rows: int) -> tuple[Layout, Layout]:
-    """Layouts of `ClassCells` of a table of so many rows."""
-    words = keys.class_
-    return Layout(ID_BUCKETS, 64, words), Layout(ID_BUCKETS, 64, words + (1 if rows < _NARROW else 2))
-
-
-class _Margins:
-    """Keys seen so far with totals and largest counts, numbered as they first appear."""
-
-    def __init__(self, columns: int) -> None:
-        self.columns = columns
-        self.totals, self.maxima = _NONE, _NONE
-        self._seen = np.empty(0, np.uint64), np.empty((0, columns), np.uint64), _NONE
-
-    def number(self, words: Array, rest: Array) -> Array:
-        """Numbers of keys, new ones included."""
-        known = self.totals.size
-        if known:
-            old, old_rest, found = self._seen
-            words = np.concatenate((old[found], words))
-            rest = np.concatenate((old_rest[found][:, : self.columns], rest[:, : self.columns]))
-        numbers, found = _numbered(words, rest, self.columns)
-        if found.size > known:
-            self._seen = words, rest, found
-            more = np.zeros(found.size - known, np.int64)
-            self.totals, self.maxima = np.concatenate((self.totals, more)), np.concatenate((self.maxima, more))
-        return numbers[known:]
-
-    def add(self, words: Array, rest: Array, counts: Array, times: Array = _NONE) -> Array:
-        """Count keys; returns their numbers."""
-        numbers = self.number(words, rest)
-        add_margins(numbers, counts, times, self.totals, self.maxima)
-        return numbers
-
-
-def _numbered(words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
-    """Number of each key, and where each number came first."""
-    slots = np.empty(1 << (2 * words.size).bit_length(), np.int32)
-    numbers, found = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
-    return numbers, found[: number_keys(words, rest, columns, slots, numbers, found)]
-
-
-class _Cells(NamedTuple):
-    """Distinct cells of some rows, and the rows without a class that belong to the same clusters."""
-
-    words: Array
-    rest: Array
+    clusters: int
+    rows: Array  # a row of each cell
+    owners: Array  # the cluster of each cell
     counts: Array
-    lone_words: Array
-    lone_rest: Array
-    lone_counts: Array
+    sizes: Array  # of each cluster, as far as its rows are here
+    maxima: Array
 
     @classmethod
-    def of(cls, rows: tuple[Array, ...], lone: tuple[Array, ...]) -> _Cells:
-        words, rest, counts = rows[:3]
-        numbers, found = _numbered(words, rest, rest.shape[1])
-        totals = np.zeros((2, found.size), np.int64)
-        add_margins(numbers, _NONE, counts, totals[0], totals[1])
-        return cls(words[found], rest[found], totals[0], *lone[:2], _counts(lone))
+    def of(cls, side: Side, keys: Keys) -> _Grouped:
+        """Group the rows of an interval."""
+        columns, total = keys.cluster - 1, side.words.size
+        first, strays = np.empty((2, total), np.int32)
+        owners, sizes, firsts = np.empty((3, total), np.int64)
+        cuts = np.empty(side.starts.size, np.int64)
+        table = slots_for(side.starts)
+        clusters, stray = group_clusters(
+            side.starts, side.words, side.rest, side.counts, columns, table, first, sizes, firsts, strays, owners, cuts
+        )
+        first, sizes, firsts = first[:clusters], sizes[:clusters], firsts[:clusters]
+        if not stray:
+            return cls(clusters, first, _NONE, firsts, sizes, firsts)
+        strays, owners = strays[:stray], owners[:stray]
+        numbers, found = numbered(cuts, owners.view(np.uint64), side.rest[strays][:, columns:], keys.class_)
+        counts = side.counts[strays] if side.counts.size else np.ones(stray, np.int64)
+        more, ignored, maxima = np.zeros(found.size, np.int64), np.zeros(found.size, np.int64), firsts.copy()
+        add_margins(numbers, counts, counts, more, ignored)
+        owners = owners[found]
+        add_margins(owners, more, more, np.zeros(clusters, np.int64), maxima)
+        return cls(
+            clusters, np.concatenate((first, strays[found])), owners, np.concatenate((firsts, more)), sizes, maxima
+        )
 
-
-def _counts(rows: tuple[Array, ...]) -> Array:
-    return rows[2] if rows[2].size else np.ones(rows[0].size, np.int64)
+    def sizes_of_cells(self, sizes: Array) -> Array:
+        """Size of the cluster of each cell."""
+        return np.concatenate((sizes, sizes[self.owners])) if self.owners.size else sizes
 
 
 class _FirstPass:
@@ -150,38 +99,46 @@ class _FirstPass:
         capacity = min(SLAB, 1 << max(items - 1, 0).bit_length())
         self.keys = keys
         self._builders = [RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows)]
-        self._clusters: list[tuple[Array, Array]] = []
-        self._lone: list[tuple[Array, Array]] = []
+        self._sizes = np.zeros(_SMALL, np.int64)
+        self._large = _NONE
+        self._maxima = 0
+        self._lone = Summary()
 
-    def add(self, cells: _Cells, numbers: Array, lone: Array, margins: _Margins) -> None:
-        """Pass cells on by class, and note the cells of rows without a class."""
-        size = cells.counts.size
-        ones, others = np.empty(size, np.uint64), np.empty(size, np.uint64)
-        rests = [np.empty((size, builder.layout.words - 1), np.uint64) for builder in self._builders]
+    def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
+        """Pass cells on by class, given the size of each one's cluster."""
+        total = sizes.size
+        words = [np.empty(total, np.uint64) for _ in self._builders]
+        rests = [np.empty((total, builder.layout.words - 1), np.uint64) for builder in self._builders]
         column = self.keys.cluster - 1
-        taken = emit_cells(cells.counts, numbers, margins.totals, cells.rest, column, ones, rests[0], others, rests[1])
-        for builder, words, rest, count in zip(self._builders, (ones, others), rests, taken, strict=True):
-            _add(builder, words[:count], rest[:count])
-        if lone.size:
-            self._lone.append((margins.totals[lone], cells.lone_counts))
+        taken = emit_cells(
+            grouped.rows, grouped.counts, sizes, side.rest, column, words[0], rests[0], words[1], rests[1]
+        )
+        for builder, ids, rest, count in zip(self._builders, words, rests, taken, strict=True):
+            _add(builder, ids[:count], rest[:count])
 
-    def close(self, margins: _Margins) -> None:
-        """Note the sizes of clusters that are complete."""
-        self._clusters.append((margins.totals, margins.maxima))
+    def add_lone(self, sizes: Array, times: Array) -> None:
+        """Note the classes of one row, `times` of them in clusters of each size."""
+        self._lone = self._lone.merge(_lone_classes(sizes, times))
+
+    def close(self, sizes: Array, maxima: Array) -> None:
+        """Note clusters that are complete."""
+        if tally_small(sizes, self._sizes):
+            self._large = np.concatenate((self._large, sizes[sizes >= _SMALL]))
+        self._maxima += int(maxima.sum())
 
     def result(self) -> tuple[Summary, ClassCells]:
         """The partial summary, and the cells by class."""
-        found = [np.concatenate(column) for column in zip(*self._clusters, strict=True)] or [_NONE, _NONE]
-        summary = summarize_clusters(*found)
-        if self._lone:
-            sizes, times = (np.concatenate(column) for column in zip(*self._lone, strict=True))
-            summary = summary.merge(_lone_classes(sizes, times))
+        small = np.flatnonzero(self._sizes)
+        sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
+        summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
         return summary, ClassCells(*(builder.finish() for builder in self._builders))
 
 
 def _add(builder: RunBuilder, ids: Array, rest: Array) -> None:
     label = np.zeros(ids.size, np.uint8)
-    builder.add(ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), rest if rest.shape[1] else None)
+    builder.add(
+        ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), rest if rest.shape[1] else None
+    )
 
 
 def _lone_classes(sizes: Array, times: Array) -> Summary:
@@ -193,7 +150,7 @@ def _lone_classes(sizes: Array, times: Array) -> Summary:
 
 
 def without_cluster(rows: int, lone: int) -> Summary:
-    """What `rows` clusters of one row add beside their classes, and `lone` more of which the class has one row as well."""
+    """What `rows` clusters of one row add beside their classes, and `lone` more whose class has one row as well."""
     total = rows + lone
     clusters = Summary(clusters=Sizes.repeat(1, total), column_maxima=total)
     return clusters.merge(_lone_classes(np.ones(1, np.int64), np.array([lone]))) if lone else clusters
@@ -214,44 +171,44 @@ def by_cluster(runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Bu
     budget : Budget
         Owns the cells.
     """
-    items = runs.items[2 * interval[0] : 2 * interval[1]].reshape(-1, 2).sum(axis=1)
-    found = _FirstPass(keys, rows, int(items.sum()), budget)
-    if items.size == 1 and items[0] > LARGE:
-        _giant_clusters(runs, interval[0], found, budget)
+    start, stop = interval
+    items = int(runs.items[2 * start : 2 * stop].sum())
+    found = _FirstPass(keys, rows, items, budget)
+    if stop - start == 1 and items > 4 * interval_items(budget):
+        parts = _spread(runs, start, budget)
+        cuts = parts.intervals(interval_items(budget))
+        _visit(lambda: (parts.gather(*part) for part in cuts), found)
         return found.result()
-    sides = runs.gather(*interval)
-    for i, j in cut(items, CHUNK):
-        _one_stretch(_Cells.of(sides[0].cut(i, j), sides[1].cut(i, j)), found)
+    sides = runs.gather(start, stop)
+    if sides[1].words.size:
+        _visit(lambda: iter([sides]), found)
+        return found.result()
+    grouped = _Grouped.of(sides[0], keys)
+    found.add(sides[0], grouped, grouped.sizes_of_cells(grouped.sizes))
+    found.close(grouped.sizes, grouped.maxima)
     return found.result()
 
 
-def _one_stretch(cells: _Cells, found: _FirstPass) -> None:
-    """Cells of whole clusters."""
-    margins = _Margins(found.keys.cluster - 1)
-    numbers = margins.add(cells.words, cells.rest, cells.counts)
-    lone = _add_lone(cells, margins)
-    found.add(cells, numbers, lone, margins)
-    found.close(margins)
+def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
+    """Cells of clusters that several parts share: once for the clusters' sizes, once for the cells."""
+    margins = Margins(found.keys.cluster - 1)
+    for side, lone in parts():
+        grouped = _Grouped.of(side, found.keys)
+        first = grouped.rows[: grouped.clusters]
+        margins.add(side.words[first], side.rest[first], grouped.sizes, grouped.maxima)
+        margins.add(lone.words, lone.rest, _counts(lone), np.ones(lone.words.size, np.int64))
+    for side, lone in parts():
+        grouped = _Grouped.of(side, found.keys)
+        first = grouped.rows[: grouped.clusters]
+        sizes = margins.totals[margins.number(side.words[first], side.rest[first])]
+        found.add(side, grouped, grouped.sizes_of_cells(sizes))
+        if lone.words.size:
+            found.add_lone(margins.totals[margins.number(lone.words, lone.rest)], _counts(lone))
+    found.close(margins.totals, margins.maxima)
 
 
-def _add_lone(cells: _Cells, margins: _Margins) -> Array:
-    if not cells.lone_words.size:
-        return _NONE
-    return margins.add(cells.lone_words, cells.lone_rest, _NONE, cells.lone_counts)
-
-
-def _giant_clusters(runs: Runs, bucket: int, found: _FirstPass, budget: Budget) -> None:
-    """Clusters of one bucket whose cells do not fit into memory: once for the clusters' sizes, once for the cells."""
-    parts = _spread(runs, bucket, budget)
-    margins = _Margins(found.keys.cluster - 1)
-    for cells in _parts(parts):
-        margins.add(cells.words, cells.rest, cells.counts)
-        _add_lone(cells, margins)
-    for cells in _parts(parts):
-        numbers = margins.number(cells.words, cells.rest)
-        lone = margins.number(cells.lone_words, cells.lone_rest) if cells.lone_words.size else _NONE
-        found.add(cells, numbers, lone, margins)
-    found.close(margins)
+def _counts(side: Side) -> Array:
+    return side.counts if side.counts.size else np.ones(side.words.size, np.int64)
 
 
 def _spread(runs: Runs, bucket: int, budget: Budget) -> Runs:
@@ -260,49 +217,14 @@ def _spread(runs: Runs, bucket: int, budget: Budget) -> Runs:
     builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in runs.runs))
     for label in (0, 1):
         for words, rest, counts, weights in runs.pieces(bucket, label):
-            mixed = words
+            hashed = words
             for column in rest.T:
-                mixed = ((mixed ^ (mixed >> np.uint64(32))) * _ODD) + column
-            codes = ((mixed * _ODD) >> SHIFT) << np.uint64(1) | np.uint64(label)
-            builder.add_items(words, codes.astype(np.uint32), rest, counts, weights)
+                hashed = ((hashed ^ (hashed >> np.uint64(32))) * _MIX) + column
+            builder.add_items(words, id_codes(hashed * _MIX, label), rest, counts, weights)
     return builder.finish()
 
 
-_ODD = np.uint64(0xD6E8FEB86659FD93)
-
-
-def _parts(runs: Runs) -> Iterator[_Cells]:
-    for start, stop in runs.intervals():
-        sides = runs.gather(start, stop)
-        yield _Cells.of(sides[0].cut(0, stop - start), sides[1].cut(0, stop - start))
-
-
-class _ClassItems(NamedTuple):
-    """Cells by class, of some whole classes or of parts of them."""
-
-    words: Array
-    rest: Array
-    n: Array  # empty: all are 1, and so is c
-    c: Array
-    times: Array
-
-    @classmethod
-    def of_ones(cls, columns: tuple[Array, ...]) -> _ClassItems:
-        words, rest, *_ = columns
-        return cls(words, rest, _NONE, _NONE, _counts(columns))
-
-    @classmethod
-    def of_others(cls, columns: tuple[Array, ...], class_words: int) -> _ClassItems:
-        words, rest, *_ = columns
-        first = rest[:, class_words - 1]
-        if rest.shape[1] == class_words:
-            n, c = first >> np.uint64(32), first & np.uint64(0xFFFFFFFF)
-        else:
-            n, c = first, rest[:, class_words]
-        return cls(words, rest, n.astype(np.int64), c.astype(np.int64), _counts(columns))
-
-
-def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:  # noqa: ARG001 - both passes take one
+def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
     """Second pass: what classes decide, and what cells decide that know both sizes.
 
     Parameters
@@ -312,57 +234,58 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary: 
     interval : (int, int)
         Buckets to take.
     budget : Budget
-        Unused: nothing is held.
+        Decides what is streamed.
     """
     start, stop = interval
-    items = cells.sizes()[start:stop]
-    if items.size == 1 and items[0] > LARGE:
+    if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
         return _giant_classes(cells, start)
-    words = cells.ones.layout.words
-    ones, others = cells.ones.gather(start, stop)[0], cells.others.gather(start, stop)[0]
-    found: list[tuple[Array, ...]] = []
-    classes = 0
-    for i, j in cut(items, CHUNK):
-        margins = _Margins(words - 1)
-        one, other = _ClassItems.of_ones(ones.cut(i, j)), _ClassItems.of_others(others.cut(i, j), words)
-        margins.add(one.words, one.rest, one.n, one.times)
-        singles = margins.totals
-        alone = np.flatnonzero(singles)
-        singles = singles[alone]
-        codes = margins.add(other.words, other.rest, other.n, other.times)
-        found.append((alone + classes, singles, codes + classes, other.n, other.c, other.times, margins.totals, margins.maxima))
-        classes += margins.totals.size
-    alone, singles, codes, n, c, times, totals, maxima = (np.concatenate(column) for column in zip(*found, strict=True))
-    summary = summarize_classes(totals, maxima).merge(_class_cells(codes, n, c, times, totals))
-    return summary.merge(_alone(alone, singles, totals))
+    one, other = cells.ones.gather(start, stop)[0], cells.others.gather(start, stop)[0]
+    most = one.words.size + other.words.size
+    found, totals, singles, maxima = np.empty((4, most), np.int64)
+    numbers, n, c = np.empty((3, other.words.size), np.int64)
+    table = slots_for(one.starts + other.starts)
+    groups = (one.words, one.rest, one.counts, one.starts, other.words, other.rest, other.counts, other.starts)
+    columns = cells.ones.layout.words - 1
+    classes = group_classes(*groups, columns, table, found, totals, singles, maxima, numbers, n, c)
+    totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
+    cells_of = summarize_cells(numbers, np.arange(n.size), n, totals, c, other.counts if other.counts.size else None)
+    return summarize_classes(totals, maxima).merge(cells_of).merge(_singles(singles, totals))
 
 
-def _class_cells(codes: Array, n: Array, c: Array, times: Array, totals: Array) -> Summary:
-    return summarize_cells(codes, np.arange(n.size), n, totals, c, times)
-
-
-def _alone(codes: Array, times: Array, totals: Array) -> Summary:
+def _singles(times: Array, totals: Array) -> Summary:
     """Cells of one row that is alone in its cluster, so many of each class."""
+    codes = np.flatnonzero(times)
     ones = np.ones(codes.size, np.int64)
-    return summarize_cells(codes, np.zeros(codes.size, np.int64), ones, totals, ones[:1], times)
+    return summarize_cells(codes, np.zeros(codes.size, np.int64), ones, totals, ones[:1], times[codes])
 
 
 def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
     """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
-    words = cells.ones.layout.words
-    margins = _Margins(words - 1)
-    for columns in cells.ones.pieces(bucket, 0):
-        one = _ClassItems.of_ones(columns)
-        margins.add(one.words, one.rest, one.n, one.times)
+    columns = cells.ones.layout.words - 1
+    margins = Margins(columns)
+    for words, rest, counts, _ in cells.ones.pieces(bucket, 0):
+        ones = np.ones(words.size, np.int64)
+        margins.add(words, rest, counts if counts.size else ones, ones)
     singles = margins.totals.copy()
-    for columns in cells.others.pieces(bucket, 0):
-        other = _ClassItems.of_others(columns, words)
-        margins.add(other.words, other.rest, other.n, other.times)
-    summary = summarize_classes(margins.totals, margins.maxima)
-    alone = np.flatnonzero(singles)
-    summary = summary.merge(_alone(alone, singles[alone], margins.totals))
-    for columns in cells.others.pieces(bucket, 0):
-        other = _ClassItems.of_others(columns, words)
-        codes = margins.number(other.words, other.rest)
-        summary = summary.merge(_class_cells(codes, other.n, other.c, other.times, margins.totals))
+    for words, rest, n, _, times in _unpacked(cells.others, bucket, columns):
+        margins.add(words, rest, n * times, n)
+    summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
+    for words, rest, n, c, times in _unpacked(cells.others, bucket, columns):
+        codes = margins.number(words, rest)
+        summary = summary.merge(summarize_cells(codes, np.arange(n.size), n, margins.totals, c, times))
     return summary
+
+
+def _unpacked(runs: Runs, bucket: int, columns: int) -> Iterator[tuple[Array, ...]]:
+    """Class words, n, c and multiplicity of the cells of one bucket."""
+    for words, rest, counts, _ in runs.pieces(bucket, 0):
+        word = rest[:, columns]
+        packed = rest.shape[1] == columns + 1
+        n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if packed else (word, rest[:, columns + 1])
+        yield (
+            words,
+            rest,
+            n.astype(np.int64),
+            c.astype(np.int64),
+            counts if counts.size else np.ones(words.size, np.int64),
+        )

@@ -320,7 +320,7 @@ def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, 
     result: defaultdict[Number, Number] = defaultdict(int)
     table = np.zeros((_TABLE, 2), np.int64)
     squares_by_size(totals, squares, table)
-    for size in np.flatnonzero(table.any(axis=1)).tolist():
+    for size in np.flatnonzero(table[:, 0] | table[:, 1]).tolist():
         result[size] = (int(table[size, 0]) << 32) + int(table[size, 1])
     for i in np.flatnonzero(totals >= _TABLE):
         high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))

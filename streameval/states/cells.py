@@ -1,0 +1,102 @@
+"""Cells between the two passes over a contingency table, and keys numbered as they appear."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.contingency import add_margins, number_keys, slots_for
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.states.runs import Interval, Layout, Runs, cut
+
+if TYPE_CHECKING:
+    from streameval.states.memory import Budget
+    from streameval.states.protocol import Array
+
+__all__ = ["NARROW", "ClassCells", "Keys", "Margins", "class_layouts", "interval_items", "numbered"]
+
+ITEMS = (1 << 14, 1 << 20)  # items of an interval, at least and at most
+NARROW = 1 << 32  # rows below which n and c share a word
+_SHARE = 1 << 10  # bytes of the budget for an item: what an interval takes of memory in several threads, and room
+
+
+class Keys(NamedTuple):
+    """How the words of a (cluster, class) key are divided."""
+
+    cluster: int
+    class_: int
+
+
+@dataclass(frozen=True)
+class ClassCells:
+    """Cells by class, on their way from the first pass to the second.
+
+    Attributes
+    ----------
+    ones : Runs
+        Cells of one row that is alone in its cluster: the words are the class.
+    others : Runs
+        Cells with n and c after the words of the class, in one word where both are narrow.
+    """
+
+    ones: Runs
+    others: Runs
+
+    def merge(self, other: ClassCells) -> ClassCells:
+        """Cells of both."""
+        return ClassCells(self.ones.merge(other.ones), self.others.merge(other.others))
+
+    def intervals(self, budget: Budget) -> list[Interval]:
+        """Intervals of classes that the second pass can take on their own."""
+        return cut(self.sizes(), interval_items(budget))
+
+    def sizes(self) -> Array:
+        """Items of each bucket, as an int64 array."""
+        return self.ones.items[0::2] + self.others.items[0::2]
+
+
+def interval_items(budget: Budget) -> int:
+    """Items of an interval that a budget has room for; four times as many are streamed."""
+    least, most = ITEMS
+    return min(max(budget.limit // _SHARE, least), most)
+
+
+def class_layouts(keys: Keys, rows: int) -> tuple[Layout, Layout]:
+    """Layouts of `ClassCells` of a table of so many rows."""
+    words = keys.class_
+    return Layout(ID_BUCKETS, 64, words), Layout(ID_BUCKETS, 64, words + (1 if rows < NARROW else 2))
+
+
+class Margins:
+    """Keys seen so far with totals and largest counts, numbered as they first appear."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.totals, self.maxima = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._words, self._rest = np.empty(0, np.uint64), np.empty((0, columns), np.uint64)
+
+    def number(self, words: Array, rest: Array) -> Array:
+        """Numbers of keys, new ones included."""
+        known = self.totals.size
+        words = np.concatenate((self._words, words))
+        rest = np.concatenate((self._rest, rest[:, : self.columns]))
+        numbers, found = numbered(np.array([0, words.size]), words, rest, self.columns)
+        more = np.zeros(found.size - known, np.int64)
+        if more.size:
+            self._words, self._rest = words[found], rest[found]
+            self.totals, self.maxima = np.concatenate((self.totals, more)), np.concatenate((self.maxima, more))
+        return numbers[known:]
+
+    def add(self, words: Array, rest: Array, counts: Array, largest: Array) -> Array:
+        """Count keys; returns their numbers."""
+        numbers = self.number(words, rest)
+        add_margins(numbers, counts, largest, self.totals, self.maxima)
+        return numbers
+
+
+def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
+    """Number of each key, and the row in which each number came first; keys of two buckets are never equal."""
+    numbers, found = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
+    return numbers, found[: number_keys(starts, words, rest, columns, slots_for(starts), numbers, found)]
