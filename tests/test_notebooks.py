@@ -90,8 +90,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_there_are_notebooks() -> None:
-    """Those that the documentation names."""
-    assert {path.stem for path in NOTEBOOKS} >= {"quickstart"}
+    """Three: the quickstart, and one on scores and one on clusters."""
+    assert {path.stem for path in NOTEBOOKS} == {"gain_curves", "quickstart", "spam_clusters"}
 
 
 @each_notebook
