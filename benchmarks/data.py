@@ -21,7 +21,7 @@ ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def clusters(rng: np.random.Generator, rows: int, total: int) -> np.ndarray:
-    """Ids of which 70 in 100 are distinct over `total` rows: two thirds lone messages, the others in small campaigns."""
+    """Ids of which 70 in 100 are distinct over `total` rows: two thirds lone messages, others in small campaigns."""
     ids = rng.integers(1 << 62, 1 << 63, rows, dtype=np.uint64)
     shared = rng.random(rows) < 0.33
     ids[shared] = rng.integers(0, max(total * 3 // 100, 1), int(shared.sum()), dtype=np.uint64)

@@ -5,8 +5,8 @@
 
 Every case runs in a process of its own: a warm-up on two files, then the best of `--repeat` calls, of which the first
 warms the memory. Peers need the extra ``bench`` (DuckDB, polars, scikit-learn). Ratios are of times measured in one run
-on one machine. The C library is told to keep freed memory, for all alike: where fresh memory is slow to touch, as on many
-virtual machines, the ratios would otherwise be those of the machine; ``--fresh-memory`` measures that too.
+on one machine. The C library is told to keep freed memory, for all alike: where fresh memory is slow to touch, as on
+many virtual machines, the ratios would otherwise be those of the machine; ``--fresh-memory`` measures that too.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def duckdb_auc(files: list[str]) -> Any:
     import duckdb
 
     query = """
-        WITH g AS (SELECT beta, sum(label)::DOUBLE AS p, (count(*) - sum(label))::DOUBLE AS n FROM read_parquet($1) GROUP BY 1),
+        WITH g AS (SELECT beta, sum(label)::DOUBLE AS p, (count(*) - sum(label))::DOUBLE AS n FROM read_parquet($1)
+        GROUP BY 1),
              w AS (SELECT p, n, sum(p) OVER s AS t, sum(n) OVER s AS f, sum(n) OVER () AS neg, sum(p) OVER () AS pos
                    FROM g WINDOW s AS (ORDER BY beta DESC ROWS UNBOUNDED PRECEDING))
         SELECT sum(p * (neg - f + n / 2) / neg / pos), sum(p * t / (t + f) / pos) FROM w"""
@@ -197,9 +198,8 @@ def main() -> None:
         return
     found: dict[str, float] = {}
     environment = os.environ | ({} if given.fresh_memory else KEEP)
-    print(
-        f"{given.rows:,} rows, {given.files} files; best of {given.repeat} after a warm-up\n\n| case | seconds | all |\n|---|---|---|"
-    )
+    print(f"{given.rows:,} rows, {given.files} files; best of {given.repeat} after a warm-up\n")
+    print("| case | seconds | all |\n|---|---|---|")
     for case in given.only or CASES:
         arguments = [
             sys.argv[0],

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import resource
 import signal
 import subprocess
@@ -74,16 +73,12 @@ def main() -> None:
         case = "exact float64 in 1 GiB, five times the rows"
         child = subprocess.Popen([*command, "--case", case, "--spill", folder], stdout=subprocess.DEVNULL)
         time.sleep(8)
-        spilled = sum(
-            os.stat(f"/proc/{child.pid}/fd/{fd}").st_size
-            for fd in os.listdir(f"/proc/{child.pid}/fd")
-            if folder in os.readlink(f"/proc/{child.pid}/fd/{fd}")
-        )
+        opened = Path(f"/proc/{child.pid}/fd").iterdir()
+        spilled = sum(link.stat().st_size for link in opened if folder in str(link.readlink()))
         child.send_signal(signal.SIGKILL)
         child.wait()
-        print(
-            f"\nkilled after 8 s with {spilled / 1e6:.0f} MB spilled; left in the spill directory: {os.listdir(folder)}"
-        )
+        left = [path.name for path in Path(folder).iterdir()]
+        print(f"\nkilled after 8 s with {spilled / 1e6:.0f} MB spilled; left in the spill directory: {left}")
 
 
 if __name__ == "__main__":

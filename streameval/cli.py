@@ -1,4 +1,7 @@
-"""The command line: arguments in, results out. Everything is imported where it is used, so that help answers at once."""
+"""The command line: arguments in, results out.
+
+Everything is imported where it is used, so that help answers at once.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ __all__ = ["main"]
 class _Group(click.Group):
     """Commands whose failures are one line on stderr: status 1 for the data or the run, 2 for usage."""
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - what click's own method gives back
+    def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
@@ -61,6 +64,7 @@ def main() -> None:
 @click.option("--label", default="label", show_default=True, help="Column of true classes.")
 @click.option("--score", multiple=True, help="Score column; repeat for several.")
 @click.option("--cluster", multiple=True, help="Cluster id column; repeat for several.")
+@click.option("--classes", help="Column of the clusters' true classes, such as campaigns.")
 @click.option("--weight", help="Column of weights, for score metrics.")
 @click.option("--pos-label", help="Positive label; without it numbers above zero are positive.")
 @click.option(
@@ -123,7 +127,7 @@ def main() -> None:
     help="Write JSON to a file, or to stdout with -.",
 )
 @click.option("--quiet", is_flag=True, help="No progress, no table.")
-def evaluate(data: tuple[str, ...], json_to: str | None, quiet: bool, **options: Any) -> None:  # noqa: ANN401, FBT001
+def evaluate(data: tuple[str, ...], json_to: str | None, quiet: bool, **options: Any) -> None:
     """Evaluate DATA: Parquet files, directories, globs or URIs, in one pass."""
     from streameval.evaluation import evaluate as run
 
@@ -157,7 +161,7 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _progress(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, Callable[..., None] | None]]:  # noqa: FBT001
+def _progress(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, Callable[..., None] | None]]:
     """A console on stderr and a progress bar that counts rows and says rows per second."""
     from rich.console import Console
 
@@ -229,17 +233,16 @@ def _progress(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, 
 @click.option("--threads", type=int, help="[default: one a processor]")
 @click.option("--overwrite", is_flag=True, help="Replace an earlier simulation in OUT.")
 @click.option("--quiet", is_flag=True, help="No progress, no summary.")
-def simulate(out: Path, quiet: bool, **options: Any) -> None:  # noqa: ANN401, FBT001
+def simulate(out: Path, quiet: bool, **options: Any) -> None:
     """Write simulated spam-clustering data to the directory OUT: Hive-partitioned Parquet of any size."""
     from streameval.simulation import simulate as run
 
     with _progress(quiet, options["rows"]) as (console, advance):
         done = run(out, progress=None if advance is None else _counter(advance), **options)
     if not quiet:
-        speed = done.rows / max(done.seconds, 1e-9) / 1e6
-        console.print(
-            f"{done.path}: {done.rows:,} rows, {done.bytes / 1e6:,.1f} MB in {done.seconds:.1f} s ({speed:.1f} M rows/s)"
-        )
+        speed = f"{done.rows / max(done.seconds, 1e-9) / 1e6:.1f} M rows/s"
+        size = f"{done.rows:,} rows, {done.bytes / 1e6:,.1f} MB"
+        console.print(f"{done.path}: {size} in {done.seconds:.1f} s ({speed})")
 
 
 def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
@@ -271,8 +274,7 @@ def demo(rows: int) -> None:
     ):
         made = make(Path(folder) / "data", rows=rows, partitions=14)
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
-    console.print(
-        f"{made.rows:,} simulated messages in {made.partitions} nightly partitions, {made.bytes / 1e6:.1f} MB of Parquet"
-    )
+    size = f"{made.bytes / 1e6:.1f} MB of Parquet"
+    console.print(f"{made.rows:,} simulated messages in {made.partitions} nightly partitions, {size}")
     _deliver(found, None, console)
     console.print("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")

@@ -1,13 +1,12 @@
 """Evaluate: plan, fold, finalize. The main job.
 
-The arguments become a set of specs (what to count) and metrics (what to compute from the counts). One pass over the data
-folds every spec; then the states are finalized shard by shard.
+The arguments become a set of specs (what to count) and metrics (what to compute from the counts). One pass over the
+data folds every spec; then the states are finalized shard by shard.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -20,14 +19,16 @@ from streameval._version import __version__
 from streameval.errors import MissingInputError, OptionError
 from streameval.fold import Plan, fold, merge, run_capacity, tasks
 from streameval.metrics import GAIN, LIFT, RANKING
+from streameval.metrics.contingency_results import asked_for, contingency_results
 from streameval.metrics.curves import ScorePath, lift_curve, score_curve
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.gain import truncated
 from streameval.metrics.lift import Aul
 from streameval.metrics.operating import operating_points
+from streameval.metrics.threshold import confusion_at
 from streameval.reduce import Progress, run, thread_count, tree
-from streameval.results import Curve, Scalar
 from streameval.states.clusters import ClusterSpec, SizeTable, id_type
+from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelCounts, LabelSpec
 from streameval.states.memory import Budget, available_memory, parse_bytes
@@ -35,9 +36,11 @@ from streameval.states.scores import ScoreSpec, score_type
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
+    from streameval.metrics.confusion import ConfusionMatrix2
     from streameval.metrics.protocol import Metric
+    from streameval.results import Curve, Scalar
 
 __all__ = ["Evaluation", "evaluate"]
 
@@ -136,6 +139,31 @@ class Evaluation:
         area = Aul(self._run.threshold).combine([table], state)
         return lift_curve(table, self._run.threshold, area.value, columns[0])
 
+    def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
+        """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.
+
+        Exact; the states of the evaluation are read once more. Under ``approx`` only where the threshold lies between
+        two bins of the histogram.
+
+        Raises
+        ------
+        OptionError
+            If `of` is needed, or the threshold is within a bin.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> evaluate(data, score="score").confusion(0.4)
+        ConfusionMatrix2(rows=[[1, 1], [1, 1]])
+        """
+        columns = [column for group, column in self._states if group == "score" and of in (None, column)]
+        if len(columns) != 1 or self._run is None:
+            have = ", ".join(column for group, column in self._states if group == "score") or "none"
+            msg = f"name the score column of the table with of=; there are: {have}"
+            raise OptionError(msg)
+        return confusion_at(self._states["score", columns[0]], threshold, self._run.budget)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line's JSON has them."""
         return {
@@ -188,6 +216,15 @@ class _Run:
     progress: Progress
     threshold: float = 1
 
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
+        """Map over shards."""
+
+        def one(item: Any) -> Any:
+            self.progress(0)
+            return function(item)
+
+        return run(one, items, name, self.threads)
+
     def finalize(self, wanted: Sequence[tuple[Any, Sequence[Metric]]]) -> list[list[Any]]:
         """Results of several states, all their shards side by side."""
         work = [(i, shard) for i, (state, _) in enumerate(wanted) for shard in state.shards()]
@@ -211,7 +248,7 @@ class _Wanted:
     group: str
     of: str
     spec: Any
-    metrics: tuple[Metric, ...]
+    metrics: tuple[Any, ...]
 
 
 def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -250,6 +287,7 @@ def evaluate(
     label: str = "label",
     score: str | Sequence[str] | None = None,
     cluster: str | Sequence[str] | None = None,
+    classes: str | None = None,
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
     metrics: str | Sequence[str] | None = None,
@@ -276,26 +314,30 @@ def evaluate(
         Column of true classes: bool, number, or string with `pos_label`.
     score, cluster : str or sequence of str
         Columns of scores (any number type) and of cluster ids (integers, strings, binaries).
+    classes : str, optional
+        Column of true classes of the clusters, such as campaigns (integers, strings, binaries): every cluster column is
+        compared with it.
     weight : str, optional
         Column of weights, finite and not negative. They apply to score metrics; cluster metrics count rows.
     pos_label : optional
         The positive label; without it numbers above zero are positive.
     metrics : str or sequence of str, optional
-        Names or globs of the metrics to compute; all by default.
+        Names or globs of the metrics to compute; by default all but those of clusters against classes that are
+        computed only when asked for, such as ``assignment_score``, ``vi_distance/raw`` or ``pairwise.*``.
     truncate : float or sequence of float
-        Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1. Each adds `agc` and
-        `agc_ratio` cut there, such as ``agc@0.01``.
+        Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1. Each adds `agc`
+        and `agc_ratio` cut there, such as ``agc@0.01``.
     threshold : float
         Clusters larger than this count as if all positive in the assumed height of `aul`.
     at : str or sequence of str
         Operating points: ``fpr=1e-4`` (the true positive rate there), ``recall=0.9`` (the precision there), ``k=1000``
         (the precision among the top k), each with its threshold.
     nan : {"error", "drop", "half"}
-        NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as one
-        half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
+        NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as
+        one half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
     nulls : {"error", "drop", "singleton"}
-        Null cluster ids: refuse them; leave the row out of that cluster's metrics; or take each as a cluster of its own.
-        With ``drop``, rows without a label leave every metric.
+        Null ids of clusters and classes: refuse them; leave the row out of their metrics; or take each as one of its
+        own. With ``drop``, rows without a label leave every metric.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or belongs to its partition.
     approx : bool
@@ -333,14 +375,20 @@ def evaluate(
     if not scores and not clusters:
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
         raise OptionError(msg)
+    if classes is not None and not clusters:
+        msg = f"classes={classes!r} is compared with clusters: name a cluster column (--cluster)"
+        raise OptionError(msg)
     lift = tuple(replace(m, threshold=threshold) if isinstance(m, Aul) else m for m in LIFT)
     cut, points = truncated(_tuple(truncate)), operating_points(_tuple(at))
     of_scores: tuple[Metric, ...] = (*RANKING, *GAIN)
     asked: tuple[Metric, ...] = (*cut, *points)
-    _check_patterns(patterns, (*((*of_scores, *asked) if scores else ()), *(lift if clusters else ())))
+    known = (*((*of_scores, *asked) if scores else ()), *(lift if clusters else ()))
+    if classes is None:
+        _check_patterns(patterns, known)
+    of_classes = () if classes is None else asked_for(patterns, [metric.name for metric in known])
     of_score = tuple(dict.fromkeys((*_chosen(of_scores, patterns), *asked)))
     threads = thread_count(threads)
-    columns = dict.fromkeys((label, *scores, *clusters, *((weight,) if weight else ())))
+    columns = dict.fromkeys((label, *scores, *clusters, *(name for name in (classes, weight) if name)))
     found = scan.plan(data, list(columns), on_error=on_error, threads=threads)
     found = replace(
         found, schema=pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
@@ -362,6 +410,19 @@ def evaluate(
         )
         for name in clusters
     ]
+    if classes is not None and of_classes:
+        class_type = id_type(type_of(classes), classes)
+        wanted += [
+            _Wanted(
+                "classes",
+                name,
+                ContingencySpec(classes, name, class_type, w.spec.type, cluster_scope, nulls),
+                of_classes,
+            )
+            for w in wanted
+            if w.group == "cluster"
+            for name in (w.of,)
+        ]
     limit = available_memory() // 4 if memory is None else parse_bytes(memory)
     seen = 0
 
@@ -400,21 +461,18 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
         msg = f"there are no rows to evaluate{reason}"
         raise MissingInputError(msg)
     states = [folded.states[w.spec] for w in wanted]
-    values = context.finalize([(state, w.metrics) for state, w in zip(states, wanted, strict=True)])
+    plain = sum(w.group != "classes" for w in wanted)  # they come first
+    values = context.finalize([(state, w.metrics) for state, w in zip(states[:plain], wanted, strict=False)])
+    for state, w in zip(states[plain:], wanted[plain:], strict=True):
+        values.append(contingency_results(state, w.metrics, context.budget, context.each))
+        context.budget.settle()
     results = [
         replace(value, of=w.of, rows=rows, positives=positives)
         for w, state, row in zip(wanted, states, values, strict=True)
         for rows, positives in [_evaluated_rows(state, w)]
         for value in row
     ]
-    dropped = [("null label", labels.null)] + [
-        (f"{what} {w.of}", int(rows.sum()))
-        for w, state in zip(wanted, states, strict=True)
-        for what, rows in [
-            ("NaN or null score", state.nan_rows) if w.group == "score" else ("null cluster", state.dropped_rows)
-        ]
-        if w.group == "cluster" or w.spec.nan == "drop"
-    ]
+    dropped = [("null label", labels.null), *(_dropped(state, w) for state, w in zip(states, wanted, strict=True))]
     return Evaluation(
         labels.neg + labels.pos,
         labels.pos,
@@ -424,6 +482,15 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
         {(w.group, w.of): state for w, state in zip(wanted, states, strict=True)},
         context,
     )
+
+
+def _dropped(state: Any, wanted: _Wanted) -> tuple[str, int]:
+    """Rows that a state left out, and why."""
+    if wanted.group == "score":
+        return f"NaN or null score {wanted.of}", int(state.nan_rows.sum()) if wanted.spec.nan == "drop" else 0
+    if wanted.group == "classes":  # rows without a cluster are those of the cluster column's own state
+        return f"null class {wanted.spec.classes} (with {wanted.of})", int(state.dropped_rows[1])
+    return f"null cluster {wanted.of}", int(state.dropped_rows.sum())
 
 
 def _evaluated_rows(state: Any, wanted: _Wanted) -> tuple[int, int]:

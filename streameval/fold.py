@@ -1,7 +1,7 @@
 """Fold: record batches × specs → states, within the memory budget.
 
-One task folds a few pieces of the scan into one state for each spec. Labels and weights are read once a batch and shared
-by all builders. Nothing here knows where the data come from or who runs the task.
+One task folds a few pieces of the scan into one state for each spec. Labels and weights are read once a batch and
+shared by all builders. Nothing here knows where the data come from or who runs the task.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> list[An
     return [call(i, dask_key_name=f"{name}-{i}") for i in range(len(items))]
 
 
-def _compute(nodes: Sequence[Any], threads: int) -> Any:  # noqa: ANN401 - whatever the tasks give back
+def _compute(nodes: Sequence[Any], threads: int) -> Any:
     import dask
 
     scheduler = {"scheduler": "threads", "num_workers": threads} if threads > 1 else {"scheduler": "synchronous"}

@@ -99,8 +99,8 @@ class Curve:
     name : ``roc``, ``precision_recall``, ``gain`` or ``lift``
     of : the score or cluster column
     x, y : float64 arrays of shape (n_points,), at most 10,000 points
-    thresholds : float64 array of shape (n_points,); scores at or above it are taken as positive (for ``lift``, the cluster size)
-    area : area under the whole curve
+    thresholds : float64 array of shape (n_points,); scores at or above it are taken as positive (for ``lift``, the
+    cluster size) area : area under the whole curve
     exact : whether points and area are exact
     positives, rows : what the curve was computed from
     """

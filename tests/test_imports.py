@@ -138,7 +138,7 @@ UNUSED = ["numba", "dask", "distributed", "matplotlib", "pyarrow", "scipy", "pan
 def test_starting_imports_nothing_heavy(code: str) -> None:
     """``import streameval`` and every ``--help`` answer without the libraries that do the work."""
     text = f"{code}\nimport sys\nfound = [n for n in {UNUSED} if n in sys.modules]\nassert not found, found"
-    subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)  # noqa: S603 - our own code
+    subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
 
 
 RUN = """
@@ -180,7 +180,7 @@ def test_a_read_only_install_without_a_home_works(installed: Path) -> None:
         "PYTHONPATH": str(installed),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    found = subprocess.run(  # noqa: S603 - our own code
+    found = subprocess.run(
         [sys.executable, "-W", "error", "-c", RUN.format(root=str(installed))],
         env=environment,
         cwd="/",
@@ -201,4 +201,4 @@ def test_an_unusable_cache_directory_is_no_error(tmp_path: Path) -> None:
     code = "from streameval.kernels.jit import jit\n@jit\ndef one(): return 1\nassert one() == 1"
     (tmp_path / "run.py").write_text(code)
     command = [sys.executable, str(tmp_path / "run.py")]
-    subprocess.run(command, env=environment, check=True, capture_output=True)  # noqa: S603 - our own code
+    subprocess.run(command, env=environment, check=True, capture_output=True)

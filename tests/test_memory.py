@@ -295,7 +295,7 @@ def test_nothing_is_left_on_disk_after_a_signal(number: signal.Signals, tmp_path
     for i in range(4):
         pq.write_table(_table(rows // 4), data / f"{i}.parquet")
     command = [sys.executable, "-c", LONG_RUN.format(rows=rows), str(data), str(spill)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own code
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("spilling"), line

@@ -363,7 +363,7 @@ def test_scan_imports_no_frame_or_engine(tree: Path) -> None:
         "print(rows, {'pandas', 'dask', 'numba', 'pyarrow.dataset'} & set(sys.modules) - before)"
     )
     command = [sys.executable, "-c", code, str(tree)]
-    done = subprocess.run(command, check=True, cwd=Path(__file__).parents[1], capture_output=True, text=True)  # noqa: S603
+    done = subprocess.run(command, check=True, cwd=Path(__file__).parents[1], capture_output=True, text=True)
     assert done.stdout == "200 set()\n"
 
 

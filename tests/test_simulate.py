@@ -427,7 +427,7 @@ print(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text
 def test_memory_does_not_grow(tmp_path: Path) -> None:
     """Five times the rows take the same memory, a few hundred MB at most."""
     peaks = [
-        int(subprocess.check_output([sys.executable, "-c", PEAK, str(tmp_path / rows), rows], text=True))  # noqa: S603
+        int(subprocess.check_output([sys.executable, "-c", PEAK, str(tmp_path / rows), rows], text=True))
         for rows in ("4_000_000", "20_000_000")
     ]
     assert peaks[1] < 1.25 * peaks[0]
@@ -442,4 +442,4 @@ before = set(sys.modules)
 import streameval.simulation
 print({"numba", "scipy", "dask", "matplotlib"} & (set(sys.modules) - before))
 """
-    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"  # noqa: S603
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"

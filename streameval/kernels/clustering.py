@@ -117,11 +117,11 @@ def cell_sums(
 ) -> None:
     """Add each cell to Σ n² of its row and its column, and to Σ n²/(r·c) in fixed point.
 
-    A cell stands for ``times[i]`` equal ones, at most 2^31 in all; empty `times` for itself. Counts and totals are below
-    2^53. Squares of a side are one word, or, where it has two columns, the sums of the high and of the low 32 bits; a
-    count of 2^31 and more is left to the caller. `inertia` has four words: high and low 32 bits of the first 52 binary
-    digits, then of the next 52. All are integer sums of terms that depend on one cell each, so no order of the cells,
-    and no split of them, changes a bit.
+    A cell stands for ``times[i]`` equal ones, at most 2^31 in all; empty `times` for itself. Counts and totals are
+    below 2^53. Squares of a side are one word, or, where it has two columns, the sums of the high and of the low 32
+    bits; a count of 2^31 and more is left to the caller. `inertia` has four words: high and low 32 bits of the first 52
+    binary digits, then of the next 52. All are integer sums of terms that depend on one cell each, so no order of the
+    cells, and no split of them, changes a bit.
     """
     wide_rows, wide_cols = row_squares.shape[1] == 2, col_squares.shape[1] == 2
     h0, l0, h1, l1 = inertia[0], inertia[1], inertia[2], inertia[3]

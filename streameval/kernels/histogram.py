@@ -5,8 +5,8 @@ near 0, their complements near 1, logits), coarse elsewhere. Probabilities above
 from 1, mirrored, so that saturated scores are as well resolved as rare ones. Any two histograms have the same bins and
 can be merged.
 
-The grid has four zones: negative numbers, [0, ½), [½, 1], and numbers above 1. In each zone the number v (x, x, 1 − x, x)
-lands in bin ``first[zone, exponent] ± (mantissa >> shift[zone, exponent])`` of float32(v), which is monotone.
+The grid has four zones: negative numbers, [0, ½), [½, 1], and numbers above 1. In each zone the number v (x, x, 1 − x,
+x) lands in bin ``first[zone, exponent] ± (mantissa >> shift[zone, exponent])`` of float32(v), which is monotone.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):  # typ
     nans = np.zeros(2, np.int64)
     for i in range(score.size):
         x = score[i] + _ZERO  # -0.0 becomes 0.0
-        if x != x:  # noqa: PLR0124 - the test for NaN
+        if x != x:
             nans[label[i]] += 1
             continue
         b = _bin(x, firsts, shifts)
@@ -110,8 +110,8 @@ def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):  # typ
 def unpack(packed, only, mixed, table):  # type: ignore[no-untyped-def]
     """Add the tables of `bin_counts` to `table`, an int64 array of shape (3, n_bins), and clear `packed` and `mixed`.
 
-    The rows of `table` are negatives, positives, and the complement of the bits of the one score a bin has seen: `EMPTY`
-    before the first, `MIXED` once there are two.
+    The rows of `table` are negatives, positives, and the complement of the bits of the one score a bin has seen:
+    `EMPTY` before the first, `MIXED` once there are two.
     """
     for b in range(packed.size):
         if packed[b]:
@@ -147,7 +147,7 @@ def bin_weights(score, label, weight, sums, errors, firsts, shifts):  # type: ig
     nans = np.zeros(2)
     for i in range(score.size):
         x = score[i] + _ZERO
-        if x != x:  # noqa: PLR0124 - the test for NaN
+        if x != x:
             nans[label[i]] += weight[i]
             continue
         b = _bin(x, firsts, shifts)

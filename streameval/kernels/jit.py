@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["jit"]
 
 
-def jit(function: Callable[..., Any]) -> Any:  # noqa: ANN401 - numba knows the types, not mypy
+def jit(function: Callable[..., Any]) -> Any:
     """Compile `function` on its first call, without the GIL, cached where possible.
 
     Examples

@@ -1,14 +1,15 @@
 """Scores and ids as unsigned words, and the bucket each word belongs to.
 
-A *rank key* orders scores from the best to the worst: a smaller key is a higher score, equal scores have equal keys, and
-−0.0 equals 0.0. Scores up to 32 bits have 32-bit keys, wider ones 64-bit keys.
+A *rank key* orders scores from the best to the worst: a smaller key is a higher score, equal scores have equal keys,
+and −0.0 equals 0.0. Scores up to 32 bits have 32-bit keys, wider ones 64-bit keys.
 
 A *bucket* is a data-independent interval of keys: for scores, the score rounded to bfloat16 (65,536 buckets, 128 an
-octave), for ids the top bits of the mixed id. A *code* is ``2 * bucket + label``, so that negatives and positives of one
-bucket lie in two neighbouring pieces and no word has to carry its label. Of a 32-bit key the bucket fixes the upper
+octave), for ids the top bits of the mixed id. A *code* is ``2 * bucket + label``, so that negatives and positives of
+one bucket lie in two neighbouring pieces and no word has to carry its label. Of a 32-bit key the bucket fixes the upper
 half, so a word is only the lower 16 bits.
 
-Each ``encode`` writes a word and a code for every row and counts the codes. NaN scores take the two codes after the last.
+Each ``encode`` writes a word and a code for every row and counts the codes. NaN scores take the two codes after the
+last.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def encode_f8(score, label, words, codes, counts):  # type: ignore[no-untyped-de
         x = score[i] + 0.0  # -0.0 becomes 0.0
         bits = np.float64(x).view(np.uint64)
         code = _bucket8(x) << np.uint32(1)
-        if x != x:  # noqa: PLR0124 - the test for NaN
+        if x != x:
             code = nan_code
         code |= np.uint32(label[i])
         words[i] = ~(bits ^ (_SIGN8 | np.uint64(np.int64(bits) >> np.int64(63))))

@@ -66,7 +66,7 @@ def product_counts(neg, pos):  # type: ignore[no-untyped-def]
 
 @jit
 def precision_counts(neg, pos, before_neg, before_pos, trapezoid):  # type: ignore[no-untyped-def]
-    """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` the precision before the group is added to each."""
+    """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` plus the precision before each group."""
     high, low = np.uint64(0), np.uint64(0)
     true, false = np.int64(before_pos), np.int64(before_neg)
     for i in range(neg.size):

@@ -195,8 +195,8 @@ def order_rest(words, rest, order):  # type: ignore[no-untyped-def]
 def distinct(words, rest, counts, weights):  # type: ignore[no-untyped-def]
     """Group sorted rows by their words.
 
-    `rest` has shape (n, n_words - 1); `counts` and `weights` may be empty: counts of 1, no weights. Rows of one group must
-    be adjacent. Returns the same four columns with one row a group.
+    `rest` has shape (n, n_words - 1); `counts` and `weights` may be empty: counts of 1, no weights. Rows of one group
+    must be adjacent. Returns the same four columns with one row a group.
     """
     n = words.size
     keys = np.empty(n, words.dtype)

@@ -157,7 +157,7 @@ class ConfusionMatrix2:
         """Cells as [[TP, FN], [FP, TN]]."""
         return [[self.TP, self.FN], [self.FP, self.TN]]
 
-    def to_array(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> np.ndarray[Any, Any]:  # noqa: ARG002
+    def to_array(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> np.ndarray[Any, Any]:
         """Cells as a 2×2 array; the options of `ContingencyTable.to_array` have nothing to do here."""
         return np.array(self.to_rows())
 

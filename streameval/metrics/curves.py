@@ -1,9 +1,9 @@
 """Curves of a score and of a clustering: few points to draw, the exact area.
 
-The *path* of a score is the list of (T, F) after each group: T positives and F negatives at or above its score. The ROC,
-precision-recall and gain curves are three views of it. A path of millions of groups is thinned: the plane is cut into
-about 9,000 cells by recall, false positive rate and logarithm of rank, and the last group of every cell is kept. What is
-kept depends on no shard or file.
+The *path* of a score is the list of (T, F) after each group: T positives and F negatives at or above its score. The
+ROC, precision-recall and gain curves are three views of it. A path of millions of groups is thinned: the plane is cut
+into about 9,000 cells by recall, false positive rate and logarithm of rank, and the last group of every cell is kept.
+What is kept depends on no shard or file.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from streameval.kernels.ranking import thin
 from streameval.metrics.finalize import compute
 from streameval.metrics.ranking import PrAuc, RocAuc
 from streameval.results import Curve
-from streameval.states.clusters import SizeTable
 from streameval.states.histogram import Bins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.states.clusters import SizeTable
     from streameval.states.protocol import Array
 
 __all__ = ["MAX_POINTS", "Path", "ScorePath", "lift_curve", "score_curve"]

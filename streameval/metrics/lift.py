@@ -2,8 +2,8 @@
 
 - AUL, the area under the lift curve: clusters from the largest to the smallest; clusters of one size share the mean of
   their positives and are walked one by one; h is the sum of positives so far. AUL = Σ size·h / (total size · H), where
-  H adds a cluster's size if it is larger than the threshold, else its positives: large clusters are acted on as a whole.
-  n singletons give (n + 1)/2n.
+  H adds a cluster's size if it is larger than the threshold, else its positives: large clusters are acted on as a
+  whole. n singletons give (n + 1)/2n.
 - ROC AUC with the cluster's size as every member's score.
 """
 

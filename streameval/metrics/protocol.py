@@ -1,8 +1,8 @@
 """What a metric is: a pure function of states.
 
 A large state is finalized shard by shard. A metric turns each part of a shard into a *partial*, knowing the totals of
-everything above it, and combines the partials of all shards into a `Scalar`. Partials are plain numbers or small tables;
-combining does not depend on their order.
+everything above it, and combines the partials of all shards into a `Scalar`. Partials are plain numbers or small
+tables; combining does not depend on their order.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ __all__ = ["Metric"]
 class Metric(Protocol):
     """One number of one state; frozen, so that equal metrics are equal.
 
-    Metrics whose partials of exact groups are the same may say so with an attribute `sums`, a frozen object with a method
-    `partial` of its own: equal ones are taken once.
+    Metrics whose partials of exact groups are the same may say so with an attribute `sums`, a frozen object with a
+    method `partial` of its own: equal ones are taken once.
     """
 
     @property
     def name(self) -> str:
         """The name in results, such as ``roc_auc``."""
 
-    def partial(self, part: Any) -> Any:  # noqa: ANN401 - each kind of state has parts of its own
+    def partial(self, part: Any) -> Any:
         """What this part of a shard contributes."""
 
-    def combine(self, partials: Sequence[Any], state: Any) -> Any:  # noqa: ANN401
+    def combine(self, partials: Sequence[Any], state: Any) -> Any:
         """The value, a `Scalar` but for curves, from the partials of all parts and the totals of the state."""

@@ -1,17 +1,17 @@
 """Metrics of a score: exact from `ScoreCounts`, certain intervals from `ScoreHistogram`.
 
-Groups of equal score in descending order have p positives and n negatives, with T positives and F negatives before them,
-of P and N in all; with weights, p, n, T, F, P, N are weights.
+Groups of equal score in descending order have p positives and n negatives, with T positives and F negatives before
+them, of P and N in all; with weights, p, n, T, F, P, N are weights.
 
-- ROC AUC = Σ p·(N − F − n/2) / (P·N): the share of (positive, negative) pairs in which the positive scores higher, a tie
-  counting one half. Trapezoids under the ROC curve, pairs, and the rank sum with mid-ranks are this same number
+- ROC AUC = Σ p·(N − F − n/2) / (P·N): the share of (positive, negative) pairs in which the positive scores higher, a
+  tie counting one half. Trapezoids under the ROC curve, pairs, and the rank sum with mid-ranks are this same number
   (Hanley and McNeil, 1982).
 - Average precision = Σ p·(T + p)/(T + p + F + n) / P, the step sum, without interpolation.
 - PR AUC: the trapezoid under the same points, another number (Davis and Goadrich, 2006, say why it flatters).
 - Maximum informedness = max (T + p)/P − (F + n)/N, and at least 0 (Youden's J).
 
-What happened inside a bin of a histogram is unknown. Each metric's `bounds` are the extremes over every order of a bin's
-points; `docs` of the formulas: `AveragePrecision.bounds` and its neighbours. They are property tests.
+What happened inside a bin of a histogram is unknown. Each metric's `bounds` are the extremes over every order of a
+bin's points; `docs` of the formulas: `AveragePrecision.bounds` and its neighbours. They are property tests.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _integer(words: tuple[int, int]) -> int:
     return (int(words[0]) << 64) | int(words[1])
 
 
-def _total(partials: Sequence[Any]) -> Any:  # noqa: ANN401 - integers for counts, floats for weights
+def _total(partials: Sequence[Any]) -> Any:
     """Sum of partials: exact for integers, correctly rounded for floats."""
     return math.fsum(partials) if any(isinstance(part, float) for part in partials) else sum(partials)
 
@@ -222,7 +222,7 @@ class AveragePrecision:
 
 
 def _ratio(a: Array, b: Array) -> Array:
-    """a / b, and 0 where both are 0."""
+    """A / b, and 0 where both are 0."""
     return np.divide(a, b, out=np.zeros_like(a), where=b > 0)
 
 

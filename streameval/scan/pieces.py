@@ -176,7 +176,7 @@ class StreamSource:
     name: str
     spent: bool = False
 
-    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 (a stream has its own)
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the stream's batches, of whatever size it makes them."""
         if isinstance(self.data, pa.RecordBatchReader):
             if self.spent:

@@ -111,7 +111,8 @@ class _ClusterBuilder:
             array = array.dictionary_decode()
         if array.null_count:
             if self.spec.nulls == "error":
-                msg = f"{batch.name}: cluster column {self.spec.column!r} has nulls; choose --nulls drop or --nulls singleton"
+                where = f"{batch.name}: cluster column {self.spec.column!r}"
+                msg = f"{where} has nulls; choose --nulls drop or --nulls singleton"
                 raise NullError(msg)
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             self._null_rows += np.bincount(label[~valid], minlength=2)

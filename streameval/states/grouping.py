@@ -1,8 +1,8 @@
 """Grouping: items of one stretch of buckets → distinct keys with their counts by label.
 
 Three ways, for three kinds of items. Plain words of both labels are sorted together, the label in a bit that the bucket
-makes redundant. Words that come with counts, weights or further words are sorted label by label and aligned. 16-bit words
-of a full bucket are counted in a table.
+makes redundant. Words that come with counts, weights or further words are sorted label by label and aligned. 16-bit
+words of a full bucket are counted in a table.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ScoreHistogram: counts of scores on a fixed grid, in bounded memory whatever the number of rows.
 
 The grid (`streameval.kernels.histogram`) depends on no data, so any two histograms merge by addition. It has about
-690,000 bins and takes 15.8 MiB. What happened inside a bin is unknown, except where a bin has seen one score only: such a
-bin is exact. Every metric of a histogram therefore comes with the interval that is certain to hold its exact value.
+690,000 bins and takes 15.8 MiB. What happened inside a bin is unknown, except where a bin has seen one score only: such
+a bin is exact. Every metric of a histogram therefore comes with the interval that is certain to hold its exact value.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class HistogramSpec:
         weights = {"negative_weight": pa.float64(), "positive_weight": pa.float64()}
         return pa.schema(dict.fromkeys(names, pa.int64()) | (weights if self.weighted else {}))
 
-    def builder(self, budget: Budget, capacity: int) -> _HistogramBuilder:  # noqa: ARG002 - its size is fixed
+    def builder(self, budget: Budget, capacity: int) -> _HistogramBuilder:
         """A builder of about 27 MiB."""
         return _HistogramBuilder(self)
 
@@ -103,7 +103,7 @@ class HistogramSpec:
 
     def from_arrow(
         self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
-    ) -> ScoreHistogram:  # noqa: ARG002
+    ) -> ScoreHistogram:
         """The state that `ScoreHistogram.to_arrow` wrote."""
         state = self.empty()
         for batch in batches:
@@ -196,7 +196,7 @@ class ScoreHistogram:
         """One: a histogram is small."""
         return [(0, BINS)]
 
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Bins]:  # noqa: ARG002
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Bins]:
         """One: all occupied bins, from the best scores to the worst."""
         found = np.flatnonzero(self.table[2] != EMPTY)[::-1]
         neg, pos, only = self.table[:, found]

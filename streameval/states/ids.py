@@ -1,11 +1,13 @@
 """Ids of clusters and classes as words: what it means for two ids to be the same.
 
-Integer ids are compared as integers: one 64-bit word. Strings and binaries are compared by a 128-bit hash of their bytes
-(MurmurHash3): two words, and among 10⁹ ids a false match is less likely than 2·10⁻²¹. Where ids belong to their
+Integer ids are compared as integers: one 64-bit word. Strings and binaries are compared by a 128-bit hash of their
+bytes (MurmurHash3): two words, and among 10⁹ ids a false match is less likely than 2·10⁻²¹. Where ids belong to their
 partition, the hash of the partition's path joins the key: two words as well.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +15,9 @@ import pyarrow as pa
 from streameval.errors import SchemaError
 from streameval.kernels.hashing import hash_bytes, hash_strings
 from streameval.kernels.keys import ID_BUCKETS, MIX
-from streameval.states.protocol import Array
+
+if TYPE_CHECKING:
+    from streameval.states.protocol import Array
 
 __all__ = ["SHIFT", "id_codes", "id_type", "id_words", "identify", "mixed"]
 

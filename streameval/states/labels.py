@@ -1,7 +1,7 @@
 """LabelCounts: how many rows there are of each class, and which label values occurred.
 
-Without a positive label, numbers above zero are positive; then the values over the *whole* data must be two, one of them
-above zero and one not, which is known only once all states are merged.
+Without a positive label, numbers above zero are positive; then the values over the *whole* data must be two, one of
+them above zero and one not, which is known only once all states are merged.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
 
 __all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
+
+_REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class LabelSpec:
         """The state of no rows."""
         return LabelCounts(self)
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> LabelCounts:  # noqa: ARG002
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> LabelCounts:
         """The state that `LabelCounts.header` describes."""
         for _ in batches:
             pass
@@ -103,10 +105,11 @@ class LabelCounts:
         values = sorted(self.values)
         column = f"label column {self.spec.column!r}"
         if len(values) > 2:
-            msg = f"{column} has more than two values ({', '.join(map(str, values))}, …); name the positive one with pos_label (--pos-label)"
+            listed = ", ".join(map(str, values))
+            msg = f"{column} has more than two values ({listed}, …); {_REMEDY}"
             raise LabelError(msg)
         if len(values) == 2 and (values[0] > 0) == (values[1] > 0):
-            msg = f"{column} has the values {values[0]} and {values[1]}; name the positive one with pos_label (--pos-label)"
+            msg = f"{column} has the values {values[0]} and {values[1]}; {_REMEDY}"
             raise LabelError(msg)
 
     def header(self) -> dict[str, Any]:
@@ -139,7 +142,7 @@ class LabelReader:
         if self.spec.pos_label is None:
             if number or pa.types.is_null(dtype):
                 return None
-            msg = f"label column {self.spec.column!r} has type {dtype}; name the positive label with pos_label (--pos-label)"
+            msg = f"label column {self.spec.column!r} has type {dtype}; {_REMEDY}"
             raise LabelError(msg)
         given = self.spec.pos_label
         if pa.types.is_boolean(dtype) and isinstance(given, int | float) and given not in (0, 1):
@@ -170,7 +173,8 @@ class LabelReader:
         keep = None
         if array.null_count:
             if self.spec.nulls != "drop":
-                msg = f"{name}: label column {self.spec.column!r} has nulls; choose nulls='drop' (--nulls drop) to leave those rows out"
+                remedy = "choose nulls='drop' (--nulls drop) to leave those rows out"
+                msg = f"{name}: label column {self.spec.column!r} has nulls; {remedy}"
                 raise NullError(msg)
             keep = array.is_valid().to_numpy(zero_copy_only=False)
             array = array.drop_null()

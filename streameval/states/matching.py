@@ -1,7 +1,8 @@
 """Every cell of a contingency table in memory, numbered: what the best one-to-one matching needs.
 
-Alone of all measures a matching cannot be taken part by part. Cells come sorted by cluster and class, and both sides are
-numbered in the order of their ids, so that a matching that is only bounded has the same bounds for any partitioning.
+Alone of all measures a matching cannot be taken part by part. Cells come sorted by cluster and class, and both sides
+are numbered in the order of their ids, so that a matching that is only bounded has the same bounds for any
+partitioning.
 
 Cells that no matching needs are left out: of the rows of a class without a cluster, each a cluster of its own, one is
 enough, and so is one of the rows of a cluster without a class. Memory: about 60 bytes a cell.

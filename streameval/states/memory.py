@@ -1,8 +1,8 @@
 """One budget for all live states, and the file that takes what exceeds it.
 
-A `Budget` counts the bytes of the arrays that states hold. When an array would exceed the limit, the largest arrays held
-so far go to the spill file, until the rest fits; a spilled array is read back slice by slice. The file is unlinked as
-soon as it is open, so that a killed process leaves nothing behind.
+A `Budget` counts the bytes of the arrays that states hold. When an array would exceed the limit, the largest arrays
+held so far go to the spill file, until the rest fits; a spilled array is read back slice by slice. The file is unlinked
+as soon as it is open, so that a killed process leaves nothing behind.
 
 Which array is spilled changes the time and nothing else: a state means the same wherever its arrays lie.
 """
@@ -84,7 +84,7 @@ def available_threads() -> int:
 
 
 def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
-    """Directory for spill files: `path`, else ``$TMPDIR``, else ``/var/tmp`` (the system's ``/tmp`` is often memory)."""
+    """Directory for spill files: `path`, else ``$TMPDIR``, else ``/var/tmp`` (``/tmp`` is often memory)."""
     if path is not None:
         return Path(path)
     if "TMPDIR" not in os.environ and os.access("/var/tmp", os.W_OK):  # noqa: S108 - unlinked, and on disk

@@ -86,7 +86,7 @@ class QuantileSpec:
         """Columns of the table: mean and weight of each centroid."""
         return pa.schema([pa.field(name, pa.float64(), nullable=False) for name in ("mean", "weight")])
 
-    def builder(self, budget: Budget, capacity: int) -> _SketchBuilder:  # noqa: ARG002 - its size is fixed
+    def builder(self, budget: Budget, capacity: int) -> _SketchBuilder:
         """A builder of about 4 MiB."""
         return _SketchBuilder(self)
 
@@ -98,7 +98,7 @@ class QuantileSpec:
         self,
         header: Mapping[str, Any],
         batches: Iterable[pa.RecordBatch],
-        budget: Budget,  # noqa: ARG002
+        budget: Budget,
     ) -> QuantileSketch:
         """The sketch that `QuantileSketch.to_arrow` wrote."""
         table = pa.Table.from_batches(batches, self.schema)
@@ -356,7 +356,7 @@ class QuantileSketch:
         """One: a sketch is small."""
         return [(0, 1)]
 
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[QuantileSketch]:  # noqa: ARG002
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[QuantileSketch]:
         """One: itself."""
         yield self
 

@@ -1,9 +1,10 @@
 """Keyed counts, partitioned by bucket and sorted only when asked: what every exact state is made of.
 
 A *run* holds the words of some rows in pieces, one for each (bucket, label) that occurs, in ascending order of the code
-``2 * bucket + label``; inside a piece the order is free. To fold a batch is therefore one counting pass and one scatter,
-and to merge is to put two tuples of runs one after the other. Because every run is cut at the same buckets, any interval
-of buckets can be gathered from all runs on its own: work, spilling and shards are intervals, and no cut changes a result.
+``2 * bucket + label``; inside a piece the order is free. To fold a batch is therefore one counting pass and one
+scatter, and to merge is to put two tuples of runs one after the other. Because every run is cut at the same buckets,
+any interval of buckets can be gathered from all runs on its own: work, spilling and shards are intervals, and no cut
+changes a result.
 
 Pieces in which words repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
 more for each further word and for weights, and a count for each distinct key once keys repeat.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -92,7 +94,8 @@ class Run:
     starts : int64 array of shape (n_pieces + 1,), first item of each piece
     rows : int64 array of shape (n_pieces,), rows of each piece (more than items where items have counts)
     sums : float64 array of shape (n_pieces,), weight of each piece; None without weights
-    words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the further
+    words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the
+    further
         words, has a column for each
     """
 
@@ -195,7 +198,7 @@ class Runs:
         return sum(column.nbytes for run in columns for column in run if column is not None)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
-        """Cut the buckets into intervals of about `items` items each, a larger bucket alone, leaving out empty stretches."""
+        """Cut the buckets into intervals of about `items` items each, a larger bucket alone, without empty ends."""
         per_bucket = self.items[0::2] + self.items[1::2]
         used = np.flatnonzero(per_bucket)
         if not used.size:
@@ -282,9 +285,10 @@ class Runs:
                 )
 
     def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts]:
-        """Partition one bucket again, by the leading bits of the first word in which its keys differ, and group the parts.
+        """Partition one bucket again and group the parts.
 
-        Where there is no such word all keys are equal, and nothing is left to partition by.
+        It is cut by the leading bits of the first word in which its keys differ. Where there is no such
+        word all keys are equal, and nothing is left to partition by.
         """
         from streameval.states.builder import RunBuilder  # which makes runs: the one circle here
 
@@ -330,7 +334,7 @@ def cut(sizes: Array, items: int) -> list[Interval]:
     before = np.cumsum(sizes[used]) - sizes[used]
     first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
     bounds = np.append(used[first], used[-1] + 1).tolist()
-    return list(zip(bounds[:-1], bounds[1:], strict=True))
+    return list(pairwise(bounds))
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:

@@ -63,7 +63,8 @@ def score_type(dtype: pa.DataType, column: str = "score") -> str:
     }
     if dtype not in names:
         hint = "; cast it to 18 digits" if pa.types.is_decimal(dtype) else ""
-        msg = f"score column {column!r} has type {dtype}; a score is a float, an integer or a decimal of at most 18 digits{hint}"
+        allowed = "a score is a float, an integer or a decimal of at most 18 digits"
+        msg = f"score column {column!r} has type {dtype}; {allowed}{hint}"
         raise SchemaError(msg)
     return names[dtype]
 
@@ -289,10 +290,6 @@ def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: st
     return builder.state()
 
 
-def _two(dtype: type) -> Any:
-    return field(default_factory=lambda: np.zeros(2, dtype))
-
-
 @dataclass(frozen=True, eq=False)
 class ScoreCounts:
     """Exact counts of every distinct score, by label.
@@ -314,8 +311,8 @@ class ScoreCounts:
 
     spec: ScoreSpec
     runs: Runs
-    nan_rows: Array = _two(np.int64)
-    nan_weights: Array = _two(np.float64)
+    nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    nan_weights: Array = field(default_factory=lambda: np.zeros(2))
 
     def merge(self, other: ScoreCounts) -> ScoreCounts:
         """Counts of both inputs."""
