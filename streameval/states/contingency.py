@@ -13,6 +13,7 @@ label. So the state does not depend on where a row came from.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,13 +34,13 @@ from streameval.states.runs import Counts, Interval, Layout, Runs
 from streameval.states.summary import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.states.memory import Budget
 
-    Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
+__all__ = ["ContingencyCounts", "ContingencySpec", "Mapper"]
 
-__all__ = ["ContingencyCounts", "ContingencySpec"]
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
 
 _ROW_BYTES = 16  # what a builder's capacity is reckoned in
 

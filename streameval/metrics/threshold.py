@@ -1,0 +1,96 @@
+"""The 2×2 table of a score at a threshold: rows whose score is at or above it are taken as positive.
+
+Exact from `ScoreCounts`. A histogram knows the scores of a bin only up to its edges: its table is exact where the
+threshold lies between bins or in a bin that has seen one score, and there is none otherwise.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.kernels.histogram import EMPTY, edges
+from streameval.metrics.confusion import ConfusionMatrix2
+from streameval.states.histogram import ScoreHistogram
+
+if TYPE_CHECKING:
+    from streameval.states.memory import Budget
+    from streameval.states.protocol import Array
+
+__all__ = ["confusion_at"]
+
+
+def confusion_at(state: Any, threshold: float, budget: Budget | None = None) -> ConfusionMatrix2:
+    """Table at a threshold; of weights, where the state has them.
+
+    Parameters
+    ----------
+    state : ScoreCounts or ScoreHistogram
+    threshold : float
+        Scores at or above it are taken as positive. A NaN score is below every threshold where NaN counts one half,
+        and left out otherwise.
+    budget : Budget, optional
+
+    Raises
+    ------
+    OptionError
+        If the threshold is NaN, or within a histogram's bin.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.states.scores import fold_arrays
+    >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
+    >>> confusion_at(state, 0.35)
+    ConfusionMatrix2(rows=[[2, 0], [1, 1]])
+    """
+    if threshold != threshold:
+        msg = "threshold is NaN, which no score reaches or misses; give a number or an infinity"
+        raise OptionError(msg)
+    if isinstance(state, ScoreHistogram):
+        _check_bins(state, threshold)
+    neg, pos = _above(state, threshold, budget)
+    total = state.totals()
+    weighted = state.spec.weighted
+    sums = [total.neg_weight, total.pos_weight] if weighted else [total.neg, total.pos]
+    if state.spec.nan == "half":
+        nan = state.nan_weights if weighted else state.nan_rows
+        sums = [have + more for have, more in zip(sums, nan.tolist(), strict=True)]
+    return ConfusionMatrix2(TP=pos, FN=max(sums[1] - pos, 0), FP=neg, TN=max(sums[0] - neg, 0))
+
+
+def _above(state: Any, threshold: float, budget: Budget | None) -> tuple[Any, Any]:
+    """Negatives and positives at or above the threshold."""
+    neg: list[Array] = []
+    pos: list[Array] = []
+    for part in chain.from_iterable(state.parts(shard, budget) for shard in state.shards()):
+        above = part.scores >= threshold
+        sides = (part.neg_weight, part.pos_weight) if state.spec.weighted else (part.neg, part.pos)
+        for found, side in zip((neg, pos), sides, strict=True):
+            found.append(side[above].sum())
+        if not above.all():
+            break
+    return sum(x.item() for x in neg), sum(x.item() for x in pos)
+
+
+def _check_bins(state: ScoreHistogram, threshold: float) -> None:
+    """Refuse a threshold in a bin of several scores."""
+    [bins] = state.parts()
+    several = ~bins.single
+    upper = edges(np.flatnonzero(state.table[2] != EMPTY)[::-1][several] + 1)
+    lower = bins.scores[several]
+    if state.spec.type != "f4":  # the edges of wider scores are rounded
+        lower, upper = (
+            np.nextafter(x.astype(np.float32), to).astype(np.float64) for x, to in ((lower, -np.inf), (upper, np.inf))
+        )
+    inside = np.flatnonzero((lower < threshold) & (threshold < upper))
+    if inside.size:
+        low, high = lower[inside[0]], upper[inside[0]]
+        msg = (
+            f"threshold {threshold!r} is within the bin [{float(low)!r}, {float(high)!r}) of a histogram; "
+            "choose one of its ends, or evaluate without approx (--approx)"
+        )
+        raise OptionError(msg)
