@@ -28,7 +28,8 @@ __all__ = ["Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
 
 BATCH_ROWS = 1 << 20
 RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small
-TASK_ROWS = (1 << 20, 1 << 24)
+TASK_ROWS = 1 << 20
+TASKS = 8  # for each thread, whatever the number of rows: so many states live at a time
 _ROW_BYTES = 16  # a builder's buffers, for a row
 
 
@@ -43,6 +44,7 @@ class Plan:
     weight : the weight column
     specs : the states to build
     skip : whether a file that cannot be read is left out instead of ending the run
+    whole : whether pieces are read one by one, never several as one
     """
 
     schema: pa.Schema
@@ -50,6 +52,7 @@ class Plan:
     weight: str | None
     specs: tuple[Spec, ...]
     skip: bool = False
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -66,10 +69,11 @@ class Folded:
     skipped: tuple[tuple[str, str], ...] = ()
 
 
-def tasks(pieces: Sequence[Piece], rows: int, threads: int, *, by_file: bool) -> list[tuple[Piece, ...]]:
-    """Gather pieces into tasks of about equal rows: several for each thread, none too small to pay for itself."""
-    least, most = TASK_ROWS
-    target = min(max(-(-rows // (4 * threads)), least), most) if rows > 0 else 1
+def tasks(
+    pieces: Sequence[Piece], rows: int, threads: int, *, by_file: bool, whole: bool = False
+) -> list[tuple[Piece, ...]]:
+    """Gather pieces into tasks of about equal rows: a few for each thread, none too small to pay for itself."""
+    target = max(-(-rows // (TASKS * threads)), TASK_ROWS) if rows > 0 else 1
     gathered: list[list[Piece]] = []
     size = 0
     for piece in pieces:
@@ -79,7 +83,7 @@ def tasks(pieces: Sequence[Piece], rows: int, threads: int, *, by_file: bool) ->
             size = 0
         gathered[-1].append(piece)
         size += piece.rows
-    return [join(group) for group in gathered]
+    return [tuple(group) if whole else join(group) for group in gathered]
 
 
 def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, progress: Callable[[int], None]) -> Folded:
