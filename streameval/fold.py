@@ -29,7 +29,7 @@ __all__ = ["Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
 BATCH_ROWS = 1 << 20
 RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small
 TASK_ROWS = 1 << 20
-TASKS = 8  # for each thread, whatever the number of rows: so many states live at a time
+TASKS = 4  # for each thread, whatever the number of rows: so many states live at a time
 _ROW_BYTES = 16  # a builder's buffers, for a row
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cancelled", "Progress", "run", "thread_count", "tree"]
 
-FAN_IN = 4
+FAN_IN = 2
 
 
 class Cancelled(Exception):  # noqa: N818 - no error: the user pressed Ctrl-C
