@@ -106,6 +106,20 @@ def main() -> None:
     help="Whether a cluster id means the same everywhere or belongs to its partition.",
 )
 @click.option("--approx", is_flag=True, help="Bounded memory: a fixed histogram of the scores, certain intervals.")
+@click.option("--approx-agc", is_flag=True, help="Add agc_approx: gain areas of a sample in quantile bins.")
+@click.option("--sample", type=float, default=1.0, show_default=True, help="agc_approx: share of the rows to draw.")
+@click.option("--quantiles", type=int, default=100, show_default=True, help="agc_approx: number of bins.")
+@click.option(
+    "--sample-by",
+    type=click.Choice(["rows", "row_groups"]),
+    default="rows",
+    show_default=True,
+    help="agc_approx: what is drawn; row groups save reading, if rows of one are not alike.",
+)
+@click.option("--sample-seed", type=int, default=0, show_default=True, help="agc_approx: another draws another sample.")
+@click.option(
+    "--passes", type=click.IntRange(1, 2), help="agc_approx: reads of the data. [default: 2 where scores repeat]"
+)
 @click.option("--memory", help="Budget for states, such as 2GiB. [default: a quarter of the memory]")
 @click.option(
     "--spill",

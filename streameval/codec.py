@@ -37,6 +37,9 @@ from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.memory import Budget
+from streameval.states.quantiles import QuantileSpec
+from streameval.states.sampled import DigestsSpec
+from streameval.states.sampled_bins import BinsSpec
 from streameval.states.scores import ScoreSpec
 
 if TYPE_CHECKING:
@@ -47,7 +50,8 @@ if TYPE_CHECKING:
 __all__ = ["KINDS", "dump", "load"]
 
 KINDS: dict[str, type[Any]] = {
-    spec.kind: spec for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec, LabelSpec)
+    spec.kind: spec
+    for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec, LabelSpec, QuantileSpec, DigestsSpec, BinsSpec)
 }
 _PREFIX = "streameval."
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from streameval import scan
 from streameval._version import __version__
 from streameval.errors import MissingInputError, OptionError
-from streameval.fold import Plan, fold, merge, run_capacity, tasks
+from streameval.fold import Folded, Plan, fold, merge, run_capacity, tasks
 from streameval.metrics import GAIN, LIFT, RANKING
 from streameval.metrics.contingency_results import asked_for, contingency_results
 from streameval.metrics.curves import ScorePath, lift_curve, score_curve
@@ -27,11 +27,14 @@ from streameval.metrics.lift import Aul
 from streameval.metrics.operating import operating_points
 from streameval.metrics.threshold import confusion_at
 from streameval.reduce import Progress, run, thread_count, tree
+from streameval.sampling import TASK_THREADS, Sampling
 from streameval.states.clusters import ClusterSpec, SizeTable, id_type
 from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelCounts, LabelSpec
 from streameval.states.memory import Budget, available_memory, parse_bytes
+from streameval.states.sampled import DigestsSpec
+from streameval.states.sampled_bins import BinsSpec
 from streameval.states.scores import ScoreSpec, score_type
 
 if TYPE_CHECKING:
@@ -215,6 +218,18 @@ class _Run:
     threads: int
     progress: Progress
     threshold: float = 1
+    begin: Callable[[int], object] = bool
+
+    def read(self, pieces: Sequence[scan.Piece], rows: int, plan: Plan, *, capacity: int) -> Folded:
+        """One pass over the pieces: fold tasks, and merge their states as a tree."""
+        self.begin(rows)
+        sampled = any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs)
+        threads = TASK_THREADS if sampled else self.threads
+        work = tasks(pieces, rows, threads, by_file=plan.skip, whole=plan.whole)
+        one = partial(fold, plan=plan, budget=self.budget, capacity=capacity, progress=self.progress)
+        folded = tree(one, work, merge, "fold", self.threads)
+        self.budget.settle()
+        return folded
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map over shards."""
@@ -268,6 +283,17 @@ def _check_options(options: dict[str, Any]) -> None:
             raise OptionError(msg)
 
 
+def _sampling(asked: bool, scores: tuple[str, ...], options: Sampling) -> Sampling | None:
+    """The options of the approximate areas, if these are asked for; options without them are refused."""
+    if asked and not scores:
+        msg = "agc_approx is an area of a score: name a score column (--score)"
+        raise OptionError(msg)
+    if not asked and options != Sampling():
+        msg = "sample, quantiles, sample_by, sample_seed and passes are options of approx_agc=True (--approx-agc)"
+        raise OptionError(msg)
+    return options if asked else None
+
+
 def _chosen(metrics: Iterable[Metric], patterns: tuple[str, ...]) -> tuple[Metric, ...]:
     """The metrics that a pattern names, or all."""
     return tuple(m for m in metrics if not patterns or any(fnmatchcase(m.name, pattern) for pattern in patterns))
@@ -298,6 +324,12 @@ def evaluate(
     nulls: str = "error",
     cluster_scope: str = "global",
     approx: bool = False,
+    approx_agc: bool = False,
+    sample: float = 1.0,
+    quantiles: int = 100,
+    sample_by: str = "rows",
+    sample_seed: int = 0,
+    passes: int | None = None,
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
     on_error: str = "raise",
@@ -342,6 +374,22 @@ def evaluate(
         Whether an id means the same cluster everywhere, or belongs to its partition.
     approx : bool
         Hold a fixed histogram (16 MiB a score) instead of every distinct score; results are certain intervals.
+    approx_agc : bool
+        Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
+        quantile bins, with the bounds of the bins and the standard error (`streameval.metrics.sampled`). With
+        ``metrics="agc_approx*"`` nothing else is computed, which is what makes it fast.
+    sample : float
+        Share of the rows to draw for it, in (0, 1].
+    quantiles : int
+        Number of its bins, for each truncation.
+    sample_by : {"rows", "row_groups"}
+        Whether rows are drawn, or whole row groups: then no others are read for it, but the error is larger where rows
+        of a row group are alike.
+    sample_seed : int
+        Another one draws another sample.
+    passes : {1, 2}, optional
+        How often the data are read for it; by default a second time only where scores repeat so often that digests of
+        the first pass would be poor (`streameval.sampling`).
     memory : int or str, optional
         Budget for states, such as ``"2GiB"``; a quarter of the memory by default. What exceeds it is spilled.
     spill : path, optional
@@ -381,8 +429,10 @@ def evaluate(
     lift = tuple(replace(m, threshold=threshold) if isinstance(m, Aul) else m for m in LIFT)
     cut, points = truncated(_tuple(truncate)), operating_points(_tuple(at))
     of_scores: tuple[Metric, ...] = (*RANKING, *GAIN)
-    asked: tuple[Metric, ...] = (*cut, *points)
-    known = (*((*of_scores, *asked) if scores else ()), *(lift if clusters else ()))
+    sampling = _sampling(approx_agc, scores, Sampling(sample, quantiles, sample_by, passes, sample_seed))
+    areas: tuple[Metric, ...] = sampling.metrics(_tuple(truncate)) if sampling else ()
+    asked: tuple[Metric, ...] = (*(_chosen(cut, patterns) if areas else cut), *points)
+    known = (*((*of_scores, *cut, *points, *areas) if scores else ()), *(lift if clusters else ()))
     if classes is None:
         _check_patterns(patterns, known)
     of_classes = () if classes is None else asked_for(patterns, [metric.name for metric in known])
@@ -401,6 +451,7 @@ def evaluate(
     wanted = [
         _Wanted("score", name, score_spec(name, score_type(type_of(name), name), weight is not None, nan), of_score)
         for name in scores
+        if of_score or not areas
     ] + [
         _Wanted(
             "cluster",
@@ -410,6 +461,12 @@ def evaluate(
         )
         for name in clusters
     ]
+    if sampling:
+        sampling.check(found, weight)
+        areas = _chosen(areas, patterns) or areas
+        wanted += [
+            _Wanted("sample", name, sampling.spec(name, score_type(type_of(name), name), nan), areas) for name in scores
+        ]
     if classes is not None and of_classes:
         class_type = id_type(type_of(classes), classes)
         wanted += [
@@ -424,15 +481,19 @@ def evaluate(
             for name in (w.of,)
         ]
     limit = available_memory() // 4 if memory is None else parse_bytes(memory)
-    seen = 0
+    seen = total = 0
 
     def report(rows: int) -> None:
         nonlocal seen
         seen += rows
         if progress is not None:
-            progress(seen, found.rows)
+            progress(seen, total)
 
-    context = _Run(Budget(int(limit * _STATE_SHARE), spill), threads, Progress(report), threshold)
+    def begin(rows: int) -> None:
+        nonlocal total
+        total = total + rows if min(total, rows) >= 0 else -1
+
+    context = _Run(Budget(int(limit * _STATE_SHARE), spill), threads, Progress(report), threshold, begin)
     plan = Plan(
         found.schema,
         LabelSpec(label, pos_label, nulls),
@@ -441,18 +502,19 @@ def evaluate(
         on_error == "skip",
     )
     try:
-        return _evaluated(found, plan, wanted, context, run_capacity(limit, threads, len(plan.specs)))
+        read = partial(context.read, capacity=run_capacity(limit, threads, len(plan.specs)))
+        if not sampling:
+            return _evaluated(found, plan, wanted, context, read(found.pieces, found.rows, plan))
+        folded, made = sampling.fold(found, plan, {w.spec: w.metrics for w in wanted if w.group == "sample"}, read)
+        final = [replace(w, spec=made[w.spec][0], metrics=made[w.spec][1]) if w.spec in made else w for w in wanted]
+        return _evaluated(found, plan, final, context, folded)
     except BaseException:
         context.progress.cancel()
         raise
 
 
-def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context: _Run, capacity: int) -> Evaluation:
-    """Fold, finalize, and put the results together."""
-    work = tasks(found.pieces, found.rows, context.threads, by_file=plan.skip)
-    one = partial(fold, plan=plan, budget=context.budget, capacity=capacity, progress=context.progress)
-    folded = tree(one, work, merge, "fold", context.threads)
-    context.budget.settle()
+def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context: _Run, folded: Folded) -> Evaluation:
+    """Finalize what was folded, and put the results together."""
     labels: LabelCounts = folded.states[plan.label]
     labels.check()
     skipped = (*found.skipped, *folded.skipped)
@@ -477,7 +539,7 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
         labels.neg + labels.pos,
         labels.pos,
         tuple(results),
-        tuple((reason, rows) for reason, rows in dropped if rows),
+        tuple((reason, rows) for reason, rows in dict(reversed(dropped)).items() if rows)[::-1],
         tuple(skipped),
         {(w.group, w.of): state for w, state in zip(wanted, states, strict=True)},
         context,
@@ -486,7 +548,7 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
 
 def _dropped(state: Any, wanted: _Wanted) -> tuple[str, int]:
     """Rows that a state left out, and why."""
-    if wanted.group == "score":
+    if wanted.group in ("score", "sample"):
         return f"NaN or null score {wanted.of}", int(state.nan_rows.sum()) if wanted.spec.nan == "drop" else 0
     if wanted.group == "classes":  # rows without a cluster are those of the cluster column's own state
         return f"null class {wanted.spec.classes} (with {wanted.of})", int(state.dropped_rows[1])
