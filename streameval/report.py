@@ -54,7 +54,7 @@ def cell(result: Scalar | None) -> str:
         return f"– ({result.reason})" if result.reason else "–"
     text = f"{result.value:.6f}" if abs(result.value) < 1e6 else f"{result.value:.6g}"
     if result.threshold is not None and "=" in result.metric:
-        text += f" (score ≥ {result.threshold:.6g})"
+        text += f" @ {result.threshold:.5g}"  # the score from which on points are taken
     if result.exact:
         return text
     width = max(result.upper - result.value, result.value - result.lower)
