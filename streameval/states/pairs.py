@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["by_class", "by_cluster", "without_cluster"]
 
 _SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
-_MIX = np.uint64(0xD6E8FEB86659FD93)
+_SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # not the kernels' multiplier: their tables need bits that parts do not share
 _NONE = np.empty(0, np.int64)
 
 
@@ -143,10 +143,16 @@ def _add(builder: RunBuilder, ids: Array, rest: Array) -> None:
 
 def _lone_classes(sizes: Array, times: Array) -> Summary:
     """Cells of classes of one row, `times` of them in clusters of each size."""
-    rows, total = np.zeros(sizes.size, np.int64), int(times.sum())
+    total = int(times.sum())
     ones = np.ones(sizes.size, np.int64)
-    cells = summarize_cells(rows, np.arange(sizes.size), ones, ones[:1], sizes, times)
+    cells = _known_cells(np.zeros(sizes.size, np.int64), ones, ones[:1], sizes, times)
     return cells.merge(Summary(classes=Sizes.repeat(1, total), row_maxima=total))
+
+
+def _known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
+    """What cells decide of which both sizes are known; clusters of one size are taken as one."""
+    numbers, found = numbered(np.array([0, c.size]), c.view(np.uint64), np.empty((c.size, 0), np.uint64), 0)
+    return summarize_cells(codes, numbers, n, totals, c[found], times)
 
 
 def without_cluster(rows: int, lone: int) -> Summary:
@@ -219,8 +225,9 @@ def _spread(runs: Runs, bucket: int, budget: Budget) -> Runs:
         for words, rest, counts, weights in runs.pieces(bucket, label):
             hashed = words
             for column in rest.T:
-                hashed = ((hashed ^ (hashed >> np.uint64(32))) * _MIX) + column
-            builder.add_items(words, id_codes(hashed * _MIX, label), rest, counts, weights)
+                hashed = ((hashed ^ (hashed >> np.uint64(29))) * _SPREAD) + column
+            hashed = (hashed ^ (hashed >> np.uint64(29))) * _SPREAD
+            builder.add_items(words, id_codes(hashed, label), rest, counts, weights)
     return builder.finish()
 
 
@@ -248,8 +255,8 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
     columns = cells.ones.layout.words - 1
     classes = group_classes(*groups, columns, table, found, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
-    cells_of = summarize_cells(numbers, np.arange(n.size), n, totals, c, other.counts if other.counts.size else None)
-    return summarize_classes(totals, maxima).merge(cells_of).merge(_singles(singles, totals))
+    known = _known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
+    return summarize_classes(totals, maxima).merge(known).merge(_singles(singles, totals))
 
 
 def _singles(times: Array, totals: Array) -> Summary:
@@ -272,7 +279,7 @@ def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
     for words, rest, n, c, times in _unpacked(cells.others, bucket, columns):
         codes = margins.number(words, rest)
-        summary = summary.merge(summarize_cells(codes, np.arange(n.size), n, margins.totals, c, times))
+        summary = summary.merge(_known_cells(codes, n, margins.totals, c, times))
     return summary
 
 

@@ -66,10 +66,14 @@ class Sizes:
 
     @classmethod
     def _repeated(cls, sizes: Values, times: NDArray[np.int64]) -> Sizes:
-        values, position = np.unique(sizes[(sizes > 0) & (times > 0)], return_inverse=True)
-        total = np.zeros(values.size, np.int64)
-        np.add.at(total, position, times[(sizes > 0) & (times > 0)])
-        return cls(values, total)
+        small = np.zeros(_SMALL, np.int64)
+        low = sizes < _SMALL
+        np.add.at(small, sizes[low], times[low])
+        found = np.flatnonzero(small[1:]) + 1
+        values, position = np.unique(sizes[~low], return_inverse=True)
+        large = np.zeros(values.size, np.int64)
+        np.add.at(large, position, times[~low])
+        return cls(np.concatenate([found, values[large > 0]]), np.concatenate([small[found], large[large > 0]]))
 
     @classmethod
     def repeat(cls, size: Number, times: int) -> Sizes:

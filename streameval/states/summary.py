@@ -297,7 +297,8 @@ def _compiled_sums(
     col_totals: Values,
     times: Codes = _ONCE,
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    row_squares, col_squares = (_accumulators(totals, wide=times.size > 0) for totals in (row_totals, col_totals))
+    wide = times.size > 0 or (counts.size > 0 and int(counts.max()) * int(counts.sum()) >= 2**63)  # Σ n² ≤ max n · Σ n
+    row_squares, col_squares = (np.zeros((t.size, 2 if wide else 1), np.int64) for t in (row_totals, col_totals))
     words = np.zeros(4, np.int64)
     cell_sums(rows, cols, counts, times, row_totals, col_totals, row_squares, col_squares, words)
     by_class, by_cluster = _by_size(row_totals, row_squares), _by_size(col_totals, col_squares)
@@ -308,11 +309,6 @@ def _compiled_sums(
     h0, l0, h1, l1 = words.tolist()
     inertia = (((h0 << 32) + l0) << 52) + (h1 << 32) + l1
     return _positive(by_class), _positive(by_cluster), inertia
-
-
-def _accumulators(totals: Values, *, wide: bool) -> NDArray[np.int64]:
-    """One word a group where Σ n² ≤ total² fits it, else two; cells that stand for many have no such bound."""
-    return np.zeros((totals.size, 2 if wide or (totals.size and totals.max() >= 2**31) else 1), np.int64)
 
 
 def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
