@@ -14,10 +14,21 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
+from streameval.kernels.keys import MIX
 
-__all__ = ["add_margins", "emit_cells", "group_classes", "group_clusters", "number_keys", "slots_for", "tally_small"]
+__all__ = [
+    "add_margins",
+    "emit_ones",
+    "emit_others",
+    "group_classes",
+    "group_clusters",
+    "number_keys",
+    "slots_for",
+    "tally_small",
+]
 
 _MIX = np.uint64(0xD6E8FEB86659FD93)
+_ID_MIX = np.uint64(MIX)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
@@ -94,7 +105,7 @@ def group_clusters(  # type: ignore[no-untyped-def]
 
     A key is a word and further words: `columns` of the cluster, then those of the class. `counts` may be empty: ones.
     For cluster k, ``first[k]`` becomes its first row, ``sizes[k]`` its size and ``firsts[k]`` its rows of that row's
-    class. ``strays[m]`` is a row of another class and ``owners[m]`` its cluster; those of bucket b begin at ``cuts[b]``.
+    class. ``strays[m]`` is a row of another class, ``owners[m]`` its cluster; those of bucket b begin at ``cuts[b]``.
     """
     clusters, stray = 0, 0
     for b in range(starts.size - 1):
@@ -210,31 +221,49 @@ def tally_small(sizes, table):  # type: ignore[no-untyped-def]
 
 
 @jit
-def emit_cells(rows, counts, sizes, rest, column, ones, ones_rest, others, others_rest):  # type: ignore[no-untyped-def]
-    """Split cells into those of one row that is alone in its cluster and the others; returns how many of each.
+def emit_ones(rows, sizes, rest, column, start, shift, words, codes, more, counts):  # type: ignore[no-untyped-def]
+    """Fill `words` with the classes of cells whose cluster has one row, from cell `start` on; returns the next cell.
 
-    A cell has a row whose words from `column` on are its class, its count and its cluster's size. The first kind is
-    written as these words; the others are followed by count and size, in one word where `others_rest` has one column
-    for both.
+    A cell has a row whose words from `column` on are its class, and its cluster's size. The first word is mixed, and
+    its code counted, as ``encode_id`` does; the others go to `more`.
     """
-    one, other = 0, 0
-    more = ones_rest.shape[1]
-    packed = others_rest.shape[1] == more + 1
+    at = 0
+    k = start
+    while at < words.size:
+        if sizes[k] == 1:
+            i = rows[k]
+            word = rest[i, column] * _ID_MIX
+            code = np.uint32(word >> shift) << np.uint32(1)
+            words[at] = word
+            codes[at] = code
+            counts[code] += 1
+            for m in range(more.shape[1]):
+                more[at, m] = rest[i, column + 1 + m]
+            at += 1
+        k += 1
+    return k
+
+
+@jit
+def emit_others(rows, counts, sizes, rest, column, words, more):  # type: ignore[no-untyped-def]
+    """Write the cells of clusters of several rows; returns how many.
+
+    The words of the class are followed by count and size, in one word where `more` has one column for both.
+    """
+    at = 0
+    columns = rest.shape[1] - column - 1
+    packed = more.shape[1] == columns + 1
     for k in range(counts.size):
-        i, n, c = rows[k], np.uint64(counts[k]), np.uint64(sizes[k])
-        if c == 1:
-            ones[one] = rest[i, column]
-            for m in range(more):
-                ones_rest[one, m] = rest[i, column + 1 + m]
-            one += 1
+        if sizes[k] == 1:
             continue
-        others[other] = rest[i, column]
-        for m in range(more):
-            others_rest[other, m] = rest[i, column + 1 + m]
+        i, n, c = rows[k], np.uint64(counts[k]), np.uint64(sizes[k])
+        words[at] = rest[i, column]
+        for m in range(columns):
+            more[at, m] = rest[i, column + 1 + m]
         if packed:
-            others_rest[other, more] = (n << _HALF) | c
+            more[at, columns] = (n << _HALF) | c
         else:
-            others_rest[other, more] = n
-            others_rest[other, more + 1] = c
-        other += 1
-    return one, other
+            more[at, columns] = n
+            more[at, columns + 1] = c
+        at += 1
+    return at

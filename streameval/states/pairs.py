@@ -25,7 +25,8 @@ import numpy as np
 
 from streameval.kernels.contingency import (
     add_margins,
-    emit_cells,
+    emit_ones,
+    emit_others,
     group_classes,
     group_clusters,
     slots_for,
@@ -98,7 +99,7 @@ class _FirstPass:
     def __init__(self, keys: Keys, rows: int, items: int, budget: Budget) -> None:
         capacity = min(SLAB, 1 << max(items - 1, 0).bit_length())
         self.keys = keys
-        self._builders = [RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows)]
+        self._ones, self._others = (RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows))
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = _NONE
         self._maxima = 0
@@ -106,15 +107,21 @@ class _FirstPass:
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
         """Pass cells on by class, given the size of each one's cluster."""
-        total = sizes.size
-        words = [np.empty(total, np.uint64) for _ in self._builders]
-        rests = [np.empty((total, builder.layout.words - 1), np.uint64) for builder in self._builders]
         column = self.keys.cluster - 1
-        taken = emit_cells(
-            grouped.rows, grouped.counts, sizes, side.rest, column, words[0], rests[0], words[1], rests[1]
-        )
-        for builder, ids, rest, count in zip(self._builders, words, rests, taken, strict=True):
-            _add(builder, ids[:count], rest[:count])
+        ones = int(np.count_nonzero(sizes == 1))
+        more = np.empty((ones, self.keys.class_ - 1), np.uint64)
+        at = 0
+
+        def encode(part: slice, words: Array, codes: Array, table: Array) -> None:
+            nonlocal at
+            at = emit_ones(grouped.rows, sizes, side.rest, column, at, SHIFT, words, codes, more[part], table)
+
+        self._ones.add(ones, encode, more if more.shape[1] else None)
+        others = sizes.size - ones
+        words = np.empty(others, np.uint64)
+        rest = np.empty((others, self._others.layout.words - 1), np.uint64)
+        emit_others(grouped.rows, grouped.counts, sizes, side.rest, column, words, rest)
+        _add(self._others, words, rest)
 
     def add_lone(self, sizes: Array, times: Array) -> None:
         """Note the classes of one row, `times` of them in clusters of each size."""
@@ -131,14 +138,12 @@ class _FirstPass:
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
         summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
-        return summary, ClassCells(*(builder.finish() for builder in self._builders))
+        return summary, ClassCells(self._ones.finish(), self._others.finish())
 
 
 def _add(builder: RunBuilder, ids: Array, rest: Array) -> None:
     label = np.zeros(ids.size, np.uint8)
-    builder.add(
-        ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), rest if rest.shape[1] else None
-    )
+    builder.add(ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), rest)
 
 
 def _lone_classes(sizes: Array, times: Array) -> Summary:
