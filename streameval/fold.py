@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array, Builder, Spec
 
-__all__ = ["Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
+__all__ = ["TASKS", "Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
 
 BATCH_ROWS = 1 << 20
 RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.fold import Folded
+from streameval.fold import TASKS, Folded
 from streameval.metrics.sampled import AgcApprox, approximations
 from streameval.scan.rowgroups import row_groups
 from streameval.states.draws import check_sample, origin_hash
@@ -33,10 +33,15 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 
-__all__ = ["TASK_THREADS", "Sampling"]
+__all__ = ["Sampling", "task_threads"]
 
 ATOMS = 0.01  # share of the sample in atoms from which a second pass is made
-TASK_THREADS = 8  # tasks are cut as for so many threads on every machine: digests depend on the tasks
+ROWS_A_TASK = 1 << 22  # about
+
+
+def task_threads(rows: int) -> int:
+    """Threads to cut tasks for, on every machine alike, because digests depend a little on the tasks."""
+    return max(1, rows // (TASKS * ROWS_A_TASK))
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
 """Drawing rows by a hash of where they come from, and sorting the drawn ones by cell.
 
-The hash of a row is the finalizer of SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number
-Generators, 2014) of its offset in its file, under a seed that stands for the file. A row is drawn if the upper 53 bits
-lie below the share asked for; the lowest five, which are independent of them, put it into one of 32 groups. A *cell* is
-a group and a label, 2·group + label.
+A file's rows are taken in blocks of 64. One word tells which rows of a block are drawn: random words are joined by *or*
+for every one and by *and* for every zero among the binary digits of the share, from the last digit to the first, so
+that each bit is set with just that probability. It costs less than a hash a row. The random words are the finalizer of
+SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014) of the block's number, under a
+seed that stands for the file. Another five bits, of a row that is drawn, put it into one of 32 groups. A *cell* is a
+group and a label, 2·group + label.
 """
 
 from __future__ import annotations
@@ -12,70 +14,123 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["BITS", "CELLS", "GROUPS", "draw", "gather"]
+__all__ = ["BITS", "CELLS", "GROUPS", "draw", "draw_kept", "gather"]
 
 GROUPS = 32
 CELLS = 2 * GROUPS
-BITS = 53  # of the hash that are compared with the share
+BITS = 24  # binary digits of the share
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _MIX1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX2 = np.uint64(0x94D049BB133111EB)
+_ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @jit
-def _hash(seed, row):  # type: ignore[no-untyped-def]
-    x = seed + (np.uint64(row) + np.uint64(1)) * _STEP
+def _hash(seed, number):  # type: ignore[no-untyped-def]
+    x = seed + (np.uint64(number) + _ONE) * _STEP
     x = (x ^ (x >> np.uint64(30))) * _MIX1
     x = (x ^ (x >> np.uint64(27))) * _MIX2
     return x ^ (x >> np.uint64(31))
 
 
 @jit
-def draw(values, label, row, kept, seed, limit, group, drawn, cells, nan):  # type: ignore[no-untyped-def]
-    """Draw rows.
+def _mask(seed, block, share):  # type: ignore[no-untyped-def]
+    """A word whose bits say which rows of a block are drawn."""
+    drawn = np.uint64(0)
+    if share >> BITS:
+        return _ALL
+    for digit in range(BITS):
+        if (share >> digit) & 1:
+            drawn |= _hash(seed, block * BITS + digit)
+        elif drawn:
+            drawn &= _hash(seed, block * BITS + digit)
+    return drawn
+
+
+@jit
+def _cell(seed, row, group, label):  # type: ignore[no-untyped-def]
+    if group < 0:
+        group = np.int64(_hash(~seed, row) & np.uint64(GROUPS - 1))
+    return 2 * group + label
+
+
+@jit
+def draw(values, label, row, seed, share, group, drawn, cells):  # type: ignore[no-untyped-def]
+    """Draw from rows that follow one another in a file.
 
     Parameters
     ----------
-    values : array of shape (n,), scores
+    values : array of shape (n,), scores; NaN is never drawn
     label : uint8 array of shape (n,)
     row : offset of the first row in its file
-    kept : int64 array of shape (n,), offsets from `row`; of shape (0,) for 0, 1, 2, …
     seed : uint64, stands for the file
-    limit : uint64, share to draw in units of 2⁻⁵³
+    share : share to draw in units of 2⁻²⁴
     group : the group of all rows, or −1 for that of each row's hash
     drawn, cells : float64 and uint8 arrays of shape (n,) at least, overwritten from the start
-    nan : int64 array of shape (2,), increased by NaN scores of each label, drawn or not
 
     Returns
     -------
     Number of rows drawn.
     """
     count = 0
+    end = row + values.size
+    for block in range(row >> 6, (end + 63) >> 6):
+        mask = _mask(seed, block, share)
+        first = block << 6
+        if first < row:
+            mask &= _ALL << np.uint64(row - first)
+        if first + 64 > end:
+            mask &= _ALL >> np.uint64(first + 64 - end)
+        while mask:
+            lowest = mask & (~mask + _ONE)
+            at = first + _trailing(lowest)
+            mask ^= lowest
+            value = values[at - row]
+            drawn[count] = value
+            cells[count] = _cell(seed, at, group, label[at - row])
+            count += value == value
+    return count
+
+
+@jit
+def _trailing(lowest):  # type: ignore[no-untyped-def]
+    """Position of the only bit that is set."""
+    return _POSITIONS[(lowest * _DE_BRUIJN) >> np.uint64(58)]
+
+
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_POSITIONS = np.zeros(64, np.int64)
+for _i in range(64):
+    _POSITIONS[(0x03F79D71B4CB0A89 << _i & 0xFFFFFFFFFFFFFFFF) >> 58] = _i
+
+
+@jit
+def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):  # type: ignore[no-untyped-def]
+    """`draw` where rows were left out: `kept` are the offsets of the others from `row`, ascending."""
+    count, known, mask = 0, np.int64(-1), np.uint64(0)
     for i in range(values.size):
-        value = values[i]
-        h = _hash(seed, row + (kept[i] if kept.size else i))
-        own = np.int64(h & np.uint64(31)) if group < 0 else group
-        drawn[count] = value
-        cells[count] = 2 * own + label[i]
-        if value != value:
-            nan[label[i]] += 1
-        elif (h >> np.uint64(11)) < limit:
+        at = row + kept[i]
+        if at >> 6 != known:
+            known = at >> 6
+            mask = _mask(seed, known, share)
+        if (mask >> np.uint64(at & 63)) & _ONE and values[i] == values[i]:
+            drawn[count] = values[i]
+            cells[count] = _cell(seed, at, group, label[i])
             count += 1
     return count
 
 
 @jit
-def gather(values, cells):  # type: ignore[no-untyped-def]
-    """Values sorted by cell, in the order given within each; and where each cell begins."""
+def gather(values, cells, out):  # type: ignore[no-untyped-def]
+    """Sort values by cell, in the order given within each, into `out`; returns where each cell begins, and the end."""
     starts = np.zeros(CELLS + 1, np.int64)
     for i in range(cells.size):
         starts[cells[i] + 1] += 1
     for cell in range(CELLS):
         starts[cell + 1] += starts[cell]
     place = starts.copy()
-    out = np.empty(values.size)
     for i in range(values.size):
         out[place[cells[i]]] = values[i]
         place[cells[i]] += 1
-    return out, starts
+    return starts

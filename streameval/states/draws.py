@@ -19,19 +19,19 @@ import numpy as np
 
 from streameval.errors import IncompatibleStatesError, OptionError
 from streameval.kernels.hashing import hash_bytes
-from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, gather
+from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
 from streameval.states.scores import numbers, refuse_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from streameval.states.memory import Budget
     from streameval.states.protocol import Array, Batch
 
 __all__ = ["CELLS", "GROUPS", "Draws", "GroupedBins", "check_sample", "facts", "mergeable", "origin_hash"]
 
 FILL = 1 << 20  # drawn scores that are sorted together
 SLICE = 1 << 16  # rows drawn from at a time
-_NO_OFFSETS = np.empty(0, np.int64)
 
 
 @lru_cache(maxsize=1024)
@@ -70,13 +70,15 @@ class Draws:
     How many are sorted together does not depend on the batches, so that digests do not either.
     """
 
-    def __init__(self, spec: DrawsSpec, take: Callable[[int, Array], None]) -> None:
+    def __init__(self, spec: DrawsSpec, take: Callable[[int, Array], None], budget: Budget) -> None:
         self.spec = spec
         self.seen = np.zeros(2, np.int64)
         self.nan_rows = np.zeros(2, np.int64)
         self._take = take
-        self._limit = np.uint64(math.ceil(spec.sample * 2**BITS))
-        self._values, self._cells = np.empty(FILL + SLICE), np.empty(FILL + SLICE, np.uint8)
+        self._share = math.ceil(spec.sample * (1 << BITS))
+        self._budget = budget
+        self._values, self._sorted = (budget.borrow(FILL + SLICE, np.float64) for _ in range(2))
+        self._cells = budget.borrow(FILL + SLICE, np.uint8)
         self._fill = 0
 
     def update(self, batch: Batch) -> None:
@@ -89,13 +91,17 @@ class Draws:
             array, label, kept = array.drop_null(), label[valid], valid if kept is None else kept[valid]
         values = numbers(array, self.spec.type)
         values = values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values
+        nan += _nan_rows(values, label)
         seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
         group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1
         for start in range(0, values.size, SLICE):
             part = slice(start, start + SLICE)
-            row, offsets = (batch.row + start, _NO_OFFSETS) if kept is None else (batch.row, kept[part])
             out = self._values[self._fill :], self._cells[self._fill :]
-            self._fill += draw(values[part], label[part], row, offsets, seed, self._limit, group, *out, nan)
+            rest = seed, self._share, group, *out
+            if kept is None:
+                self._fill += draw(values[part], label[part], batch.row + start, *rest)
+            else:
+                self._fill += draw_kept(values[part], label[part], batch.row, kept[part], *rest)
             if self._fill >= FILL:
                 self._hand_on(FILL)
         refuse_nan(self.spec.nan, nan, batch.name, self.spec.column)
@@ -104,10 +110,12 @@ class Draws:
         self.nan_rows += nan
 
     def _hand_on(self, size: int) -> None:
-        values, starts = gather(self._values[:size], self._cells[:size])
+        starts = gather(self._values[:size], self._cells[:size], self._sorted)
         for cell, (a, b) in enumerate(pairwise(starts.tolist())):
             if b > a:
-                self._take(cell, np.sort(values[a:b]))
+                ascending = self._sorted[a:b]
+                ascending.sort()
+                self._take(cell, ascending)
         rest = self._fill - size
         for buffer in (self._values, self._cells):
             buffer[:rest] = buffer[size : self._fill]
@@ -116,7 +124,15 @@ class Draws:
     def finish(self) -> tuple[Array, Array]:
         """Hand on the rest; rows seen, and rows whose score is NaN or null, by label."""
         self._hand_on(self._fill)
+        for buffer in (self._values, self._sorted, self._cells):
+            self._budget.give_back(buffer)
         return self.seen, self.nan_rows
+
+
+def _nan_rows(values: Array, label: Array) -> Array:
+    """NaN scores by label."""
+    lowest = values.min() if values.size and values.dtype.kind == "f" else 0.0  # NaN if there is one, and fast
+    return np.bincount(label[np.isnan(values)], minlength=2) if lowest != lowest else np.zeros(2, np.int64)
 
 
 @dataclass(frozen=True)

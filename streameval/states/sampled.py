@@ -87,7 +87,7 @@ class DigestsSpec:
 
     def builder(self, budget: Budget, capacity: int) -> _DigestsBuilder:
         """A builder of at most 35 MiB, less for small samples."""
-        return _DigestsBuilder(self)
+        return _DigestsBuilder(self, budget)
 
     def empty(self) -> SampledDigests:
         """The state of no rows."""
@@ -110,8 +110,14 @@ class DigestsSpec:
 
 def _ordered(cell: Array, mean: Array, weight: Array) -> tuple[Array, Array, Array]:
     """Centroids by cell, mean and weight."""
-    order = np.lexsort((weight, mean, cell))
-    return cell[order], mean[order], weight[order]
+    order = np.argsort(cell, kind="stable")
+    cell, mean, weight = cell[order], mean[order], weight[order]
+    for a, b in _spans(cell):
+        order = np.argsort(mean[a:b], kind="stable")  # merges the ascending runs of which it is made
+        mean[a:b], weight[a:b] = mean[a:b][order], weight[a:b][order]
+        if (mean[a : b - 1] == mean[a + 1 : b]).any():
+            weight[a:b] = weight[a:b][np.lexsort((weight[a:b], mean[a:b]))]
+    return cell, mean, weight
 
 
 def _joined(parts: Sequence[tuple[Array, Array, Array]], most: int) -> tuple[Array, Array, Array]:
@@ -120,21 +126,21 @@ def _joined(parts: Sequence[tuple[Array, Array, Array]], most: int) -> tuple[Arr
     if cell.size <= most:
         return cell, mean, weight
     cell, mean, weight = _ordered(cell, mean, weight)
-    cuts = np.searchsorted(cell, np.arange(CELLS + 1))
-    kept = [compress(mean[a:b].copy(), weight[a:b].copy(), float(FINE * COMPRESSION)) for a, b in _spans(cuts)]
-    cells = np.repeat(cell[cuts[:-1][np.diff(cuts) > 0]], [means.size for means, _ in kept])
+    spans = _spans(cell)
+    kept = [compress(mean[a:b], weight[a:b], float(FINE * COMPRESSION)) for a, b in spans]
+    cells = np.repeat(cell[[a for a, _ in spans]], [means.size for means, _ in kept])
     return cells, np.concatenate([means for means, _ in kept]), np.concatenate([weights for _, weights in kept])
 
 
-def _spans(cuts: Array) -> list[tuple[int, int]]:
+def _spans(cell: Array) -> list[tuple[int, int]]:
     """Where each cell that has centroids begins and ends."""
-    return [(a, b) for a, b in pairwise(cuts.tolist()) if b > a]
+    return [(a, b) for a, b in pairwise(np.searchsorted(cell, np.arange(CELLS + 1)).tolist()) if b > a]
 
 
 class _DigestsBuilder:
-    def __init__(self, spec: DigestsSpec) -> None:
+    def __init__(self, spec: DigestsSpec, budget: Budget) -> None:
         self.spec = spec
-        self._draws = Draws(spec, self._take)
+        self._draws = Draws(spec, self._take, budget)
         self._parts: list[tuple[Array, Array, Array]] = []
         self._size = 0
         self._infinite = np.zeros((2, CELLS), np.int64)

@@ -73,7 +73,7 @@ class BinsSpec:
 
     def builder(self, budget: Budget, capacity: int) -> _BinsBuilder:
         """A builder of 512 bytes a bin."""
-        return _BinsBuilder(self)
+        return _BinsBuilder(self, budget)
 
     def empty(self) -> SampledBins:
         """The state of no rows."""
@@ -97,9 +97,9 @@ class BinsSpec:
 
 
 class _BinsBuilder:
-    def __init__(self, spec: BinsSpec) -> None:
+    def __init__(self, spec: BinsSpec, budget: Budget) -> None:
         self.spec = spec
-        self._draws = Draws(spec, self._take)
+        self._draws = Draws(spec, self._take, budget)
         self._edges = np.array(spec.edges)
         self._table, self._low, self._high = (array.copy() for array in spec.empty().arrays())
 
