@@ -386,6 +386,21 @@ def test_a_damaged_state_is_refused() -> None:
         codec.load(whole.slice(1).to_batches())
 
 
+STORED = Path(__file__).parent / "data" / "states" / "contingency.v1.parquet"
+
+
+def stored() -> ContingencyCounts:
+    """The state that the stored file holds, folded anew."""
+    classes, clusters = [1, 1, 2, None, 3, None, 1, 1], [4, 4, 4, 4, None, None, 5, 4]
+    table = table_of(classes, clusters, [0, 0, 0, 0, 1, 1, 1, 1], ("string", "int64"))
+    return fold(spec_of(("string", "int64"), "singleton", "partition"), table)
+
+
+def test_a_state_stored_by_an_earlier_version_is_read() -> None:
+    """The file that version 1 wrote loads as the state it was."""
+    assert codec.load(pq.read_table(STORED).to_batches()) == stored()
+
+
 def test_the_command_line_takes_classes(tmp_path: Path) -> None:
     """`--classes` adds the metrics to the JSON, and its mistakes are one line and status 1 or 2."""
     pq.write_table(pa.table(ROWS), tmp_path / "data.parquet")
