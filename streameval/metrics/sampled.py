@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.gain import written
 from streameval.metrics.gain_bounds import cut_bounds, open_sums
 from streameval.metrics.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
 from streameval.metrics.ranking import HALF
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AgcApprox", "approximations"]
 
+NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
 
 
@@ -92,7 +94,7 @@ class AgcApprox:
     @property
     def name(self) -> str:
         """``agc_approx``, ``agc_approx@0.01``, ``agc_approx@200``."""
-        return "agc_approx" + ("" if self.truncate == 1 else f"@{self.truncate:g}")
+        return "agc_approx" + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
 
     def population(self, state: SampledState) -> float:
         """Rows that the sample stands for: those seen, and those in row groups that were not read."""
@@ -113,6 +115,8 @@ class AgcApprox:
         total = state.totals()
         if state.spec.nan == "half" and state.nan_rows.sum():
             return Scalar.undefined(self.name, HALF)
+        if not total.rows:
+            return Scalar.undefined(self.name, NO_ROWS)
         if not total.pos or not total.neg:
             reason = NO_POSITIVES if not total.pos else NO_NEGATIVES
             return Scalar.undefined(self.name, f"{reason} in the sample")

@@ -1,0 +1,537 @@
+"""The sampled gain area: the same rows whoever draws them, the truth within what is reported, bad input in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval import codec, scan
+from streameval.cli import main
+from streameval.errors import IncompatibleStatesError, NullError, OptionError
+from streameval.evaluation import Evaluation, evaluate
+from streameval.kernels.sampling import BITS
+from streameval.metrics.finalize import compute
+from streameval.metrics.gain import Agc
+from streameval.metrics.sampled import AgcApprox
+from streameval.sampling import Sampling
+from streameval.states import sampled
+from streameval.states.draws import origin_hash
+from streameval.states.memory import Budget
+from streameval.states.protocol import Batch
+from streameval.states.quantiles import QuantileSpec, sketch
+from streameval.states.sampled import DigestsSpec
+from streameval.states.sampled_bins import BinsSpec
+from streameval.states.scores import fold_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DATA = Path(__file__).parent / "data" / "states"
+EDGES = (-1.0, 0.0, 0.5, 2.0)
+ROWS = 120_000
+
+
+def bimodal(rows: int = ROWS, seed: int = 0) -> pa.Table:
+    """5 % positives, half of them far above the negatives, half of them among them."""
+    rng = np.random.default_rng(seed)
+    label = rng.random(rows) < 0.05
+    mean = np.where(label, np.where(rng.random(rows) < 0.5, 3.0, 0.5), 0.0)
+    return pa.table({"label": label, "score": rng.normal(mean).astype(np.float32)})
+
+
+TABLE = bimodal()
+
+
+def approximate(data: Any, **options: Any) -> Evaluation:
+    """Nothing but the approximate areas."""
+    given = {"score": "score", "metrics": "agc_approx*", "approx_agc": True, "quantiles": 50}
+    return evaluate(data, **(given | options))
+
+
+def folded(spec: Any, table: pa.Table, cuts: list[int], origin: str = "file") -> Any:
+    """The state of a file's rows, whose batches begin at `cuts`."""
+    builder = spec.builder(Budget(1 << 30), 1)
+    for batch in batches(table, cuts, origin):
+        builder.update(batch)
+    return builder.state()
+
+
+def batches(table: pa.Table, cuts: list[int], origin: str) -> Iterator[Batch]:
+    """A file's rows, whose batches begin at `cuts`."""
+    ends = sorted({0, *(cut for cut in cuts if cut < len(table)), len(table)})
+    for a, b in pairwise(ends):
+        part = table.slice(a, b - a)
+        label = part.column("label").to_numpy().astype(np.uint8)
+        column = part.column("score").combine_chunks()
+        yield Batch(label, None, {"score": column}, row=a, origin=origin)
+
+
+# -- which rows are drawn -------------------------------------------------------------------------------------------
+
+
+def drawn_rows(seed: int, rows: int, share: int) -> list[int]:
+    """The definition of `streameval.kernels.sampling`, written out with Python's integers."""
+    word = (1 << 64) - 1
+
+    def mix(number: int) -> int:
+        x = (seed + (number + 1) * 0x9E3779B97F4A7C15) & word
+        x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & word
+        x = (x ^ (x >> 27)) * 0x94D049BB133111EB & word
+        return x ^ (x >> 31)
+
+    found = []
+    for block in range(-(-rows // 64)):
+        mask = word if share >> BITS else 0
+        for digit in range(0 if share >> BITS else BITS):
+            random = mix(block * BITS + digit)
+            mask = mask | random if share >> digit & 1 else mask & random
+        found += [64 * block + i for i in range(64) if mask >> i & 1]
+    return [row for row in found if row < rows]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1, 0.003])
+def test_the_rows_drawn_are_those_of_the_definition(share: float) -> None:
+    """Whole batches, odd batches and rows with others left out give the rows that the definition names."""
+    rows = 3000
+    table = pa.table({"label": [False] * rows, "score": np.arange(rows, dtype=np.float64)})
+    spec = DigestsSpec("score", "f8", sample=share, seed=7)
+    expected = drawn_rows(origin_hash(7, "file"), rows, math.ceil(share * (1 << BITS)))
+    for cuts in ([], [1, 63, 64, 65, 1000, 2999]):
+        assert sorted(folded(spec, table, cuts).mean.tolist()) == expected
+    kept = np.flatnonzero(np.arange(rows) % 3)
+    builder = spec.builder(Budget(), 1)
+    column = table.column("score").combine_chunks().take(pa.array(kept))
+    builder.update(Batch(np.zeros(kept.size, np.uint8), None, {"score": column}, origin="file", kept=kept))
+    assert sorted(builder.state().mean.tolist()) == [row for row in expected if row % 3]
+
+
+def test_a_share_of_the_rows_is_drawn_and_every_file_its_own() -> None:
+    """The number of rows drawn is binomial, and another file or seed draws other rows."""
+    table = pa.table({"label": [False] * ROWS, "score": np.arange(ROWS, dtype=np.float64)})
+    draws = [
+        set(folded(DigestsSpec("score", "f8", sample=0.1, seed=seed), table, [], origin).mean.tolist())
+        for seed, origin in ((0, "a"), (0, "b"), (1, "a"))
+    ]
+    deviation = math.sqrt(ROWS * 0.1 * 0.9)
+    assert all(abs(len(rows) - 0.1 * ROWS) < 4 * deviation for rows in draws)
+    for one, other in ((0, 1), (0, 2), (1, 2)):
+        assert abs(len(draws[one] & draws[other]) - 0.01 * ROWS) < 4 * math.sqrt(0.01 * ROWS)
+
+
+def test_groups_are_of_equal_size() -> None:
+    """A row is in each of the 32 groups with the same probability."""
+    state = folded(BinsSpec("score", "f4", edges=EDGES), TABLE, [])
+    sizes = state.table.sum(1).reshape(32, 2).sum(1)
+    assert abs(sizes - ROWS / 32).max() < 4.5 * math.sqrt(ROWS / 32)
+
+
+def write(table: pa.Table, folder: Path, files: int, **options: Any) -> Path:
+    """The table in several files of one Hive leaf."""
+    leaf = folder / "night=1"
+    leaf.mkdir(parents=True)
+    cuts = np.linspace(0, len(table), files + 1).astype(int).tolist()
+    for i, (a, b) in enumerate(pairwise(cuts)):
+        pq.write_table(table.slice(a, b - a), leaf / f"part-{i}.parquet", **options)
+    return folder
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_results_are_the_same_bytes_for_any_threads(tmp_path: Path, passes: int) -> None:
+    """Threads, memory and the order of the files change nothing; files of one leaf draw rows of their own."""
+    root = write(TABLE, tmp_path / "a", 3, row_group_size=7000)
+    options: dict[str, Any] = {"sample": 0.2, "passes": passes, "truncate": (0.1, 50)}
+    expected = approximate(root, **options).to_json()
+    for threads, memory in ((1, None), (2, "8MiB"), (3, None)):
+        assert approximate(root, threads=threads, memory=memory, **options).to_json() == expected
+
+
+def test_the_sample_does_not_depend_on_row_groups(tmp_path: Path) -> None:
+    """Files rewritten with other row groups give the same drawn rows, counted in the same bins."""
+    found = []
+    for i, size in enumerate((500, 7000, ROWS)):
+        root = write(TABLE, tmp_path / str(i), 2, row_group_size=size)
+        plan = scan.plan(root, ["label", "score"])
+        state = BinsSpec("score", "f4", sample=0.1, edges=EDGES).empty()
+        for piece in plan.pieces:
+            table = pa.Table.from_batches(list(scan.read(piece, plan.schema, 1000)))
+            builder = state.spec.builder(Budget(), 1)
+            for batch in batches(table, [10, 5000], piece.origin):
+                builder.update(Batch(batch.label, None, batch.columns, row=batch.row + piece.row, origin=piece.origin))
+            state = state.merge(builder.state())
+        found.append(state)
+    assert found[0] == found[1] == found[2]
+
+
+def test_rows_without_a_label_do_not_change_the_draw(tmp_path: Path) -> None:
+    """Where null labels are dropped, the rows kept are drawn as before."""
+    label = pa.array([None if i % 5 == 0 else bool(y) for i, y in enumerate(TABLE.column("label").to_pylist())])
+    holes = TABLE.set_column(0, "label", label)
+    pq.write_table(holes, tmp_path / "file.parquet")
+    result = approximate(tmp_path / "file.parquet", sample=0.1, nulls="drop")
+    rows = drawn_rows(origin_hash(0, "file.parquet"), ROWS, math.ceil(0.1 * (1 << BITS)))
+    assert result.results[0].rows == sum(row % 5 != 0 for row in rows)
+
+
+# -- the states' laws -----------------------------------------------------------------------------------------------
+
+SPECS = [DigestsSpec("score", "f8", "drop", sample=0.5), BinsSpec("score", "f8", "drop", sample=0.5, edges=EDGES)]
+scores = st.lists(
+    st.tuples(
+        st.booleans(),
+        st.sampled_from([None, math.nan, math.inf, -math.inf, 0.0, -0.0, 0.5, 2.0]) | st.floats(-3, 3),
+    ),
+    max_size=80,
+)
+
+
+def tabled(rows: list[tuple[bool, Any]]) -> pa.Table:
+    """Labels and scores as a table."""
+    return pa.table(
+        {"label": pa.array([y for y, _ in rows], pa.bool_()), "score": pa.array([s for _, s in rows], pa.float64())}
+    )
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_folding_a_concatenation_is_merging_the_folds(spec: Any) -> None:
+    """Any batches of the same file give the same state, and so do parts of it that are folded apart and merged."""
+
+    @settings(max_examples=40)
+    @given(scores, st.lists(st.integers(0, 80), max_size=4))
+    def check(rows: list[tuple[bool, Any]], cuts: list[int]) -> None:
+        table = tabled(rows)
+        whole = folded(spec, table, [])
+        assert folded(spec, table, cuts) == whole
+        merged = spec.empty()
+        for batch in batches(table, cuts, "file"):
+            builder = spec.builder(Budget(), 1)
+            builder.update(batch)
+            merged = builder.state().merge(merged)
+        assert merged == whole
+
+    check()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_merging_is_associative_commutative_and_stored(spec: Any, tmp_path: Path) -> None:
+    """Grouping and order of merges do not matter, the empty state is neutral, and what is stored comes back equal."""
+
+    @settings(max_examples=25)
+    @given(st.tuples(scores, scores, scores))
+    def check(tables: tuple[list[tuple[bool, Any]], ...]) -> None:
+        a, b, c = (folded(spec, tabled(rows), [], origin) for rows, origin in zip(tables, "abc", strict=True))
+        assert a.merge(b).merge(c) == a.merge(b.merge(c)) == c.merge(b).merge(a)
+        assert a.merge(spec.empty()) == spec.empty().merge(a) == a
+        schema, written = codec.dump(a)
+        pq.write_table(pa.Table.from_batches(list(written), schema), tmp_path / "state.parquet")
+        file = pq.ParquetFile(tmp_path / "state.parquet")
+        loaded = codec.load(pa.RecordBatchReader.from_batches(file.schema_arrow, file.iter_batches(batch_size=7)))
+        assert loaded == a
+        assert loaded.totals() == a.totals()
+
+    check()
+
+
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_states_of_different_samples_do_not_merge(spec: Any) -> None:
+    """Another share is another sample."""
+    with pytest.raises(IncompatibleStatesError, match=r"sample=0\.5.*sample=0\.25"):
+        spec.empty().merge(replace(spec, sample=0.25).empty())
+
+
+def test_many_centroids_are_merged_and_still_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Digests that outgrow their room keep the area, merged or folded."""
+    exact = compute(fold_arrays(*arrays(TABLE)), Agc()).value
+    monkeypatch.setattr(sampled, "COLLECTED", 4000)
+    spec = DigestsSpec("score", "f4")
+    parts = [folded(spec, TABLE.slice(a, 20_000), [], f"file{a}") for a in range(0, ROWS, 20_000)]
+    state = parts[0]
+    for part in parts[1:]:
+        state = state.merge(part)
+    assert state.mean.size < 40_000
+    assert state.totals().rows == ROWS
+    assert abs(compute(state, AgcApprox(1, 200)).value - exact) < 5e-4
+
+
+def _golden() -> dict[str, Any]:
+    """The states that the files in ``tests/data/states`` hold, folded anew."""
+    table = tabled([(False, 0.125), (True, 0.875), (True, 0.5), (False, 0.5), (True, None), (False, -2.0)])
+    return {
+        "sampled_digests": folded(DigestsSpec("score", "f8", "drop", sample=0.75, seed=3), table, []),
+        "sampled_bins": folded(BinsSpec("score", "f8", "drop", sample=0.75, seed=3, edges=EDGES), table, []),
+        "quantile_sketch": sketch([0.125, 0.875, 0.5, math.nan, math.inf], QuantileSpec("column", "f8")),
+    }
+
+
+@pytest.mark.parametrize("name", sorted(_golden()))
+def test_states_stored_by_earlier_versions_are_read(name: str) -> None:
+    """A file of every kind and version that was ever written loads as the state it was: the draw never changes."""
+    [*paths] = sorted(DATA.glob(f"{name}.v*.parquet"))
+    assert paths, f"no stored {name}: write it with python tests/test_sampled.py"
+    for path in paths:
+        assert codec.load(pq.read_table(path).to_batches()) == _golden()[name]
+
+
+# -- the area -------------------------------------------------------------------------------------------------------
+
+
+def arrays(table: pa.Table) -> tuple[Any, Any]:
+    """Labels and scores of a table."""
+    return table.column("label").to_numpy().astype(np.uint8), table.column("score").to_numpy()
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_the_truth_lies_within_bound_and_four_standard_errors(passes: int) -> None:
+    """Over 20 draws of a tenth, and the standard errors are of the size of the deviations that are seen."""
+    state = fold_arrays(*arrays(TABLE))
+    cuts = (1, 0.1, 0.02, 2000)
+    draws = [
+        approximate(TABLE, sample=0.1, quantiles=200, truncate=cuts[1:], passes=passes, sample_seed=seed)
+        for seed in range(20)
+    ]
+    for i, cut in enumerate(cuts):
+        exact = compute(state, Agc(cut)).value
+        found = [draw.results[i] for draw in draws]
+        errors = np.array([result.value - exact for result in found])
+        stderrs = np.array([result.stderr for result in found])
+        bounds = np.array([result.upper - result.lower for result in found]) / 2
+        assert (abs(errors) <= bounds + 4 * stderrs).all()
+        assert 0.6 < errors.std(ddof=1) / math.sqrt((stderrs**2).mean()) < 1.5
+        assert all(result.lower <= result.value <= result.upper and not result.exact for result in found)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=1, max_size=60),
+    st.sampled_from([1, 0.5, 0.1, 2, 7]),
+    st.sampled_from([1, 3, 100]),
+    st.integers(1, 2),
+)
+def test_all_rows_in_bins_hold_the_exact_area(rows: Any, cut: float, quantiles: int, passes: int) -> None:
+    """With every row drawn there is no standard error, and the exact area lies within the bounds; ties included."""
+    table = tabled(rows)
+    exact = compute(fold_arrays(*arrays(table)), Agc(cut))
+    spec = DigestsSpec("score", "f8")
+    state = folded(spec, table, [])
+    metric = AgcApprox(cut, quantiles)
+    if passes == 2:
+        state = folded(state.refine([metric.share(state)], quantiles), table, [])
+    found = compute(state, metric)
+    assert math.isnan(found.value) == math.isnan(exact.value)
+    if not math.isnan(exact.value):
+        assert found.stderr == 0
+        assert found.lower - 1e-12 <= found.value <= found.upper + 1e-12
+        assert passes == 1 or found.lower - 1e-12 <= exact.value <= found.upper + 1e-12
+
+
+def test_the_untruncated_bound_is_the_sum_over_bins() -> None:
+    """Half the width of the interval is Σ p·n / PN."""
+    state = folded(BinsSpec("score", "f4", edges=EDGES), TABLE, [])
+    neg, pos = (state.table[label::2].sum(0) for label in (0, 1))
+    found = compute(state, AgcApprox())
+    expected = float((neg * pos).sum() / (neg.sum() * pos.sum()))
+    assert (found.upper - found.lower) / 2 == pytest.approx(expected, rel=1e-12)
+
+
+def test_atoms_are_counted_in_a_second_pass() -> None:
+    """Left to itself, a run with few distinct scores reads twice and hides nothing; continuous ones are read once."""
+    rounded = TABLE.set_column(1, "score", pa.array(np.round(arrays(TABLE)[1], 1)))
+    exact = evaluate(rounded, score="score", truncate=0.1)
+    seen: list[int] = []
+    found = approximate(rounded, truncate=0.1, quantiles=500, progress=lambda done, _: seen.append(done))
+    assert max(seen) == 2 * ROWS
+    for name in ("agc", "agc@0.1"):
+        value, ends = exact.value(name), found.interval(name.replace("agc", "agc_approx"))
+        assert ends[0] - 1e-12 <= value <= ends[1] + 1e-12
+        assert ends[1] - ends[0] < 5e-6  # of rare scores in the tails, which share a bin
+    once = approximate(rounded, truncate=0.1, quantiles=500, passes=1)
+    for name in ("agc", "agc@0.1"):
+        assert once.value(name.replace("agc", "agc_approx")) == pytest.approx(exact.value(name), abs=5e-3)
+    approximate(TABLE, progress=lambda done, _: seen.append(-done))
+    assert min(seen) == -ROWS
+
+
+def test_several_scores_and_everything_else_beside() -> None:
+    """Each score has its areas, beside the exact metrics where these are not left out."""
+    table = TABLE.append_column("other", pa.array(-arrays(TABLE)[1]))
+    found = evaluate(table, score=["score", "other"], approx_agc=True, truncate=0.1, sample=0.5)
+    for of in ("score", "other"):
+        for name in ("agc", "agc@0.1"):
+            approximation = name.replace("agc", "agc_approx")
+            assert abs(found.value(approximation, of) - found.value(name, of)) < 0.05
+    assert {r.metric for r in approximate(table, metrics="agc_approx@*", truncate=0.1).results} == {"agc_approx@0.1"}
+
+
+# -- row groups -----------------------------------------------------------------------------------------------------
+
+
+def test_row_groups_that_are_not_drawn_are_not_read(tmp_path: Path) -> None:
+    """A file whose other row groups are destroyed gives the same areas; whole row groups are evaluated."""
+    path = tmp_path / "file.parquet"
+    pq.write_table(TABLE, path, row_group_size=ROWS // 40)
+    options: dict[str, Any] = {"sample": 0.1, "sample_by": "row_groups", "truncate": 0.1}
+    before = approximate(path, **options)
+    assert before.results[0].rows == before.rows == 4 * ROWS // 40
+    plan = scan.plan(path, ["label", "score"])
+    drawn = {piece.row for piece in Sampling(0.1, by="row_groups").pieces(plan)}
+    footer = pq.read_metadata(path)
+    with path.open("r+b") as file:
+        for i in set(range(40)) - {row * 40 // ROWS for row in drawn}:
+            column = footer.row_group(i).column(1)
+            file.seek(column.data_page_offset)
+            file.write(b"\xff" * 64)
+    assert approximate(path, **options).to_json() == before.to_json()
+    assert approximate(path, passes=2, threads=1, **options).results[0].rows == 4 * ROWS // 40
+
+
+def test_row_groups_of_unlike_rows_show_in_the_standard_error(tmp_path: Path) -> None:
+    """Sorted by score, a fifth of the row groups says little, and the standard error says so."""
+    path = tmp_path / "file.parquet"
+    pq.write_table(TABLE.sort_by("score"), path, row_group_size=ROWS // 100)
+    exact = evaluate(TABLE, score="score").value("agc")
+    for seed in range(5):
+        [by_group] = approximate(path, sample=0.2, sample_by="row_groups", sample_seed=seed).results
+        [by_row] = approximate(path, sample=0.2, sample_seed=seed).results
+        assert by_group.stderr > 5 * by_row.stderr
+        assert abs(by_group.value - exact) < 4 * by_group.stderr + (by_group.upper - by_group.lower) / 2
+
+
+def test_row_groups_beside_exact_metrics_leave_these_whole(tmp_path: Path) -> None:
+    """Exact metrics read everything in a pass of their own; one row group at least is drawn."""
+    path = tmp_path / "file.parquet"
+    pq.write_table(TABLE, path, row_group_size=ROWS // 10)
+    found = evaluate(path, score="score", approx_agc=True, sample=1e-9, sample_by="row_groups")
+    assert found.rows == ROWS
+    assert found.value("roc_auc") == evaluate(TABLE, score="score").value("roc_auc")
+    [result] = [r for r in found.results if r.metric == "agc_approx"]
+    assert result.rows == ROWS // 10
+    assert math.isnan(result.stderr)  # one row group says nothing of the others
+
+
+# -- what bad input gets --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sample": 0}, r"sample=0 is not a share in \(0, 1\]"),
+        ({"sample": 1.5}, "sample=1.5 is not a share"),
+        ({"sample": math.nan}, "sample=nan is not a share"),
+        ({"truncate": 0}, "truncate=0"),
+        ({"truncate": 1.5}, "truncate=1.5"),
+        ({"truncate": -1}, "truncate=-1"),
+        ({"quantiles": 0}, "quantiles=0 is not a number of bins"),
+        ({"quantiles": 2.5}, "quantiles=2.5 is not a number of bins"),
+        ({"passes": 3}, "passes=3 must be 1 or 2"),
+        ({"sample_by": "files"}, "sample_by='files' must be one of rows, row_groups"),
+        ({"weight": "score"}, "agc_approx counts rows and has no weights.*weight='score'"),
+        ({"score": None, "cluster": "score"}, "name a score column"),
+        ({"approx_agc": False, "metrics": None, "sample": 0.5}, "options of approx_agc=True"),
+    ],
+)
+def test_options_out_of_their_range_are_refused(options: dict[str, Any], message: str) -> None:
+    """One line names the option and the remedy."""
+    if not options.get("approx_agc", True):
+        options = {"quantiles": 100} | options
+    with pytest.raises(OptionError, match=message):
+        approximate(TABLE, **options)
+
+
+def test_a_reader_is_read_once() -> None:
+    """One pass is what a reader gets, atoms or not; two and row groups are refused."""
+    table = TABLE.set_column(1, "score", pa.array(np.round(arrays(TABLE)[1])))
+
+    def reader() -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
+
+    assert approximate(reader()).value("agc_approx") == pytest.approx(
+        evaluate(table, score="score").value("agc"), abs=0.01
+    )
+    with pytest.raises(OptionError, match="passes=2 reads the data twice"):
+        approximate(reader(), passes=2)
+    with pytest.raises(OptionError, match="choose sample_by='rows'"):
+        approximate(reader(), sample_by="row_groups")
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_degenerate_samples_are_defined_or_say_why(passes: int) -> None:
+    """One class, all scores equal, fewer points than bins, and no positives in the part kept."""
+
+    def of(label: list[int], score: list[float], **options: Any) -> Any:
+        table = pa.table({"label": label, "score": score})
+        return approximate(table, passes=passes, **options).results
+
+    equal = of([0, 1, 0, 1], [0.5] * 4, truncate=0.5)
+    assert [r.value for r in equal] == [0.0, 0.0]
+    few = of([0, 1, 0, 1], [0.1, 0.4, 0.3, 0.2], quantiles=1000)[0]
+    assert few.value == pytest.approx(0.5)
+    assert of([1, 1], [0.1, 0.2])[0].reason == "no negatives in the sample"
+    assert of([0, 0], [0.1, 0.2])[0].reason == "no positives in the sample"
+    score = np.arange(4000, dtype=np.float64)
+    low = of((score < 400).astype(int).tolist(), score.tolist(), truncate=0.01, sample=0.5)
+    assert math.isnan(low[1].value)
+    assert "no positives in the truncated part" in low[1].reason
+    none = of([0, 1], [0.1, 0.2], sample=1e-6)[0]
+    assert none.reason == "no rows in the sample; draw more (--sample)"
+
+
+def test_nan_scores_follow_the_policy() -> None:
+    """Refused, left out and reported, or undefined with the reason; also where the NaN is not among the rows drawn."""
+    score = np.where(np.arange(ROWS) == 77, np.nan, arrays(TABLE)[1])
+    table = TABLE.set_column(1, "score", pa.array(score))
+    with pytest.raises(NullError, match="nan='drop'"):
+        approximate(table, sample=0.1)
+    dropped = approximate(table, sample=0.1, nan="drop")
+    assert dropped.dropped == (("NaN or null score score", 1),)
+    assert 0.5 < dropped.value("agc_approx") < 1
+    assert "halves" in approximate(table, sample=0.1, nan="half").results[0].reason
+    both = evaluate(table, score="score", approx_agc=True, nan="drop")
+    assert both.dropped == dropped.dropped
+
+
+@pytest.mark.parametrize("kind", [pa.float64(), pa.int16(), pa.int64(), pa.decimal128(12, 3)])
+def test_every_score_type_is_sampled(kind: pa.DataType) -> None:
+    """Integers, decimals and floats give the area of the same order."""
+    score = pa.array(np.round(arrays(TABLE)[1].astype(np.float64) * 100)).cast(pa.int16())
+    column = score.cast(pa.float64()).cast(kind) if pa.types.is_decimal(kind) else score.cast(kind)
+    table = TABLE.set_column(1, "score", column)
+    found = approximate(table, sample=0.5, truncate=0.1)
+    for r, name in zip(found.results, ("agc", "agc@0.1"), strict=True):
+        exact = evaluate(table, score="score", truncate=0.1).value(name)
+        assert abs(r.value - exact) <= 4 * r.stderr + (r.upper - r.lower) / 2
+
+
+def test_the_command_line_has_it(tmp_path: Path) -> None:
+    """The options arrive, and the JSON has the standard error."""
+    path = tmp_path / "file.parquet"
+    pq.write_table(TABLE, path)
+    arguments = "--score score --approx-agc --sample 0.1 --quantiles 200 --truncate 0.1 --metric agc_approx* --json -"
+    result = CliRunner().invoke(main, ["evaluate", str(path), *arguments.split()])
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)["results"]
+    assert [r["metric"] for r in found] == ["agc_approx", "agc_approx@0.1"]
+    for r in found:
+        assert not r["exact"]
+        assert r["lower"] < r["value"] < r["upper"]
+        assert 0 < r["stderr"] < 0.1
+    refused = CliRunner().invoke(main, ["evaluate", str(path), "--score", "score", "--approx-agc", "--sample", "2"])
+    assert refused.exit_code == 2
+    assert "sample=2.0 is not a share" in refused.stderr
+
+
+if __name__ == "__main__":
+    for stored, golden in _golden().items():
+        target = DATA / f"{stored}.v{golden.spec.version}.parquet"
+        if not target.exists():
+            pq.write_table(pa.Table.from_batches(codec.dump(golden)[1]), target)
