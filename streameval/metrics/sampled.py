@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.gain import written
 from streameval.metrics.gain_bounds import cut_bounds, open_sums
 from streameval.metrics.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
 from streameval.metrics.ranking import HALF
@@ -94,7 +93,7 @@ class AgcApprox:
     @property
     def name(self) -> str:
         """``agc_approx``, ``agc_approx@0.01``, ``agc_approx@200``."""
-        return "agc_approx" + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
+        return "agc_approx" + ("" if self.truncate == 1 else f"@{self.truncate:g}")
 
     def population(self, state: SampledState) -> float:
         """Rows that the sample stands for: those seen, and those in row groups that were not read."""
