@@ -1,8 +1,8 @@
 """Approximate gain areas: time against the bare scan, and error against the exact area.
 
-The scan reads label and score of the data of ``benchmarks/data.py`` and throws the batches away. Runs take turns, and the
-best of each counts: wall-clock, and processor time, which other users of the machine disturb less. Errors are of 5 %
-bimodal positives: half of them far above the negatives, half among them.
+The scan reads label and score of the data of ``benchmarks/data.py`` and throws the batches away. Runs take turns, and
+the best of each counts: wall-clock, and processor time, which other users of the machine disturb less. Errors are of
+5 % bimodal positives: half of them far above the negatives, half among them.
 
     python benchmarks/approx_agc.py --sample 0.1 --quantiles 200
 """
@@ -69,11 +69,12 @@ def times(files: list[str], threads: int, repeat: int, options: dict[str, Any]) 
 
 def bimodal(path: Path, rows: int) -> str:
     """Data whose errors are measured."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(5)
     label = rng.random(rows, np.float32) < 0.05
     mean = np.where(label, np.where(rng.random(rows, np.float32) < 0.5, 3.0, 0.5), 0.0).astype(np.float32)
     score = rng.standard_normal(rows, np.float32) + mean
-    pq.write_table(pa.table({"label": label, "score": score}), path, row_group_size=1 << 20)
+    pq.write_table(pa.table({"label": label, "score": score}), path, row_group_size=1 << 16)
     return str(path)
 
 
@@ -93,10 +94,9 @@ def errors(path: str, draws: int, options: dict[str, Any]) -> None:
             bound = np.array([(result.upper - result.lower) / 2 for result in results])
             stderr = np.array([result.stderr or 0.0 for result in results])
             inside = int((abs(off) <= bound + 4 * stderr).sum())
-            print(
-                f"{name:24} {metric:9} {exact.value(metric):.5f}   largest error {abs(off).max():.5f}   "
-                f"bound {bound.mean():.5f}   stderr {stderr.mean():.5f} (seen {off.std():.5f})   within {inside}/{draws}"
-            )
+            observed = f"largest error {abs(off).max():.5f} (deviation {off.std():.5f})   within {inside}/{draws}"
+            reported = f"bound {bound.mean():.5f}   stderr {stderr.mean():.5f}"
+            print(f"{name:24} {metric:9} {exact.value(metric):.5f}   {reported}   {observed}")
 
 
 def main() -> None:
@@ -116,7 +116,7 @@ def main() -> None:
     print(f"{given.rows:,} rows, sample {given.sample:g}, {given.quantiles} quantiles, {given.threads} threads")
     times(make(given.data, given.rows, given.files), given.threads, given.repeat, options)
     print(f"largest resident memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
-    path = given.data / f"bimodal-{given.error_rows}.parquet"
+    path = given.data / "bimodal" / f"{given.error_rows}.parquet"
     print(f"\n{given.error_rows:,} rows of bimodal positives, {given.draws} draws")
     errors(str(path) if path.exists() else bimodal(path, given.error_rows), given.draws, options)
 
