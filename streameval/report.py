@@ -47,6 +47,8 @@ def cell(result: Scalar | None) -> str:
     >>> from streameval.results import Scalar
     >>> cell(Scalar.certain("roc_auc", 2 / 3)), cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
     ('0.666667', '0.500000 ± 1.0e-03')
+    >>> cell(Scalar("agc_approx", 0.5, lower=0.499, upper=0.501, exact=False, stderr=0.002))
+    '0.500000 ± 1.0e-03, sampled: standard error 2.0e-03'
     """
     if result is None:
         return ""
@@ -58,7 +60,8 @@ def cell(result: Scalar | None) -> str:
     if result.exact:
         return text
     width = max(result.upper - result.value, result.value - result.lower)
-    return f"{text} ± {width:.1e}" if width == width else f"{text} (estimate)"
+    text = f"{text} ± {width:.1e}" if width == width else f"{text} (estimate)"
+    return text if result.stderr is None else f"{text}, sampled: standard error {result.stderr:.1e}"
 
 
 def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[tuple[str, str], Scalar]]]:
