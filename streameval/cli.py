@@ -37,7 +37,7 @@ class _Group(click.Group):
         except StreamevalError as error:
             _fail(error, 1)
         except KeyboardInterrupt:
-            _fail("interrupted; nothing was written", 1)
+            _fail("interrupted; nothing was kept of what it had written", 1)
 
 
 def _fail(error: Exception | str, status: int) -> None:
@@ -145,6 +145,9 @@ def evaluate(data: tuple[str, ...], json_to: str | None, quiet: bool, **options:
     """Evaluate DATA: Parquet files, directories, globs or URIs, in one pass."""
     from streameval.evaluation import evaluate as run
 
+    if json_to not in (None, "-") and not Path(json_to).parent.is_dir():
+        msg = f"{json_to}: its directory does not exist; make it first"
+        raise StreamevalError(msg)
     with _progress(quiet) as (console, advance):
         found = run(list(data), progress=advance, **options)
     _deliver(found, json_to, None if quiet else console)
@@ -163,7 +166,11 @@ def _deliver(found: Evaluation, json_to: str | None, console: Console | None) ->
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
+    """Write a file whole or not at all; through links, and into pipes and devices."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        path.write_text(text)
+        return
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_text(text)
@@ -286,7 +293,7 @@ def demo(rows: int) -> None:
         tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder,
         _progress(False) as (console, advance),
     ):
-        made = make(Path(folder) / "data", rows=rows, partitions=14)
+        made = make(Path(folder) / "data", rows=rows, partitions=14, singletons=0.7, lone_positives=0.02)
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
     size = f"{made.bytes / 1e6:.1f} MB of Parquet"
     console.print(f"{made.rows:,} simulated messages in {made.partitions} nightly partitions, {size}")

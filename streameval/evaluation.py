@@ -6,9 +6,9 @@ data folds every spec; then the states are finalized shard by shard.
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,44 +16,35 @@ import pyarrow as pa
 
 from streameval import scan
 from streameval._version import __version__
-from streameval.errors import MissingInputError, OptionError
+from streameval.errors import LabelError, MissingInputError, OptionError, SpillError, WeightError
 from streameval.fold import Folded, Plan, fold, merge, run_capacity, tasks
-from streameval.metrics import GAIN, LIFT, RANKING
-from streameval.metrics.contingency_results import asked_for, contingency_results
+from streameval.metrics.contingency_results import contingency_results
 from streameval.metrics.curves import ScorePath, lift_curve, score_curve
 from streameval.metrics.finalize import combine, partials
-from streameval.metrics.gain import truncated
 from streameval.metrics.lift import Aul
-from streameval.metrics.operating import operating_points
 from streameval.metrics.threshold import confusion_at
 from streameval.reduce import Progress, run, thread_count, tree
+from streameval.request import Request, columns, numbers, texts
 from streameval.sampling import Sampling, task_threads
-from streameval.states.clusters import ClusterSpec, SizeTable, id_type
-from streameval.states.contingency import ContingencySpec
-from streameval.states.histogram import HistogramSpec
+from streameval.states.clusters import SizeTable
 from streameval.states.labels import LabelCounts, LabelSpec
-from streameval.states.memory import Budget, available_memory, parse_bytes
+from streameval.states.memory import Budget, available_memory, parse_bytes, spill_directory
 from streameval.states.sampled import DigestsSpec
 from streameval.states.sampled_bins import BinsSpec
-from streameval.states.scores import ScoreSpec, score_type
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.metrics.confusion import ConfusionMatrix2
     from streameval.metrics.protocol import Metric
+    from streameval.request import Wanted
     from streameval.results import Curve, Scalar
 
 __all__ = ["Evaluation", "evaluate"]
 
-_CHOICES = {
-    "nan": ("error", "drop", "half"),
-    "nulls": ("error", "drop", "singleton"),
-    "cluster_scope": ("global", "partition"),
-    "on_error": ("raise", "skip"),
-}
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
+_WEIGHTS = 1e-300, 1e300  # products of the two classes' weights that leave room for a metric
 _STATE_SHARE = 0.6  # of the memory budget; the rest is for builders and for shards being finalized
 
 
@@ -84,6 +75,15 @@ class Evaluation:
     skipped: tuple[tuple[str, str], ...] = ()
     _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
     _run: _Run | None = field(default=None, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[Evaluation], tuple[Any, ...]]:
+        """Carry the results to another process, not the states: curves must be drawn before."""
+        return Evaluation, (self.rows, self.positives, self.results, self.dropped, self.skipped)
+
+    def __str__(self) -> str:
+        from streameval.report import text
+
+        return text(self)
 
     def _find(self, metric: str, of: str | None) -> Scalar:
         found = [r for r in self.results if r.metric == metric and of in (None, r.of)]
@@ -256,57 +256,6 @@ class _Run:
         ]
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """A state to build, the metrics of it, and what they are `of`."""
-
-    group: str
-    of: str
-    spec: Any
-    metrics: tuple[Any, ...]
-
-
-def _names(given: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Column names, each once."""
-    return tuple(dict.fromkeys([given] if isinstance(given, str) else given or ()))
-
-
-def _tuple(given: Any) -> tuple[Any, ...]:
-    """One thing or several, as a tuple."""
-    return (given,) if isinstance(given, str | int | float) else tuple(given)
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    for name, allowed in _CHOICES.items():
-        if options[name] not in allowed:
-            msg = f"{name}={options[name]!r} must be one of {', '.join(allowed)}"
-            raise OptionError(msg)
-
-
-def _sampling(asked: bool, scores: tuple[str, ...], options: Sampling) -> Sampling | None:
-    """The options of the approximate areas, if these are asked for; options without them are refused."""
-    if asked and not scores:
-        msg = "agc_approx is an area of a score: name a score column (--score)"
-        raise OptionError(msg)
-    if not asked and options != Sampling():
-        msg = "sample, quantiles, sample_by, sample_seed and passes are options of approx_agc=True (--approx-agc)"
-        raise OptionError(msg)
-    return options if asked else None
-
-
-def _chosen(metrics: Iterable[Metric], patterns: tuple[str, ...]) -> tuple[Metric, ...]:
-    """The metrics that a pattern names, or all."""
-    return tuple(m for m in metrics if not patterns or any(fnmatchcase(m.name, pattern) for pattern in patterns))
-
-
-def _check_patterns(patterns: tuple[str, ...], catalogue: Sequence[Metric]) -> None:
-    for pattern in patterns:
-        if not any(fnmatchcase(metric.name, pattern) for metric in catalogue):
-            have = ", ".join(metric.name for metric in catalogue)
-            msg = f"no metric is named {pattern!r}; there are: {have}"
-            raise OptionError(msg)
-
-
 def evaluate(
     data: Any,
     *,
@@ -416,70 +365,44 @@ def evaluate(
     >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8], "cluster": [7, 8, 9, 9]})
     >>> result = evaluate(data, score="score", cluster="cluster")
     >>> result.value("roc_auc"), result.value("aul")
-    (0.75, 0.875)
+    (0.75, 1.0)
     """
-    _check_options({"nan": nan, "nulls": nulls, "cluster_scope": cluster_scope, "on_error": on_error})
-    scores, clusters, patterns = _names(score), _names(cluster), _names(metrics)
-    if not scores and not clusters:
-        msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
+    named = columns(label=label, classes=classes, weight=weight)
+    if named["label"] is None:
+        msg = f"label={label!r} must be the name of a column"
         raise OptionError(msg)
-    if classes is not None and not clusters:
-        msg = f"classes={classes!r} is compared with clusters: name a cluster column (--cluster)"
+    options = Sampling(sample, quantiles, sample_by, passes, sample_seed)
+    if not approx_agc and options != Sampling():
+        msg = "sample, quantiles, sample_by, sample_seed and passes are options of approx_agc=True (--approx-agc)"
         raise OptionError(msg)
-    lift = tuple(replace(m, threshold=threshold) if isinstance(m, Aul) else m for m in LIFT)
-    cut, points = truncated(_tuple(truncate)), operating_points(_tuple(at))
-    of_scores: tuple[Metric, ...] = (*RANKING, *GAIN)
-    sampling = _sampling(approx_agc, scores, Sampling(sample, quantiles, sample_by, passes, sample_seed))
-    areas: tuple[Metric, ...] = sampling.metrics(_tuple(truncate)) if sampling else ()
-    asked: tuple[Metric, ...] = (*(_chosen(cut, patterns) if areas else cut), *points)
-    known = (*((*of_scores, *cut, *points, *areas) if scores else ()), *(lift if clusters else ()))
-    if classes is None:
-        _check_patterns(patterns, known)
-    of_classes = () if classes is None else asked_for(patterns, [metric.name for metric in known])
-    of_score = tuple(dict.fromkeys((*_chosen(of_scores, patterns), *asked)))
-    threads = thread_count(threads)
-    columns = dict.fromkeys((label, *scores, *clusters, *(name for name in (classes, weight) if name)))
-    found = scan.plan(data, list(columns), on_error=on_error, threads=threads)
-    found = replace(
-        found, schema=pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
+    request = Request(
+        LabelSpec(named["label"], pos_label, nulls),
+        texts("score", score),
+        texts("cluster", cluster),
+        named["classes"],
+        named["weight"],
+        texts("metrics", metrics),
+        numbers("truncate", truncate),
+        texts("at", at),
+        threshold,
+        nan,
+        nulls,
+        cluster_scope,
+        on_error,
+        approx,
+        options if approx_agc else None,
     )
-
-    def type_of(column: str) -> pa.DataType:
-        return found.schema.field(column).type
-
-    score_spec = HistogramSpec if approx else ScoreSpec
-    wanted = [
-        _Wanted("score", name, score_spec(name, score_type(type_of(name), name), weight is not None, nan), of_score)
-        for name in scores
-        if of_score or not areas
-    ] + [
-        _Wanted(
-            "cluster",
-            name,
-            ClusterSpec(name, id_type(type_of(name), name), cluster_scope, nulls),
-            _chosen(lift, patterns),
+    threads = thread_count(threads)
+    found = scan.plan(data, request.columns, on_error=on_error, threads=threads)
+    schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
+    found = replace(found, schema=schema)
+    wanted = request.wanted(found)
+    if not spill_directory(spill).is_dir():
+        raise SpillError(
+            errno.ENOENT,
+            "the spill directory is not there; name another with --spill or raise --memory",
+            str(spill_directory(spill)),
         )
-        for name in clusters
-    ]
-    if sampling:
-        sampling.check(found, weight)
-        areas = _chosen(areas, patterns) or areas
-        wanted += [
-            _Wanted("sample", name, sampling.spec(name, score_type(type_of(name), name), nan), areas) for name in scores
-        ]
-    if classes is not None and of_classes:
-        class_type = id_type(type_of(classes), classes)
-        wanted += [
-            _Wanted(
-                "classes",
-                name,
-                ContingencySpec(classes, name, class_type, w.spec.type, cluster_scope, nulls),
-                of_classes,
-            )
-            for w in wanted
-            if w.group == "cluster"
-            for name in (w.of,)
-        ]
     limit = available_memory() // 4 if memory is None else parse_bytes(memory)
     seen = total = 0
 
@@ -496,16 +419,18 @@ def evaluate(
     context = _Run(Budget(int(limit * _STATE_SHARE), spill), threads, Progress(report), threshold, begin)
     plan = Plan(
         found.schema,
-        LabelSpec(label, pos_label, nulls),
-        weight,
+        request.label,
+        request.weight,
         tuple({w.spec: None for w in wanted}),
         on_error == "skip",
     )
     try:
         read = partial(context.read, capacity=run_capacity(limit, threads, len(plan.specs)))
-        if not sampling:
+        if not request.sampling:
             return _evaluated(found, plan, wanted, context, read(found.pieces, found.rows, plan))
-        folded, made = sampling.fold(found, plan, {w.spec: w.metrics for w in wanted if w.group == "sample"}, read)
+        folded, made = request.sampling.fold(
+            found, plan, {w.spec: w.metrics for w in wanted if w.group == "sample"}, read
+        )
         final = [replace(w, spec=made[w.spec][0], metrics=made[w.spec][1]) if w.spec in made else w for w in wanted]
         return _evaluated(found, plan, final, context, folded)
     except BaseException:
@@ -513,10 +438,15 @@ def evaluate(
         raise
 
 
-def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context: _Run, folded: Folded) -> Evaluation:
+def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[Wanted], context: _Run, folded: Folded) -> Evaluation:
     """Finalize what was folded, and put the results together."""
     labels: LabelCounts = folded.states[plan.label]
-    labels.check()
+    try:
+        labels.check()
+    except LabelError as error:
+        several = len({piece.name for piece in found.pieces}) > 1
+        msg = f"{found.pieces[0].name}{' and the other files' * several}: {error}"
+        raise LabelError(msg) from None
     skipped = (*found.skipped, *folded.skipped)
     if not labels.totals().rows and not labels.null:
         reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
@@ -528,8 +458,14 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
     for state, w in zip(states[plain:], wanted[plain:], strict=True):
         values.append(contingency_results(state, w.metrics, context.budget, context.each))
         context.budget.settle()
+    for state, w in zip(states, wanted, strict=True):
+        _check_weights(state, w, plan.weight)
+    absent = not labels.pos and plan.label.pos_label is not None
+    reason = f"no row has the label {plan.label.pos_label!r}"
     results = [
-        replace(value, of=w.of, rows=rows, positives=positives)
+        replace(
+            value, of=w.of, rows=rows, positives=positives, reason=reason if absent and value.reason else value.reason
+        )
         for w, state, row in zip(wanted, states, values, strict=True)
         for rows, positives in [_evaluated_rows(state, w)]
         for value in row
@@ -546,7 +482,16 @@ def _evaluated(found: scan.Scan, plan: Plan, wanted: Sequence[_Wanted], context:
     )
 
 
-def _dropped(state: Any, wanted: _Wanted) -> tuple[str, int]:
+def _check_weights(state: Any, wanted: Wanted, weight: str | None) -> None:
+    """Raise if the weights of a score are so small or large together that their products are no float64."""
+    if wanted.group == "score" and weight is not None:
+        neg, pos = state.totals().neg_weight, state.totals().pos_weight
+        if neg and pos and not _WEIGHTS[0] < neg * pos < _WEIGHTS[1]:
+            msg = f"weight column {weight!r} sums to {neg:g} and {pos:g}, too far from 1 to multiply; scale the weights"
+            raise WeightError(msg)
+
+
+def _dropped(state: Any, wanted: Wanted) -> tuple[str, int]:
     """Rows that a state left out, and why."""
     if wanted.group in ("score", "sample"):
         return f"NaN or null score {wanted.of}", int(state.nan_rows.sum()) if wanted.spec.nan == "drop" else 0
@@ -555,7 +500,7 @@ def _dropped(state: Any, wanted: _Wanted) -> tuple[str, int]:
     return f"null cluster {wanted.of}", int(state.dropped_rows.sum())
 
 
-def _evaluated_rows(state: Any, wanted: _Wanted) -> tuple[int, int]:
+def _evaluated_rows(state: Any, wanted: Wanted) -> tuple[int, int]:
     """Rows and positives that a state's metrics were computed from."""
     total = state.totals()
     if wanted.group == "score" and wanted.spec.nan == "half":

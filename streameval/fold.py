@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.errors import CorruptFileError, SchemaError, WeightError
+from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["TASKS", "Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
 
 BATCH_ROWS = 1 << 20
+LONG_BATCH_ROWS = 1 << 14  # where there are strings or binaries
 RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small
 TASK_ROWS = 1 << 20
 TASKS = 4  # for each thread, whatever the number of rows: so many states live at a time
@@ -77,7 +78,8 @@ def tasks(
     gathered: list[list[Piece]] = []
     size = 0
     for piece in pieces:
-        fits = gathered and (gathered[-1][-1].name == piece.name if by_file else size + piece.rows <= target)
+        near = gathered and gathered[-1][-1].name == piece.name
+        fits = near if by_file else gathered and rows > 0 and size + piece.rows <= target
         if not fits:
             gathered.append([])
             size = 0
@@ -102,7 +104,11 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     DataError
         If the data cannot be evaluated; the message names the file and the column.
     """
-    reader = LabelReader(plan.label, plan.schema.field(plan.label.column).type)
+    try:
+        reader = LabelReader(plan.label, plan.schema.field(plan.label.column).type)
+    except LabelError as error:
+        msg = f"{pieces[0].name}: {error}"
+        raise LabelError(msg) from error
     rows = sum(piece.rows for piece in pieces)
     room = capacity if rows < 0 else max(1, min(capacity, rows))
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
@@ -126,9 +132,15 @@ def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, int, 
     """Batches of all pieces, each with its piece and the offset of its first row in the file."""
     for piece in pieces:
         row = piece.row
-        for batch in read(piece, plan.schema, BATCH_ROWS):
+        for batch in read(piece, plan.schema, _batch_rows(plan.schema)):
             yield piece, row, batch
             row += batch.num_rows
+
+
+def _batch_rows(schema: pa.Schema) -> int:
+    """Rows to read at a time: fewer where a value may have any length."""
+    long = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    return LONG_BATCH_ROWS if any(test(kind) for kind in schema.types for test in long) else BATCH_ROWS
 
 
 def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader) -> Iterator[Batch]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["Found", "cell", "render", "tables"]
+__all__ = ["Found", "cell", "render", "tables", "text"]
 
 
 class Found(Protocol):
@@ -93,6 +93,18 @@ def render(found: Found) -> RenderableType:
     parts += [f"[yellow]skipped[/]: {escape(reason)}" for _, reason in found.skipped]
     parts += [_table(*group) for group in tables(found.results)]
     return Group(*parts)
+
+
+def text(found: Found) -> str:
+    """The same as plain text."""
+    import io
+
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render(found))
+    written: str = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
+    return "\n".join(line.rstrip() for line in written.splitlines())
 
 
 def _table(columns: list[str], metrics: list[str], found: dict[tuple[str, str], Scalar]) -> Table:

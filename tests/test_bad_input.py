@@ -130,7 +130,7 @@ def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, mon
     """It ends the run by name; under ``skip`` it is listed and none of its rows is counted."""
     monkeypatch.setattr(footers, "GATHER_ROWS", 10_000)
     monkeypatch.setattr(fold, "BATCH_ROWS", 1_000)
-    monkeypatch.setattr(fold, "TASK_ROWS", (1, 1))
+    monkeypatch.setattr(fold, "TASK_ROWS", 1)
     whole = [write(tmp_path / f"{name}.parquet", row_group_size=2) for name in "ac"]
     expected = evaluate(whole, score="score")
     bad = corrupt(tmp_path / "b.parquet", how)

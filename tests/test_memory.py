@@ -315,7 +315,7 @@ def test_nothing_is_left_on_disk_after_a_signal(number: signal.Signals, tmp_path
 def test_an_error_in_one_task_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first bad file no task folds all its rows."""
     monkeypatch.setattr(fold, "BATCH_ROWS", 1 << 10)
-    monkeypatch.setattr(fold, "TASK_ROWS", (1 << 12, 1 << 17))
+    monkeypatch.setattr(fold, "TASK_ROWS", 1 << 12)
     bad = pa.table({"label": pa.array([5, 6, 7], pa.int8()), "score": [0.1, 0.2, 0.3]})
     pq.write_table(bad, tmp_path / "0.parquet")
     for i in range(1, 9):

@@ -433,6 +433,8 @@ def test_row_groups_beside_exact_metrics_leave_these_whole(tmp_path: Path) -> No
         ({"truncate": -1}, "truncate=-1"),
         ({"quantiles": 0}, "quantiles=0 is not a number of bins"),
         ({"quantiles": 2.5}, "quantiles=2.5 is not a number of bins"),
+        ({"quantiles": "many"}, "quantiles='many' is not a number of bins"),
+        ({"sample": "half"}, "sample='half' is not a share"),
         ({"passes": 3}, "passes=3 must be 1 or 2"),
         ({"sample_by": "files"}, "sample_by='files' must be one of rows, row_groups"),
         ({"weight": "score"}, "agc_approx counts rows and has no weights.*weight='score'"),

@@ -81,7 +81,7 @@ def lift_truth(clusters: Sequence[tuple[int, int]], threshold: float) -> Fractio
             h += mean
             area += size * h
             height += size if size > threshold else positives
-    return area / (sum(size for size, _ in clusters) * height)
+    return area / (sum(size for size, _ in clusters) * height) if height else Fraction(0)  # where none is assumed
 
 
 def agrees(value: float, truth: Fraction | None, *, exactly: bool = False) -> bool:

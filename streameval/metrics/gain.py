@@ -48,6 +48,18 @@ if TYPE_CHECKING:
 __all__ = ["GAIN", "Agc", "truncated"]
 
 
+def written(number: float) -> str:
+    """A number as names have it: ``%g``, with more digits where six are not enough.
+
+    Examples
+    --------
+    >>> written(0.01), written(2000), written(1234567)
+    ('0.01', '2000', '1234567')
+    """
+    short = f"{number:g}"
+    return short if float(short) == number else f"{number:.15g}"
+
+
 @dataclass(frozen=True)
 class Agc:
     """Normalised area under the gain curve.
@@ -76,7 +88,7 @@ class Agc:
     @property
     def name(self) -> str:
         """``agc``, ``agc_ratio``, ``agc@0.01``, ``agc_ratio@200``."""
-        return ("agc_ratio" if self.ratio else "agc") + ("" if self.truncate == 1 else f"@{self.truncate:g}")
+        return ("agc_ratio" if self.ratio else "agc") + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
 
     @property
     def sums(self) -> GainSums:

@@ -81,8 +81,6 @@ class Aul:
 
     def combine(self, partials: Sequence[SizeTable], state: ClusterCounts) -> Scalar:
         """The area, in integers until one division."""
-        if not state.totals().pos:
-            return Scalar.undefined(self.name, "no positives")
         return Scalar.certain(self.name, aul(SizeTable.union(partials), self.threshold))
 
 

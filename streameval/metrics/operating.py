@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.gain import written
 from streameval.metrics.gain_sums import NO_POSITIVES, NO_WEIGHT, WEIGHTED, running
 from streameval.metrics.ranking import HALF, ONE_CLASS, _class_sizes, _nan_rows, _outward
 from streameval.results import Scalar
@@ -75,7 +76,7 @@ class OperatingPoint:
     @property
     def name(self) -> str:
         """``tpr@fpr=0.0001``, ``precision@recall=0.9``, ``precision@k=1000``."""
-        return f"{'tpr' if self.kind == 'fpr' else 'precision'}@{self.kind}={self.at:g}"
+        return f"{'tpr' if self.kind == 'fpr' else 'precision'}@{self.kind}={written(self.at)}"
 
     def _limit(self, size: Any, *, most: bool) -> Any:
         """`at` times the size of a class: the largest count that is at most that, or the smallest that is at least."""

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.gain import written
 from streameval.metrics.gain_bounds import cut_bounds, open_sums
 from streameval.metrics.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
 from streameval.metrics.ranking import HALF
@@ -86,14 +87,14 @@ class AgcApprox:
 
     def __post_init__(self) -> None:
         kept_points(self.truncate, 1)
-        if self.quantiles < 1 or self.quantiles != int(self.quantiles):
+        if not isinstance(self.quantiles, int) or self.quantiles < 1:
             msg = f"quantiles={self.quantiles!r} is not a number of bins of at least 1 (--quantiles)"
             raise OptionError(msg)
 
     @property
     def name(self) -> str:
         """``agc_approx``, ``agc_approx@0.01``, ``agc_approx@200``."""
-        return "agc_approx" + ("" if self.truncate == 1 else f"@{self.truncate:g}")
+        return "agc_approx" + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
 
     def population(self, state: SampledState) -> float:
         """Rows that the sample stands for: those seen, and those in row groups that were not read."""

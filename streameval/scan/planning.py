@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streameval.errors import MissingInputError, OptionError, SchemaError
+from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, memory
 from streameval.scan.columns import Holding
 from streameval.scan.paths import File, locate, shown
@@ -80,6 +80,7 @@ def _holdings(data: Any, columns: Sequence[str], *, skip: bool, parallel: bool) 
     """What every input holds, in order. Files are planned together, tables count their rows through."""
     items = list(_items(data))
     files = [item for item in items if isinstance(item, File)]
+    _refuse_repeated(files)
     from_files = footers.holdings(files, columns, skip=skip, parallel=parallel)
     row = 0
     for item in items:
@@ -89,6 +90,17 @@ def _holdings(data: Any, columns: Sequence[str], *, skip: bool, parallel: bool) 
             holding = memory.holding(item, columns, row)
             row += sum(max(piece.rows, 0) for piece in holding.pieces)
             yield holding
+
+
+def _refuse_repeated(files: Sequence[File]) -> None:
+    """Raise if inputs overlap: every row would count twice."""
+    seen: dict[str, list[File]] = {}
+    for file in files:
+        same = seen.setdefault(file.path, [])
+        if any(file.filesystem.equals(other.filesystem) for other in same):
+            msg = f"{file.name}: named more than once, its rows would count twice; name inputs that do not overlap"
+            raise DataError(msg)
+        same.append(file)
 
 
 def _items(data: Any) -> Iterator[Any]:

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from streameval.simulation.files import Run, cannot_write, prepare
+from streameval.simulation.files import Run, cannot_write, install, prepare
 from streameval.simulation.model import Model, check_integer
 
 if TYPE_CHECKING:
@@ -182,8 +182,9 @@ def simulate(
         threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     check_integer("threads", threads, 1, 1024)
     path = Path(out)
-    prepare(path, overwrite=overwrite)
-    written = _write(Run(model, path, partitions, threads, progress))
+    stage = prepare(path, overwrite=overwrite)
+    written = _write(Run(model, stage, partitions, threads, progress))
+    install(stage, path)
     counts = [sum(column) for column in zip(*written, strict=True)]
     return Simulation(path, rows, counts[0], partitions, counts[1], time.perf_counter() - start)
 

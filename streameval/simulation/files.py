@@ -44,8 +44,13 @@ ENCODING = {
 }
 
 
-def prepare(out: Path, *, overwrite: bool) -> None:
-    """Make ``out`` an empty directory.
+def prepare(out: Path, *, overwrite: bool) -> Path:
+    """Make ``out`` a directory that is empty or holds an earlier simulation to replace.
+
+    Returns
+    -------
+    Path
+        Where to write: ``out``, or a directory beside it until all is complete.
 
     Raises
     ------
@@ -68,10 +73,22 @@ def prepare(out: Path, *, overwrite: bool) -> None:
             if not _is_night(night):
                 msg = f"out={str(out)!r} holds {night.name!r}, which simulate did not write; name another directory"
                 raise OptionError(msg)
-        for night in nights:
-            remove(night)
+        stage = out.with_name(f".{out.resolve().name}.new") if nights else out
+        stage.mkdir(exist_ok=True)
     except OSError as error:
         raise cannot_write(out, error) from error
+    return stage
+
+
+def install(stage: Path, out: Path) -> None:
+    """Put complete data in the place of an earlier simulation, which was kept until now."""
+    if stage == out:
+        return
+    for night in out.iterdir():
+        remove(night)
+    for night in stage.iterdir():
+        night.rename(out / night.name)
+    stage.rmdir()
 
 
 def _is_night(path: Path) -> bool:
@@ -169,6 +186,9 @@ class Run:
         for partition in range(self.partitions):
             with suppress(OSError):
                 remove(self.night(partition))
+        if self.out.name.startswith(".") and self.out.name.endswith(".new"):
+            with suppress(OSError):
+                self.out.rmdir()
 
 
 def _fill(group: dict[str, NDArray[np.generic]], block: Block, start: int, stop: int) -> None:

@@ -17,12 +17,16 @@ import tempfile
 import threading
 import weakref
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.errors import OptionError, SpillError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 __all__ = ["Budget", "Buffer", "available_memory", "available_threads", "parse_bytes", "spill_directory"]
 
@@ -62,14 +66,25 @@ def available_memory() -> int:
     True
     """
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            text = Path(limit).read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            total = min(total, int(text))
+    for limit in _cgroup_limits():
+        with suppress(OSError):
+            text = limit.read_text().strip()
+            total = min(total, int(text)) if text.isdigit() else total
     return total
+
+
+def _cgroup_limits() -> Iterator[Path]:
+    """Files that may limit this process's memory: of its own cgroup and of those above it."""
+    root = Path("/sys/fs/cgroup")
+    yield root / "memory" / "memory.limit_in_bytes"
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            base, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
+            here = base / path.lstrip("/")
+            for folder in (here, *here.parents):
+                if base in (folder, *folder.parents):
+                    yield folder / name
 
 
 def available_threads() -> int:

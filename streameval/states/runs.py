@@ -137,8 +137,8 @@ class Runs:
     Examples
     --------
     >>> import numpy as np
-    >>> from streameval.states.grouping import Columns, Counts, aligned, distinct, sorted_together, tallied
-    from streameval.states.memory import Budget
+    >>> from streameval.states.builder import RunBuilder
+    >>> from streameval.states.memory import Budget
     >>> layout = Layout(buckets=4, bits=64)
     >>> def encode(rows, words, codes, table):  # the key is the value, its bucket the lower two bits
     ...     words[:] = rows
@@ -348,16 +348,16 @@ def _batches(items: Array, middle: int) -> Iterator[tuple[int, int]]:
 
     A bucket of more than `DENSE` items stands alone.
     """
-    i, total, full = 0, 0, False
-    for j, size in enumerate(items.tolist()):
-        if j > i and (full or size > DENSE or total + size > CHUNK or j == middle):
-            if total:
-                yield i, j
-            i, total = j, 0
-        total += size
-        full = size > DENSE
+    used = np.flatnonzero(items)
+    start, last, total, full = 0, 0, 0, False
+    for j, size in zip(used.tolist(), items[used].tolist(), strict=True):
+        if total and (full or size > DENSE or total + size > CHUNK or last < middle <= j):
+            yield start, last + 1
+            total = 0
+        start = start if total else j
+        last, total, full = j, total + size, size > DENSE
     if total:
-        yield i, len(items)
+        yield start, last + 1
 
 
 def _extremes(pieces: Iterator[Array]) -> tuple[int, int]:

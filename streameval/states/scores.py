@@ -54,6 +54,7 @@ def score_type(dtype: pa.DataType, column: str = "score") -> str:
     ):
         return "i4"
     names = {
+        pa.null(): "f4",  # nothing but null scores
         pa.float16(): "f4",
         pa.float32(): "f4",
         pa.float64(): "f8",

@@ -1,0 +1,244 @@
+"""Request: what a call of `evaluate` asks for, checked; and the states and metrics that answer it.
+
+Whatever can be refused without looking at the data is refused here, before anything is read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError, SchemaError
+from streameval.metrics import GAIN, LIFT, RANKING
+from streameval.metrics.contingency_results import asked_for
+from streameval.metrics.gain import truncated
+from streameval.metrics.lift import Aul
+from streameval.metrics.operating import operating_points
+from streameval.states.clusters import ClusterSpec, id_type
+from streameval.states.contingency import ContingencySpec
+from streameval.states.histogram import HistogramSpec
+from streameval.states.scores import ScoreSpec, score_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from streameval.metrics.protocol import Metric
+    from streameval.sampling import Sampling
+    from streameval.scan import Scan
+    from streameval.states.labels import LabelSpec
+
+__all__ = ["Request", "Wanted", "columns", "numbers", "texts"]
+
+_CHOICES = {
+    "nan": ("error", "drop", "half"),
+    "nulls": ("error", "drop", "singleton"),
+    "cluster_scope": ("global", "partition"),
+    "on_error": ("raise", "skip"),
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A state to build, the metrics of it, and what they are of.
+
+    Attributes
+    ----------
+    group : ``score``, ``cluster``, ``sample`` or ``classes``
+    of : the column
+    spec : the state's spec
+    metrics : the metrics
+    """
+
+    group: str
+    of: str
+    spec: Any
+    metrics: tuple[Any, ...]
+
+
+def texts(name: str, given: Any) -> tuple[str, ...]:
+    """One string or several as a tuple, each once.
+
+    Examples
+    --------
+    >>> texts("score", "a"), texts("score", ["a", "b", "a"]), texts("score", None)
+    (('a',), ('a', 'b'), ())
+    """
+    several = () if given is None else (given,) if isinstance(given, str) else given
+    if not isinstance(several, Sequence) or not all(isinstance(text, str) and text for text in several):
+        msg = f"{name}={given!r} must be a name or a list of names"
+        raise OptionError(msg)
+    return tuple(dict.fromkeys(several))
+
+
+def numbers(name: str, given: Any) -> tuple[float, ...]:
+    """One number or several as a tuple."""
+    several = (given,) if isinstance(given, int | float) else given
+    if not isinstance(several, Sequence) or not all(isinstance(x, int | float) for x in several):
+        msg = f"{name}={given!r} must be a number or a list of numbers"
+        raise OptionError(msg)
+    return tuple(several)
+
+
+def columns(**given: Any) -> dict[str, str | None]:
+    """Optional column names; an empty one counts as none."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, str):
+            msg = f"{name}={value!r} must be the name of a column"
+            raise OptionError(msg)
+    return {name: value or None for name, value in given.items()}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to evaluate, and how.
+
+    Attributes
+    ----------
+    label, weight, classes : columns
+    scores, clusters : columns
+    patterns : names and globs of metrics; none for all
+    truncate, at : truncations of the gain curve, operating points
+    threshold : clusters larger than this count as if all positive
+    nan, nulls, scope, on_error : policies
+    approx : whether scores are counted in a histogram
+    sampling : options of the approximate gain area, where it is asked for
+    """
+
+    label: LabelSpec
+    scores: tuple[str, ...]
+    clusters: tuple[str, ...]
+    classes: str | None
+    weight: str | None
+    patterns: tuple[str, ...]
+    truncate: tuple[float, ...]
+    at: tuple[str, ...]
+    threshold: float
+    nan: str
+    nulls: str
+    scope: str
+    on_error: str
+    approx: bool
+    sampling: Sampling | None
+
+    def __post_init__(self) -> None:
+        given = {"nan": self.nan, "nulls": self.nulls, "cluster_scope": self.scope, "on_error": self.on_error}
+        for name, allowed in _CHOICES.items():
+            if given[name] not in allowed:
+                msg = f"{name}={given[name]!r} must be one of {', '.join(allowed)}"
+                raise OptionError(msg)
+        if not self.scores and not self.clusters:
+            msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
+            raise OptionError(msg)
+        if self.classes is not None and not self.clusters:
+            msg = f"classes={self.classes!r} is compared with clusters: name a cluster column (--cluster)"
+            raise OptionError(msg)
+        if self.sampling and not self.scores:
+            msg = "agc_approx is an area of a score: name a score column (--score)"
+            raise OptionError(msg)
+        if not (isinstance(self.threshold, int | float) and 0 <= self.threshold < math.inf):
+            msg = f"threshold={self.threshold!r} must be a cluster size, a number of at least 0"
+            raise OptionError(msg)
+        _ = self.of_scores, self.of_classes  # refuses unknown names before anything is read
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns to read, each once."""
+        named = (self.label.column, *self.scores, *self.clusters, self.classes, self.weight)
+        return list(dict.fromkeys(name for name in named if name))
+
+    @property
+    def _cuts(self) -> tuple[Metric, ...]:
+        return truncated(self.truncate)
+
+    @property
+    def _points(self) -> tuple[Metric, ...]:
+        return operating_points(self.at)
+
+    @property
+    def _areas(self) -> tuple[Metric, ...]:
+        return self.sampling.metrics(self.truncate) if self.sampling else ()
+
+    @property
+    def _lift(self) -> tuple[Metric, ...]:
+        return tuple(replace(m, threshold=self.threshold) if isinstance(m, Aul) else m for m in LIFT)
+
+    @property
+    def _known(self) -> tuple[Metric, ...]:
+        """Every metric that a pattern may name, but those of classes."""
+        known: list[Metric] = [*RANKING, *GAIN] if self.scores else []
+        known += (*self._cuts, *self._points, *self._areas) if self.scores else ()
+        return (*known, *(self._lift if self.clusters else ()))
+
+    @property
+    def of_scores(self) -> tuple[Metric, ...]:
+        """Metrics of every score: those chosen, and truncations and operating points asked for by themselves."""
+        cuts = self._chosen(self._cuts) if self._areas else self._cuts
+        plain: tuple[Metric, ...] = (*RANKING, *GAIN)
+        return tuple(dict.fromkeys((*self._chosen(plain), *cuts, *self._points)))
+
+    @property
+    def of_classes(self) -> tuple[Any, ...]:
+        """Metrics of every cluster column against the class column."""
+        if self.classes is not None:
+            return asked_for(self.patterns, [metric.name for metric in self._known])
+        for pattern in self.patterns:
+            if not any(fnmatchcase(metric.name, pattern) for metric in self._known):
+                have = ", ".join(metric.name for metric in self._known)
+                msg = f"no metric is named {pattern!r}; there are: {have}"
+                raise OptionError(msg)
+        return ()
+
+    def _chosen(self, metrics: Iterable[Metric]) -> tuple[Metric, ...]:
+        """The metrics that a pattern names, or all."""
+        return tuple(m for m in metrics if not self.patterns or any(fnmatchcase(m.name, p) for p in self.patterns))
+
+    def wanted(self, found: Scan) -> list[Wanted]:
+        """States to build and the metrics of each, classes last."""
+        where = found.pieces[0].name
+        scores = {name: _typed(score_type, found, name, where) for name in self.scores}
+        ids = {
+            name: _typed(id_type, found, name, where)
+            for name in (*self.clusters, *([self.classes or ""] * bool(self.classes)))
+        }
+        if self.clusters and self.scope == "partition" and not all(piece.partition for piece in found.pieces):
+            msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
+            raise OptionError(msg)
+        weighted, of_scores, spec = self.weight is not None, self.of_scores, HistogramSpec if self.approx else ScoreSpec
+        wanted = [
+            Wanted("score", name, spec(name, kind, weighted, self.nan), of_scores)
+            for name, kind in scores.items()
+            if of_scores or not self._areas
+        ]
+        of_clusters = self._chosen(self._lift)
+        specs = {name: ClusterSpec(name, ids[name], self.scope, self.nulls) for name in self.clusters}
+        wanted += [Wanted("cluster", name, spec, of_clusters) for name, spec in specs.items()]
+        if self.sampling:
+            self.sampling.check(found, self.weight)
+            areas = self._chosen(self._areas) or self._areas
+            wanted += [
+                Wanted("sample", name, self.sampling.spec(name, kind, self.nan), areas) for name, kind in scores.items()
+            ]
+        if self.classes is not None and self.of_classes:
+            options = self.scope, self.nulls
+            wanted += [
+                Wanted(
+                    "classes",
+                    name,
+                    ContingencySpec(self.classes, name, ids[self.classes], ids[name], *options),
+                    self.of_classes,
+                )
+                for name in self.clusters
+            ]
+        return wanted
+
+
+def _typed(kind: Callable[..., str], found: Scan, column: str, where: str) -> str:
+    """The key type of a column; its error names a file that has it."""
+    try:
+        return kind(found.schema.field(column).type, column)
+    except SchemaError as error:
+        msg = f"{where}: {error}"
+        raise SchemaError(msg) from None
