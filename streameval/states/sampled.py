@@ -86,7 +86,7 @@ class DigestsSpec:
         return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
 
     def builder(self, budget: Budget, capacity: int) -> _DigestsBuilder:
-        """A builder of at most 35 MiB, less for small samples."""
+        """A builder of about 25 MiB, less for small samples."""
         return _DigestsBuilder(self, budget)
 
     def empty(self) -> SampledDigests:

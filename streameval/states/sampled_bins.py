@@ -72,7 +72,7 @@ class BinsSpec:
         )
 
     def builder(self, budget: Budget, capacity: int) -> _BinsBuilder:
-        """A builder of 512 bytes a bin."""
+        """A builder of about 20 MiB, less for small samples."""
         return _BinsBuilder(self, budget)
 
     def empty(self) -> SampledBins:
