@@ -25,10 +25,10 @@ import pyarrow.compute as pc
 from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.states.builder import RunBuilder
-from streameval.states.cells import ClassCells, Keys, class_layouts, interval_items
+from streameval.states.cells import ClassCells, Keys, class_layouts
 from streameval.states.ids import SHIFT, id_codes, id_words, identify
 from streameval.states.matching import NumberedCells, numbered_cells
-from streameval.states.pairs import by_class, by_cluster, without_cluster
+from streameval.states.pairs import by_class, by_cluster, cluster_shards, without_cluster
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.runs import Counts, Interval, Layout, Runs
 from streameval.states.summary import Summary
@@ -263,7 +263,7 @@ class ContingencyCounts:
 
     def shards(self, budget: Budget) -> list[Interval]:
         """Intervals of clusters that the first pass takes on their own."""
-        return self.cells.intervals(interval_items(budget))
+        return cluster_shards(self.cells, budget)
 
     def first(self, shard: Interval, budget: Budget) -> tuple[Summary, ClassCells]:
         """First pass over one shard: what its clusters decide, and its cells by class."""

@@ -19,6 +19,7 @@ Both passes are pure functions of an interval; partial summaries add up to the s
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,7 +37,7 @@ from streameval.kernels.keys import encode_id
 from streameval.states.builder import RunBuilder
 from streameval.states.cells import NARROW, ClassCells, Keys, Margins, class_layouts, interval_items, numbered
 from streameval.states.ids import SHIFT, id_codes
-from streameval.states.runs import SLAB, Interval, Runs, Side
+from streameval.states.runs import SLAB, Interval, Runs, Side, cut
 from streameval.states.sizes import Sizes
 from streameval.states.summary import Summary, summarize_cells, summarize_classes
 
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
 
-__all__ = ["by_class", "by_cluster", "without_cluster"]
+__all__ = ["by_class", "by_cluster", "cluster_shards", "without_cluster"]
+
+RUN = 4  # intervals whose cells go on in one run: the second pass looks into every run for each of its intervals
 
 _SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
 _SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # not the kernels' multiplier: their tables need bits that parts do not share
@@ -97,7 +100,7 @@ class _FirstPass:
     """Collects what the first pass finds in one interval."""
 
     def __init__(self, keys: Keys, rows: int, items: int, budget: Budget) -> None:
-        capacity = min(SLAB, 1 << max(items - 1, 0).bit_length())
+        capacity = 1 << max(items - 1, 0).bit_length()
         self.keys = keys
         self._ones, self._others = (RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows))
         self._sizes = np.zeros(_SMALL, np.int64)
@@ -167,6 +170,12 @@ def without_cluster(rows: int, lone: int) -> Summary:
     return clusters.merge(_lone_classes(np.ones(1, np.int64), np.array([lone]))) if lone else clusters
 
 
+def cluster_shards(runs: Runs, budget: Budget) -> list[Interval]:
+    """Intervals of clusters for the first pass: few, but enough for many threads."""
+    room = interval_items(budget)
+    return runs.intervals(min(max(int(runs.items.sum()) // 32, room), RUN * room))
+
+
 def by_cluster(runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Budget) -> tuple[Summary, ClassCells]:
     """First pass: what clusters decide, and the cells of their classes.
 
@@ -183,21 +192,30 @@ def by_cluster(runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Bu
         Owns the cells.
     """
     start, stop = interval
-    items = int(runs.items[2 * start : 2 * stop].sum())
-    found = _FirstPass(keys, rows, items, budget)
-    if stop - start == 1 and items > 4 * interval_items(budget):
-        parts = _spread(runs, start, budget)
-        cuts = parts.intervals(interval_items(budget))
-        _visit(lambda: (parts.gather(*part) for part in cuts), found)
-        return found.result()
-    sides = runs.gather(start, stop)
+    items = runs.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
+    room = interval_items(budget)
+    found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget)
+    for i, j in cut(items, room):
+        if j - i == 1 and items[i] > 4 * room:
+            parts = _spread(runs, start + i, budget)
+            _visit(partial(_gathered, parts, parts.intervals(room)), found)
+        else:
+            _whole(runs.gather(start + i, start + j), found)
+    return found.result()
+
+
+def _gathered(runs: Runs, cuts: list[Interval]) -> Iterator[tuple[Side, Side]]:
+    return (runs.gather(*part) for part in cuts)
+
+
+def _whole(sides: tuple[Side, Side], found: _FirstPass) -> None:
+    """Cells of whole clusters."""
     if sides[1].words.size:
         _visit(lambda: iter([sides]), found)
-        return found.result()
-    grouped = _Grouped.of(sides[0], keys)
+        return
+    grouped = _Grouped.of(sides[0], found.keys)
     found.add(sides[0], grouped, grouped.sizes_of_cells(grouped.sizes))
     found.close(grouped.sizes, grouped.maxima)
-    return found.result()
 
 
 def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
