@@ -17,7 +17,7 @@
     └── SpillError (OSError)              the spill directory is full or not writable
 
 Every message is one line that names the file, the column and the remedy, where there is one. The command line prints
-it and exits with status 1.
+it and exits with status 1, or 2 for an `OptionError`.
 """
 
 from __future__ import annotations

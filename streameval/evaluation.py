@@ -111,7 +111,11 @@ class Evaluation:
         return self._find(metric, of).value
 
     def interval(self, metric: str, of: str | None = None) -> tuple[float, float]:
-        """Ends of the interval that is certain to hold the exact value."""
+        """Ends of the interval that is certain to hold the exact value.
+
+        A sampled value (one with a `stderr`) is the exception: its interval is about the sample, see
+        `streameval.metrics.sampled`.
+        """
         result = self._find(metric, of)
         return result.lower, result.upper
 

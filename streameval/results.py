@@ -25,7 +25,8 @@ class Scalar:
     metric : name of the metric, such as ``roc_auc``
     value : the number; NaN where it is not defined, see `reason`
     of : the score or cluster column
-    lower, upper : ends of the certain interval; both equal `value` where it is exact
+    lower, upper : ends of the certain interval, equal to `value` where it is exact; where there is a `stderr`, of the
+        interval for the sample
     exact : whether the value is exact
     rows, positives : what the value was computed from
     reason : why the value is NaN

@@ -11,7 +11,7 @@ them, of P and N in all; with weights, p, n, T, F, P, N are weights.
 - Maximum informedness = max (T + p)/P − (F + n)/N, and at least 0 (Youden's J).
 
 What happened inside a bin of a histogram is unknown. Each metric's `bounds` are the extremes over every order of a
-bin's points; `docs` of the formulas: `AveragePrecision.bounds` and its neighbours. They are property tests.
+bin's points; each is a property test.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ picture                      random                      best
 ROC                          the diagonal                up at once, then right
 precision-recall             the share of positives      precision 1 up to recall 1
 gain                         the diagonal                straight up to the share of positives
-lift                         the diagonal                one pure cluster of all positives
+lift                         no clustering, the diagonal one pure cluster of all positives
 ============================ =========================== ==========================================
 
 These functions take plain arrays or a `Curve` and know nothing of states and metrics. Without `ax` they make a figure
@@ -203,7 +203,7 @@ def plot_lift(
     """
     drawing = Drawing(_LIFT, vectors(x=x, y=y), style)
     drawing.curve(area)
-    drawing.reference(([0, 1], [0, 1]), ([0, 1], [1, 1]))
+    drawing.reference(([0, 1], [0, 1]), ([0, 1], [1, 1]), "no clustering")
     return drawing.finish()
 
 
