@@ -46,7 +46,7 @@ def slots_for(starts: np.ndarray) -> np.ndarray:
 
 
 @jit
-def _cleared(slots, rows):  # type: ignore[no-untyped-def]
+def _cleared(slots, rows):
     """Clear as many slots as so many rows need; returns the bits of their number."""
     bits = 1
     while (1 << bits) < 2 * rows:
@@ -56,7 +56,7 @@ def _cleared(slots, rows):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _hashed(word, rest, i, columns, bits):  # type: ignore[no-untyped-def]
+def _hashed(word, rest, i, columns, bits):
     """Slot of a key."""
     for c in range(columns):
         word = (word ^ (word >> _HALF)) * _MIX + rest[i, c]
@@ -64,7 +64,7 @@ def _hashed(word, rest, i, columns, bits):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _equal(one, i, two, j, columns):  # type: ignore[no-untyped-def]
+def _equal(one, i, two, j, columns):
     """Whether row i of one array equals row j of another in the first columns."""
     same = True
     for c in range(columns):
@@ -73,7 +73,7 @@ def _equal(one, i, two, j, columns):  # type: ignore[no-untyped-def]
 
 
 @jit
-def number_keys(starts, words, rest, columns, slots, numbers, found):  # type: ignore[no-untyped-def]
+def number_keys(starts, words, rest, columns, slots, numbers, found):
     """Number the distinct keys, words and the first `columns` further words; returns how many there are.
 
     ``numbers[i]`` becomes the number of row i, ``found[k]`` the row in which key k came first.
@@ -98,9 +98,7 @@ def number_keys(starts, words, rest, columns, slots, numbers, found):  # type: i
 
 
 @jit
-def group_clusters(  # type: ignore[no-untyped-def]
-    starts, words, rest, counts, columns, slots, first, sizes, firsts, strays, owners, cuts
-):
+def group_clusters(starts, words, rest, counts, columns, slots, first, sizes, firsts, strays, owners, cuts):
     """Group rows by cluster; returns the numbers of clusters and of strays.
 
     A key is a word and further words: `columns` of the cluster, then those of the class. `counts` may be empty: ones.
@@ -138,7 +136,7 @@ def group_clusters(  # type: ignore[no-untyped-def]
 
 
 @jit
-def group_classes(  # type: ignore[no-untyped-def]
+def group_classes(
     ones, one_rest, one_counts, one_starts, others, rest, counts, starts, columns, slots,
     found, totals, singles, maxima, numbers, n, c,
 ):  # fmt: skip
@@ -200,7 +198,7 @@ def group_classes(  # type: ignore[no-untyped-def]
 
 
 @jit
-def add_margins(numbers, counts, largest, totals, maxima):  # type: ignore[no-untyped-def]
+def add_margins(numbers, counts, largest, totals, maxima):
     """Add counts to the totals of their numbers, and raise the maxima of these to the largest."""
     for i in range(numbers.size):
         k = numbers[i]
@@ -209,7 +207,7 @@ def add_margins(numbers, counts, largest, totals, maxima):  # type: ignore[no-un
 
 
 @jit
-def tally_small(sizes, table):  # type: ignore[no-untyped-def]
+def tally_small(sizes, table):
     """Count the sizes that the table has room for; returns how many are larger."""
     larger = 0
     for i in range(sizes.size):
@@ -221,7 +219,7 @@ def tally_small(sizes, table):  # type: ignore[no-untyped-def]
 
 
 @jit
-def emit_ones(rows, sizes, rest, column, start, shift, words, codes, more, counts):  # type: ignore[no-untyped-def]
+def emit_ones(rows, sizes, rest, column, start, shift, words, codes, more, counts):
     """Fill `words` with the classes of cells whose cluster has one row, from cell `start` on; returns the next cell.
 
     A cell has a row whose words from `column` on are its class, and its cluster's size. The first word is mixed, and
@@ -245,7 +243,7 @@ def emit_ones(rows, sizes, rest, column, start, shift, words, codes, more, count
 
 
 @jit
-def emit_others(rows, counts, sizes, rest, column, words, more):  # type: ignore[no-untyped-def]
+def emit_others(rows, counts, sizes, rest, column, words, more):
     """Write the cells of clusters of several rows; returns how many.
 
     The words of the class are followed by count and size, in one word where `more` has one column for both.

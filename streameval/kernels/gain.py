@@ -19,7 +19,7 @@ SMALL = 1 << 30  # points up to which Σ u·(2T + p) ≤ 2·points² fits 63 bit
 
 
 @jit
-def gain_small(neg, pos):  # type: ignore[no-untyped-def]
+def gain_small(neg, pos):
     """Σ u·(2T + p) of at most `SMALL` points: twice the area under the gain curve, in points × positives."""
     total, twice = np.int64(0), np.int64(0)
     for i in range(neg.size):
@@ -30,7 +30,7 @@ def gain_small(neg, pos):  # type: ignore[no-untyped-def]
 
 
 @jit
-def gain_counts(neg, pos):  # type: ignore[no-untyped-def]
+def gain_counts(neg, pos):
     """`gain_small` for any number of points, as (high, low) words of 64 bits."""
     high, low = np.uint64(0), np.uint64(0)
     twice = np.int64(0)
@@ -41,7 +41,7 @@ def gain_counts(neg, pos):  # type: ignore[no-untyped-def]
 
 
 @jit
-def gain_weights(neg, pos):  # type: ignore[no-untyped-def]
+def gain_weights(neg, pos):
     """Σ u·(2T + p), Σ u·(2F + n), Σ p and Σ n, compensated."""
     sums, slips = np.zeros(4), np.zeros(4)
     for i in range(neg.size):
@@ -58,7 +58,7 @@ def gain_weights(neg, pos):  # type: ignore[no-untyped-def]
 
 
 @jit
-def running_counts(values, start):  # type: ignore[no-untyped-def]
+def running_counts(values, start):
     """Sums of `start` and the values up to and including each."""
     out = np.empty(values.size, np.int64)
     total = np.int64(start)
@@ -69,7 +69,7 @@ def running_counts(values, start):  # type: ignore[no-untyped-def]
 
 
 @jit
-def running_weights(values, start):  # type: ignore[no-untyped-def]
+def running_weights(values, start):
     """`running_counts` for floats, compensated."""
     out = np.empty(values.size)
     total, slip = np.float64(start), 0.0

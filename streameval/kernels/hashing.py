@@ -22,19 +22,19 @@ _FIVE = np.uint64(5)
 
 
 @jit
-def _rotate(x, left):  # type: ignore[no-untyped-def]
+def _rotate(x, left):
     return (x << np.uint64(left)) | (x >> np.uint64(64 - left))
 
 
 @jit
-def _finish(x):  # type: ignore[no-untyped-def]
+def _finish(x):
     x = (x ^ (x >> np.uint64(33))) * _MIX1
     x = (x ^ (x >> np.uint64(33))) * _MIX2
     return x ^ (x >> np.uint64(33))
 
 
 @jit
-def _word(data, start, count):  # type: ignore[no-untyped-def]
+def _word(data, start, count):
     """Little-endian word of `count` bytes, at most 8."""
     word = np.uint64(0)
     for i in range(count):
@@ -43,7 +43,7 @@ def _word(data, start, count):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _murmur(data, start, size):  # type: ignore[no-untyped-def]
+def _murmur(data, start, size):
     h1, h2 = np.uint64(0), np.uint64(0)
     blocks = size // 16
     for b in range(blocks):
@@ -69,7 +69,7 @@ def _murmur(data, start, size):  # type: ignore[no-untyped-def]
 
 
 @jit
-def hash_strings(data, offsets):  # type: ignore[no-untyped-def]
+def hash_strings(data, offsets):
     """Hash the strings ``data[offsets[i] : offsets[i + 1]]`` of a uint8 array; returns two uint64 arrays."""
     n = offsets.size - 1
     first = np.empty(n, np.uint64)

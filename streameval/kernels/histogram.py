@@ -70,7 +70,7 @@ _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # narrow
 
 
 @jit
-def _bin(x, firsts, shifts):  # type: ignore[no-untyped-def]
+def _bin(x, firsts, shifts):
     """Bin of a number; bins ascend with it. Without branches: scores on both sides of one half are unpredictable."""
     mirrored = (x >= _HALF) & (x <= _ONE)
     bits = np.float32((_ONE - x) if mirrored else x).view(np.uint32)
@@ -80,7 +80,7 @@ def _bin(x, firsts, shifts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):  # type: ignore[no-untyped-def]
+def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):
     """Count scores by bin and label; returns the NaN scores of each label.
 
     The first three tables have one entry a bin, small ones so that the bins in use stay in the second-level cache.
@@ -107,7 +107,7 @@ def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):  # typ
 
 
 @jit
-def unpack(packed, only, mixed, table):  # type: ignore[no-untyped-def]
+def unpack(packed, only, mixed, table):
     """Add the tables of `bin_counts` to `table`, an int64 array of shape (3, n_bins), and clear `packed` and `mixed`.
 
     The rows of `table` are negatives, positives, and the complement of the bits of the one score a bin has seen:
@@ -123,7 +123,7 @@ def unpack(packed, only, mixed, table):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _joined(mine, theirs):  # type: ignore[no-untyped-def]
+def _joined(mine, theirs):
     """The one score of two bins together."""
     if mine in (EMPTY, theirs):
         return theirs
@@ -131,7 +131,7 @@ def _joined(mine, theirs):  # type: ignore[no-untyped-def]
 
 
 @jit
-def union(first, second):  # type: ignore[no-untyped-def]
+def union(first, second):
     """Sum of two tables of shape (3, n_bins)."""
     out = np.empty_like(first)
     for b in range(first.shape[1]):
@@ -142,7 +142,7 @@ def union(first, second):  # type: ignore[no-untyped-def]
 
 
 @jit
-def bin_weights(score, label, weight, sums, errors, firsts, shifts):  # type: ignore[no-untyped-def]
+def bin_weights(score, label, weight, sums, errors, firsts, shifts):
     """Add weights by bin and label, with the rounding errors beside; returns the weight of NaN scores by label."""
     nans = np.zeros(2)
     for i in range(score.size):

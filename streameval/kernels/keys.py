@@ -41,14 +41,14 @@ _MIX = np.uint64(MIX)
 
 
 @jit
-def _rank4(bits):  # type: ignore[no-untyped-def]
+def _rank4(bits):
     """Rank key of a float32 given by its bits."""
     ascending = bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31)))
     return np.uint32(~ascending)
 
 
 @jit
-def encode_f4(bits, label, words, codes, counts):  # type: ignore[no-untyped-def]
+def encode_f4(bits, label, words, codes, counts):
     """Encode float32 scores, given as uint32 `bits`; words are uint16."""
     nan_code = np.uint32(counts.size - 2)
     for i in range(bits.size):
@@ -66,7 +66,7 @@ def encode_f4(bits, label, words, codes, counts):  # type: ignore[no-untyped-def
 
 
 @jit
-def encode_i4(score, label, words, codes, counts):  # type: ignore[no-untyped-def]
+def encode_i4(score, label, words, codes, counts):
     """Encode int32 scores; words are uint16."""
     for i in range(score.size):
         key = np.uint32(~(np.uint32(score[i]) ^ _SIGN4))
@@ -77,13 +77,13 @@ def encode_i4(score, label, words, codes, counts):  # type: ignore[no-untyped-de
 
 
 @jit
-def _bucket8(value):  # type: ignore[no-untyped-def]
+def _bucket8(value):
     """Bucket of a number: rank of its bfloat16 rounding, which is monotone."""
     return _rank4(np.float32(value).view(np.uint32)) >> np.uint32(16)
 
 
 @jit
-def encode_f8(score, label, words, codes, counts):  # type: ignore[no-untyped-def]
+def encode_f8(score, label, words, codes, counts):
     """Encode float64 scores; words are the whole 64-bit keys."""
     nan_code = np.uint32(counts.size - 2)
     for i in range(score.size):
@@ -99,7 +99,7 @@ def encode_f8(score, label, words, codes, counts):  # type: ignore[no-untyped-de
 
 
 @jit
-def encode_i8(score, label, flip, words, codes, counts):  # type: ignore[no-untyped-def]
+def encode_i8(score, label, flip, words, codes, counts):
     """Encode int64 (`flip` is 2⁶³) or uint64 scores (`flip` is 0); words are the whole 64-bit keys."""
     for i in range(score.size):
         code = (_bucket8(score[i]) << np.uint32(1)) | np.uint32(label[i])
@@ -109,7 +109,7 @@ def encode_i8(score, label, flip, words, codes, counts):  # type: ignore[no-unty
 
 
 @jit
-def encode_id(ids, label, shift, words, codes, counts):  # type: ignore[no-untyped-def]
+def encode_id(ids, label, shift, words, codes, counts):
     """Mix 64-bit ids bijectively; a word is the whole mixed id, its bucket the bits above `shift`."""
     for i in range(ids.size):
         word = ids[i] * _MIX

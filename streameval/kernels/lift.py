@@ -10,7 +10,7 @@ __all__ = ["tally_sizes"]
 
 
 @jit
-def tally_sizes(neg, pos, clusters, positives):  # type: ignore[no-untyped-def]
+def tally_sizes(neg, pos, clusters, positives):
     """Count clusters by size and sum their positives, for sizes within the tables.
 
     `clusters` and `positives` are int64 tables indexed by size; returns the positions of clusters that are larger.

@@ -31,7 +31,7 @@ _HALF = np.uint64(32)
 
 
 @jit
-def _multiply_add(high, low, a, b):  # type: ignore[no-untyped-def]
+def _multiply_add(high, low, a, b):
     """128-bit ``(high, low) + a * b`` of non-negative 64-bit words."""
     a0, a1 = a & _LOW, a >> _HALF
     b0, b1 = b & _LOW, b >> _HALF
@@ -44,7 +44,7 @@ def _multiply_add(high, low, a, b):  # type: ignore[no-untyped-def]
 
 
 @jit
-def area_counts(neg, pos, before_neg, total_neg):  # type: ignore[no-untyped-def]
+def area_counts(neg, pos, before_neg, total_neg):
     """Σ p·(2(N − F) − n): twice the pairs in which the positive comes first, ties as halves."""
     high, low = np.uint64(0), np.uint64(0)
     below = np.int64(total_neg - before_neg)
@@ -56,7 +56,7 @@ def area_counts(neg, pos, before_neg, total_neg):  # type: ignore[no-untyped-def
 
 
 @jit
-def product_counts(neg, pos):  # type: ignore[no-untyped-def]
+def product_counts(neg, pos):
     """Σ p·n: the pairs within groups."""
     high, low = np.uint64(0), np.uint64(0)
     for i in range(neg.size):
@@ -65,7 +65,7 @@ def product_counts(neg, pos):  # type: ignore[no-untyped-def]
 
 
 @jit
-def precision_counts(neg, pos, before_neg, before_pos, trapezoid):  # type: ignore[no-untyped-def]
+def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
     """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` plus the precision before each group."""
     high, low = np.uint64(0), np.uint64(0)
     true, false = np.int64(before_pos), np.int64(before_neg)
@@ -82,7 +82,7 @@ def precision_counts(neg, pos, before_neg, before_pos, trapezoid):  # type: igno
 
 
 @jit
-def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):  # type: ignore[no-untyped-def]
+def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
     """Group after which T/P − F/N is largest (the first of equals), with its T and F; −1 if none rises above 0."""
     per_pos, per_neg = 1.0 / total_pos, 1.0 / total_neg
     true, false = np.int64(before_pos), np.int64(before_neg)
@@ -97,7 +97,7 @@ def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
 
 
 @jit
-def area_weights(neg, pos, before_neg, total_neg):  # type: ignore[no-untyped-def]
+def area_weights(neg, pos, before_neg, total_neg):
     """Σ p·(N − F − n/2) for weights."""
     total, error = 0.0, 0.0
     below, slip = total_neg - before_neg, 0.0
@@ -115,7 +115,7 @@ def area_weights(neg, pos, before_neg, total_neg):  # type: ignore[no-untyped-de
 
 
 @jit
-def precision_weights(neg, pos, before_neg, before_pos, trapezoid):  # type: ignore[no-untyped-def]
+def precision_weights(neg, pos, before_neg, before_pos, trapezoid):
     """Σ p·(T + p)/(T + p + F + n) for weights; with `trapezoid` the precision before the group is added to each."""
     total, error = 0.0, 0.0
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
@@ -143,7 +143,7 @@ def precision_weights(neg, pos, before_neg, before_pos, trapezoid):  # type: ign
 
 
 @jit
-def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos):  # type: ignore[no-untyped-def]
+def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos):
     """As `informedness_counts`, for weights."""
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
@@ -164,7 +164,7 @@ def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos)
 
 
 @jit
-def _slot(true, false, total_pos, total_neg, slots):  # type: ignore[no-untyped-def]
+def _slot(true, false, total_pos, total_neg, slots):
     """Which of about 2.25 × `slots` cells a point of the curve falls in: by recall, by false positives, by log rank."""
     by_true = np.int64(slots * (true / total_pos)) if total_pos > 0 else 0
     by_false = np.int64(slots * (false / total_neg)) if total_neg > 0 else 0
@@ -174,7 +174,7 @@ def _slot(true, false, total_pos, total_neg, slots):  # type: ignore[no-untyped-
 
 
 @jit
-def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):  # type: ignore[no-untyped-def]
+def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):
     """Groups to keep for a drawing, with T and F after each: the last group of every cell of the curve."""
     kept = np.empty(neg.size, np.int64)
     trues = np.empty(neg.size, pos.dtype)

@@ -28,7 +28,7 @@ _SAMPLE = 64
 
 
 @jit
-def _compare(one, i, two, j):  # type: ignore[no-untyped-def]
+def _compare(one, i, two, j):
     """-1, 0 or 1 as row i of `one` is less than, equal to or greater than row j of `two`."""
     for c in range(one.shape[1]):
         if one[i, c] != two[j, c]:
@@ -37,7 +37,7 @@ def _compare(one, i, two, j):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scatter(values, codes, cursor, out):  # type: ignore[no-untyped-def]
+def scatter(values, codes, cursor, out):
     """Write ``values[i]`` at the cursor of its code, stably; `cursor` advances."""
     for i in range(values.size):
         code = codes[i]
@@ -47,7 +47,7 @@ def scatter(values, codes, cursor, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def scatter_rows(values, codes, cursor, out):  # type: ignore[no-untyped-def]
+def scatter_rows(values, codes, cursor, out):
     """`scatter` for arrays of several columns."""
     for i in range(values.shape[0]):
         code = codes[i]
@@ -58,7 +58,7 @@ def scatter_rows(values, codes, cursor, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def place(values, starts, slots, cursor, out):  # type: ignore[no-untyped-def]
+def place(values, starts, slots, cursor, out):
     """Copy piece ``values[starts[j] - starts[0] : starts[j + 1] - starts[0]]`` to the cursor of ``slots[j]``."""
     for j in range(slots.size):
         at = cursor[slots[j]]
@@ -69,7 +69,7 @@ def place(values, starts, slots, cursor, out):  # type: ignore[no-untyped-def]
 
 
 @jit
-def place_rows(values, starts, slots, cursor, out):  # type: ignore[no-untyped-def]
+def place_rows(values, starts, slots, cursor, out):
     """`place` for arrays of several columns."""
     for j in range(slots.size):
         at = cursor[slots[j]]
@@ -81,7 +81,7 @@ def place_rows(values, starts, slots, cursor, out):  # type: ignore[no-untyped-d
 
 
 @jit
-def widen(words, starts, buckets):  # type: ignore[no-untyped-def]
+def widen(words, starts, buckets):
     """64-bit keys of 16-bit words that lie in pieces, one for each of `buckets`."""
     keys = np.empty(words.size, np.uint64)
     for j in range(buckets.size):
@@ -92,7 +92,7 @@ def widen(words, starts, buckets):  # type: ignore[no-untyped-def]
 
 
 @jit
-def repetitive(words, rest, starts):  # type: ignore[no-untyped-def]
+def repetitive(words, rest, starts):
     """Which pieces repeat their keys: a spread sample of 64 keys has at most 32 distinct ones."""
     flags = np.zeros(starts.size - 1, np.bool_)
     sample = np.empty(_SAMPLE, np.int64)
@@ -116,7 +116,7 @@ def repetitive(words, rest, starts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def tally(words, counts, table):  # type: ignore[no-untyped-def]
+def tally(words, counts, table):
     """Add each word's count (1 where `counts` is empty) to ``table[word]``."""
     if counts.size:
         for i in range(words.size):
@@ -127,7 +127,7 @@ def tally(words, counts, table):  # type: ignore[no-untyped-def]
 
 
 @jit
-def occupied(table0, table1):  # type: ignore[no-untyped-def]
+def occupied(table0, table1):
     """Indices at which either table is not zero."""
     found = np.empty(table0.size, np.int64)
     n = 0
@@ -138,7 +138,7 @@ def occupied(table0, table1):  # type: ignore[no-untyped-def]
 
 
 @jit
-def tally_weights(words, weights, table, errors):  # type: ignore[no-untyped-def]
+def tally_weights(words, weights, table, errors):
     """Add each weight to ``table[word]``, the rounding error of each addition to ``errors[word]`` (Knuth's two-sum)."""
     for i in range(words.size):
         w = words[i]
@@ -150,7 +150,7 @@ def tally_weights(words, weights, table, errors):  # type: ignore[no-untyped-def
 
 
 @jit
-def sum_pieces(weights, starts):  # type: ignore[no-untyped-def]
+def sum_pieces(weights, starts):
     """Compensated sum of the weights of each piece."""
     sums = np.zeros(starts.size - 1)
     for j in range(starts.size - 1):
@@ -165,7 +165,7 @@ def sum_pieces(weights, starts):  # type: ignore[no-untyped-def]
 
 
 @jit
-def order_rest(words, rest, order):  # type: ignore[no-untyped-def]
+def order_rest(words, rest, order):
     """Sort rows of equal words by their further words; `order` sorts by word already and is changed in place.
 
     `words` is in that order, `rest` is not. Shell's method with Ciura's gaps: most stretches are short.
@@ -192,7 +192,7 @@ def order_rest(words, rest, order):  # type: ignore[no-untyped-def]
 
 
 @jit
-def distinct(words, rest, counts, weights):  # type: ignore[no-untyped-def]
+def distinct(words, rest, counts, weights):
     """Group sorted rows by their words.
 
     `rest` has shape (n, n_words - 1); `counts` and `weights` may be empty: counts of 1, no weights. Rows of one group
@@ -229,7 +229,7 @@ def distinct(words, rest, counts, weights):  # type: ignore[no-untyped-def]
 
 
 @jit
-def labelled(neg, pos):  # type: ignore[no-untyped-def]
+def labelled(neg, pos):
     """Words of both labels in one array, shifted left by one, the label in the lowest bit; the top bit is lost."""
     words = np.empty(neg.size + pos.size, np.uint64)
     for i in range(neg.size):
@@ -240,7 +240,7 @@ def labelled(neg, pos):  # type: ignore[no-untyped-def]
 
 
 @jit
-def tally_sorted(words, top):  # type: ignore[no-untyped-def]
+def tally_sorted(words, top):
     """Distinct keys of sorted `labelled` words with their negatives and positives; `top` is the bit that was lost."""
     keys = np.empty(words.size, np.uint64)
     neg = np.empty(words.size, np.int64)
@@ -261,7 +261,7 @@ def tally_sorted(words, top):  # type: ignore[no-untyped-def]
 
 
 @jit
-def align(key0, rest0, key1, rest1):  # type: ignore[no-untyped-def]
+def align(key0, rest0, key1, rest1):
     """Merge two strictly ascending key lists.
 
     Returns the union's keys and further words, and for each list the position of its rows in the union.

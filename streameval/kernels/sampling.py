@@ -27,7 +27,7 @@ _ONE, _ALL = np.uint64(1), np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
 @jit
-def _hash(seed, number):  # type: ignore[no-untyped-def]
+def _hash(seed, number):
     x = seed + (np.uint64(number) + _ONE) * _STEP
     x = (x ^ (x >> np.uint64(30))) * _MIX1
     x = (x ^ (x >> np.uint64(27))) * _MIX2
@@ -35,7 +35,7 @@ def _hash(seed, number):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _mask(seed, block, share):  # type: ignore[no-untyped-def]
+def _mask(seed, block, share):
     """A word whose bits say which rows of a block are drawn."""
     drawn = np.uint64(0)
     if share >> BITS:
@@ -49,14 +49,14 @@ def _mask(seed, block, share):  # type: ignore[no-untyped-def]
 
 
 @jit
-def _cell(seed, row, group, label):  # type: ignore[no-untyped-def]
+def _cell(seed, row, group, label):
     if group < 0:
         group = np.int64(_hash(~seed, row) & np.uint64(GROUPS - 1))
     return 2 * group + label
 
 
 @jit
-def draw(values, label, row, seed, share, group, drawn, cells):  # type: ignore[no-untyped-def]
+def draw(values, label, row, seed, share, group, drawn, cells):
     """Draw from rows that follow one another in a file.
 
     Parameters
@@ -94,7 +94,7 @@ def draw(values, label, row, seed, share, group, drawn, cells):  # type: ignore[
 
 
 @jit
-def _trailing(lowest):  # type: ignore[no-untyped-def]
+def _trailing(lowest):
     """Position of the only bit that is set."""
     return _POSITIONS[(lowest * _DE_BRUIJN) >> np.uint64(58)]
 
@@ -106,7 +106,7 @@ for _i in range(64):
 
 
 @jit
-def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):  # type: ignore[no-untyped-def]
+def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):
     """`draw` where rows were left out: `kept` are the offsets of the others from `row`, ascending."""
     count, known, mask = 0, np.int64(-1), np.uint64(0)
     for i in range(values.size):
@@ -122,7 +122,7 @@ def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):  # ty
 
 
 @jit
-def gather(values, cells, out):  # type: ignore[no-untyped-def]
+def gather(values, cells, out):
     """Sort values by cell, in the order given within each, into `out`; returns where each cell begins, and the end."""
     starts = np.zeros(CELLS + 1, np.int64)
     for i in range(cells.size):

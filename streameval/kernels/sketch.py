@@ -18,14 +18,14 @@ __all__ = ["compress", "reduce_sorted"]
 
 
 @jit
-def _limit(q, compression):  # type: ignore[no-untyped-def]
+def _limit(q, compression):
     """Share at which a centroid that begins at share `q` is full: k₁⁻¹(k₁(q) + 1)."""
     angle = math.asin(2.0 * q - 1.0) + 2.0 * math.pi / compression
     return 0.5 * (math.sin(angle) + 1.0) if angle < 0.5 * math.pi else 1.0
 
 
 @jit
-def reduce_sorted(values, compression):  # type: ignore[no-untyped-def]
+def reduce_sorted(values, compression):
     """Means and weights of the centroids of ascending finite numbers.
 
     Four sums are kept side by side, so that additions need not wait for each other; each term is divided first, so that
@@ -58,7 +58,7 @@ def reduce_sorted(values, compression):  # type: ignore[no-untyped-def]
 
 
 @jit
-def compress(means, weights, compression):  # type: ignore[no-untyped-def]
+def compress(means, weights, compression):
     """Merge neighbours of ascending centroids while they fit; both arrays are overwritten, and returned shorter."""
     n = means.size
     total = weights.sum()
