@@ -218,7 +218,7 @@ def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Ar
     levels = np.arange(1 - step, 1 - share - step / 2, -step)
     levels[-1] = 1 - share
     try:
-        edges = np.quantile(score, levels, method=interpolation)  # type: ignore[call-overload]
+        edges = np.quantile(score, levels, method=interpolation)  # type: ignore[call-overload]  # a name, not a literal
     except ValueError as error:
         msg = f"interpolation={interpolation!r} is no method of numpy.quantile: {error}"
         raise OptionError(msg) from error

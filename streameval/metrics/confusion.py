@@ -125,17 +125,17 @@ class ConfusionMatrix2:
         return plain(self.cells.TP)
 
     @property
-    def FN(self) -> int | float:  # noqa: N802
+    def FN(self) -> int | float:  # noqa: N802  the field's name
         """False negatives."""
         return plain(self.cells.FN)
 
     @property
-    def FP(self) -> int | float:  # noqa: N802
+    def FP(self) -> int | float:  # noqa: N802  the field's name
         """False positives."""
         return plain(self.cells.FP)
 
     @property
-    def TN(self) -> int | float:  # noqa: N802
+    def TN(self) -> int | float:  # noqa: N802  the field's name
         """True negatives."""
         return plain(self.cells.TN)
 

@@ -95,7 +95,7 @@ class OperatingPoint:
         T: Any = before.pos
         if part.neg_weight is not None and part.pos_weight is not None:
             neg, pos, F, T = part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight
-            sizes = total.neg_weight, total.pos_weight  # type: ignore[assignment]
+            sizes = total.neg_weight, total.pos_weight  # type: ignore[assignment]  # floats where it was integers
         if self.kind == "k":
             at = _last(part.neg + part.pos, before.rows, min(int(self.at), total.rows))
         elif self.kind == "recall":

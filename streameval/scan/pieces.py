@@ -222,6 +222,6 @@ def _concatenate(a: Piece, b: Piece) -> Piece:
     """The rows of `a`, then those of `b`."""
     one, two = a.source, b.source
     assert isinstance(one, RowGroups)  # noqa: S101 (for the type checker: `_continues` has tested it)
-    assert isinstance(two, RowGroups)  # noqa: S101
+    assert isinstance(two, RowGroups)  # noqa: S101 (likewise)
     source = replace(one, groups=one.groups + two.groups, nbytes=one.nbytes + two.nbytes)
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)

@@ -242,7 +242,7 @@ class ClusterCounts:
             return NotImplemented
         return self.header() == other.header() and _canonical(self) == _canonical(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -314,7 +314,7 @@ class ContingencyCounts:
             return NotImplemented
         return self.header() == other.header() and _canonical(self) == _canonical(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
 
 
 def _table(counts: Counts, spec: ContingencySpec) -> pa.RecordBatch:

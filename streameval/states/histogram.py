@@ -223,4 +223,4 @@ class ScoreHistogram:
         same = np.array_equal(self.table, other.table) and np.array_equal(self.sums, other.sums)
         return same and self.header() == other.header()
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash

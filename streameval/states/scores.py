@@ -374,7 +374,7 @@ class ScoreCounts:
             return NotImplemented
         return self.header() == other.header() and _canonical(self) == _canonical(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
 
 
 def _after(groups: Groups) -> Totals:
