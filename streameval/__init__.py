@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
     from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
     from streameval.arrays.roc import RocCurve
-    from streameval.evaluation import Evaluation, evaluate
+    from streameval.evaluation import evaluate
     from streameval.metrics.clustering import (
         adjusted_mutual_info_score,
         adjusted_rand_score,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         unitsq_sigmoid,
     )
     from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
+    from streameval.outcome import Evaluation
     from streameval.plots import plot_curve
     from streameval.results import Curve, Scalar
     from streameval.simulation import Simulation, simulate
@@ -49,7 +50,7 @@ _WHERE = {
     "arrays.lift": ("LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"),
     "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
     "arrays.roc": ("RocCurve",),
-    "evaluation": ("Evaluation", "evaluate"),
+    "evaluation": ("evaluate",),
     "metrics.clustering": (
         "adjusted_mutual_info_score",
         "adjusted_rand_score",
@@ -69,6 +70,7 @@ _WHERE = {
         "unitsq_sigmoid",
     ),
     "metrics.contingency_table": ("ClusteringMetrics", "ContingencyTable"),
+    "outcome": ("Evaluation",),
     "plots": ("plot_curve",),
     "results": ("Curve", "Scalar"),
     "simulation": ("Simulation", "simulate"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from streameval.evaluation import Evaluation
+    from streameval.outcome import Evaluation
 
 __all__ = ["main"]
 

@@ -20,6 +20,7 @@ from streameval.metrics.operating import operating_points
 from streameval.states.clusters import ClusterSpec, id_type
 from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
+from streameval.states.labels import LabelSpec
 from streameval.states.scores import ScoreSpec, score_type
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.sampling import Sampling
     from streameval.scan import Scan
-    from streameval.states.labels import LabelSpec
 
 __all__ = ["Request", "Wanted", "columns", "numbers", "texts"]
 
@@ -56,6 +56,10 @@ class Wanted:
     of: str
     spec: Any
     metrics: tuple[Any, ...]
+
+    def remade(self, spec: Any, metrics: tuple[Any, ...]) -> Wanted:
+        """The same of another state."""
+        return replace(self, spec=spec, metrics=metrics)
 
 
 def texts(name: str, given: Any) -> tuple[str, ...]:
@@ -142,6 +146,56 @@ class Request:
             msg = f"threshold={self.threshold!r} must be a cluster size, a number of at least 0"
             raise OptionError(msg)
         _ = self.of_scores, self.of_classes  # refuses unknown names before anything is read
+
+    @classmethod
+    def checked(
+        cls,
+        *,
+        label: str = "label",
+        pos_label: bool | int | float | str | None = None,
+        score: Any = None,
+        cluster: Any = None,
+        classes: str | None = None,
+        weight: str | None = None,
+        metrics: Any = None,
+        truncate: Any = (),
+        threshold: float = 1,
+        at: Any = (),
+        nan: str = "error",
+        nulls: str = "error",
+        cluster_scope: str = "global",
+        on_error: str = "raise",
+        approx: bool = False,
+        sampling: Sampling | None = None,
+    ) -> Request:
+        """The request of these arguments, which are those of `streameval.evaluate`.
+
+        Raises
+        ------
+        OptionError
+            If an argument is not what it must be, or they do not go together.
+        """
+        named = columns(label=label, classes=classes, weight=weight)
+        if named["label"] is None:
+            msg = f"label={label!r} must be the name of a column"
+            raise OptionError(msg)
+        return cls(
+            LabelSpec(named["label"], pos_label, nulls),
+            texts("score", score),
+            texts("cluster", cluster),
+            named["classes"],
+            named["weight"],
+            texts("metrics", metrics),
+            numbers("truncate", truncate),
+            texts("at", at),
+            threshold,
+            nan,
+            nulls,
+            cluster_scope,
+            on_error,
+            approx,
+            sampling,
+        )
 
     @property
     def columns(self) -> list[str]:

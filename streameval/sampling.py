@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 
-__all__ = ["Sampling", "task_threads"]
+__all__ = ["Sampling", "sampling", "task_threads"]
 
 ATOMS = 0.01  # share of the sample in atoms from which a second pass is made
 ROWS_A_TASK = 1 << 22  # about
@@ -160,6 +160,17 @@ class Sampling:
         if self.passes == 1 or (self.passes is None and state.tied < ATOMS):
             return None
         return state.refine([metric.share(state) for metric in metrics], self.quantiles)
+
+
+def sampling(
+    sample: float, quantiles: int, sample_by: str, passes: int | None, sample_seed: int, *, asked: bool
+) -> Sampling | None:
+    """The options of the approximate gain area where it is asked for; where it is not, they must be left alone."""
+    options = Sampling(sample, quantiles, sample_by, passes, sample_seed)
+    if not asked and options != Sampling():
+        msg = "sample, quantiles, sample_by, sample_seed and passes are options of approx_agc=True (--approx-agc)"
+        raise OptionError(msg)
+    return options if asked else None
 
 
 def _joined(passes: Sequence[Folded]) -> Folded:

@@ -39,9 +39,11 @@ LAYERS = {
     "arrays": {"kernels", "metrics", "plots", "states"},
     "sampling": {"fold", "metrics", "scan", "states"},
     "request": {"metrics", "sampling", "scan", "states"},
-    "evaluation": {"fold", "kernels", "metrics", "reduce", "report", "request", "sampling", "scan", "states"},
-    "store": {"codec", "evaluation", "fold", "metrics", "reduce", "scan", "states"},
-    "cli": {"evaluation", "plots", "report", "simulation", "states", "store"},
+    "engine": {"fold", "metrics", "reduce", "sampling", "scan", "states"},
+    "outcome": {"engine", "fold", "metrics", "report", "request", "states"},
+    "evaluation": {"engine", "fold", "outcome", "request", "sampling", "scan"},
+    "store": {"codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan", "states"},
+    "cli": {"evaluation", "outcome", "plots", "report", "simulation", "states", "store"},
     "__main__": {"cli"},
 }
 

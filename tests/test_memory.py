@@ -266,6 +266,7 @@ import os, signal, sys, time
 import numpy as np
 import streameval
 from streameval import fold
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits that it is ignored
 fold.BATCH_ROWS = 1 << 14
 started = []
 def progress(rows, total):

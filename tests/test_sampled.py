@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from streameval import codec, scan
 from streameval.cli import main
 from streameval.errors import IncompatibleStatesError, NullError, OptionError
-from streameval.evaluation import Evaluation, evaluate
+from streameval.evaluation import evaluate
 from streameval.kernels.sampling import BITS
 from streameval.metrics.finalize import compute
 from streameval.metrics.gain import Agc
@@ -37,6 +37,8 @@ from streameval.states.scores import fold_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from streameval.outcome import Evaluation
 
 DATA = Path(__file__).parent / "data" / "states"
 EDGES = (-1.0, 0.0, 0.5, 2.0)

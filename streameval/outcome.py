@@ -1,0 +1,284 @@
+"""Outcome: states → results. What an evaluation found, and how it is made of what was folded."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval._version import __version__
+from streameval.errors import LabelError, MissingInputError, OptionError, WeightError
+from streameval.metrics.contingency_results import contingency_results
+from streameval.metrics.curves import ScorePath, lift_curve, score_curve
+from streameval.metrics.lift import Aul
+from streameval.metrics.threshold import confusion_at
+from streameval.states.clusters import SizeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.engine import Engine
+    from streameval.fold import Folded, Plan
+    from streameval.metrics.confusion import ConfusionMatrix2
+    from streameval.request import Wanted
+    from streameval.results import Curve, Scalar
+    from streameval.states.labels import LabelCounts
+
+__all__ = ["Evaluation", "conclude"]
+
+_WEIGHTS = 1e-300, 1e300  # products of the two classes' weights that leave room for a metric
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes
+    ----------
+    rows, positives : rows evaluated, and how many of them are positive
+    results : tuple of Scalar
+    dropped : tuple of (reason, rows) left out
+    skipped : tuple of (file, reason) left out
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+    >>> from streameval import evaluate
+    >>> result = evaluate(data, score="score")
+    >>> result.value("roc_auc"), result.interval("roc_auc")
+    (0.75, (0.75, 0.75))
+    """
+
+    rows: int
+    positives: int
+    results: tuple[Scalar, ...]
+    dropped: tuple[tuple[str, int], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
+    _engine: Engine | None = field(default=None, repr=False, compare=False)
+    _threshold: float = field(default=1, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[Evaluation], tuple[Any, ...]]:
+        """Carry the results to another process, not the states: curves must be drawn before."""
+        return Evaluation, (self.rows, self.positives, self.results, self.dropped, self.skipped)
+
+    def __str__(self) -> str:
+        from streameval.report import text
+
+        return text(self)
+
+    def _find(self, metric: str, of: str | None) -> Scalar:
+        found = [r for r in self.results if r.metric == metric and of in (None, r.of)]
+        if len(found) == 1:
+            return found[0]
+        have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in self.results}))
+        problem = (
+            "was not computed"
+            if not found
+            else f"was computed of {', '.join(str(r.of) for r in found)}; say which with of="
+        )
+        msg = (
+            f"{metric}{f' of {of}' if of else ''} {problem}; there are: {have}" if not found else f"{metric} {problem}"
+        )
+        raise OptionError(msg)
+
+    def value(self, metric: str, of: str | None = None) -> float:
+        """Value of a metric; `of` names the score or cluster column where there are several.
+
+        Raises
+        ------
+        OptionError
+            If it was not computed, or `of` is needed.
+        """
+        return self._find(metric, of).value
+
+    def interval(self, metric: str, of: str | None = None) -> tuple[float, float]:
+        """Ends of the interval that is certain to hold the exact value.
+
+        A sampled value (one with a `stderr`) is the exception: its interval is about the sample, see
+        `streameval.metrics.sampled`.
+        """
+        result = self._find(metric, of)
+        return result.lower, result.upper
+
+    def curve(self, name: str, of: str | None = None) -> Curve:
+        """A curve for drawing: ``roc``, ``precision_recall``, ``gain`` of a score, ``lift`` of a cluster column.
+
+        At most 10,000 points; the area is that of the whole curve. The states of the evaluation are read once more.
+
+        Raises
+        ------
+        OptionError
+            If there is no such curve, or `of` is needed, or the curve is not defined.
+        """
+        kind = {"roc": "score", "precision_recall": "score", "gain": "score", "lift": "cluster"}.get(name)
+        if kind is None:
+            msg = f"there is no curve {name!r}; there are roc, precision_recall, gain, lift"
+            raise OptionError(msg)
+        columns = [column for group, column in self._states if group == kind and of in (None, column)]
+        if len(columns) != 1 or self._engine is None:
+            have = ", ".join(column for group, column in self._states if group == kind) or "none"
+            msg = f"name the {kind} column of the {name} curve with of=; there are: {have}"
+            raise OptionError(msg)
+        state = self._states[kind, columns[0]]
+        if kind == "score":
+            [path] = self._engine.finalize([(state, [ScorePath()])])[0]
+            return score_curve(name, path, state)
+        table = SizeTable.union(part for shard in state.shards() for part in state.parts(shard, self._engine.budget))
+        area = Aul(self._threshold).combine([table], state)
+        return lift_curve(table, self._threshold, area.value, columns[0])
+
+    def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
+        """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.
+
+        Exact; the states of the evaluation are read once more. Under ``approx`` only where the threshold lies between
+        two bins of the histogram.
+
+        Raises
+        ------
+        OptionError
+            If `of` is needed, or the threshold is within a bin.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> evaluate(data, score="score").confusion(0.4)
+        ConfusionMatrix2(rows=[[1, 1], [1, 1]])
+        """
+        columns = [column for group, column in self._states if group == "score" and of in (None, column)]
+        if len(columns) != 1 or self._engine is None:
+            have = ", ".join(column for group, column in self._states if group == "score") or "none"
+            msg = f"name the score column of the table with of=; there are: {have}"
+            raise OptionError(msg)
+        return confusion_at(self._states["score", columns[0]], threshold, self._engine.budget)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as the command line's JSON has them."""
+        return {
+            "streameval": __version__,
+            "rows": self.rows,
+            "positives": self.positives,
+            "results": [result.to_dict() for result in self.results],
+            "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
+            "skipped": [{"partition": name, "reason": reason} for name, reason in self.skipped],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_arrow(self) -> pa.Table:
+        """One row a result."""
+        rows = [result.to_dict() for result in self.results]
+        names = [
+            "metric",
+            "of",
+            "value",
+            "lower",
+            "upper",
+            "exact",
+            "rows",
+            "positives",
+            "reason",
+            "stderr",
+            "threshold",
+        ]
+        floats = {"value", "lower", "upper", "stderr", "threshold"}
+        kinds = {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
+        columns = {
+            name: pa.array(
+                [None if row.get(name) is None else float(row[name]) if name in floats else row[name] for row in rows],
+                pa.float64() if name in floats else kinds.get(name, pa.string()),
+            )
+            for name in names
+        }
+        return pa.table(columns)
+
+
+def conclude(engine: Engine, names: Sequence[str], plan: Plan, wanted: Sequence[Wanted], folded: Folded) -> Evaluation:
+    """Finalize what was folded, and put the results together.
+
+    Parameters
+    ----------
+    engine : what the run shares
+    names : the inputs, as messages name them
+    plan : what was folded
+    wanted : the states and their metrics, those of classes last
+    folded : the states
+
+    Raises
+    ------
+    DataError
+        If labels or weights cannot be evaluated, or there are no rows.
+    """
+    labels: LabelCounts = folded.states[plan.label]
+    try:
+        labels.check()
+    except LabelError as error:
+        msg = f"{names[0]}{' and the other files' * (len(set(names)) > 1)}: {error}"
+        raise LabelError(msg) from None
+    skipped = folded.skipped
+    if not labels.totals().rows and not labels.null:
+        reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        msg = f"there are no rows to evaluate{reason}"
+        raise MissingInputError(msg)
+    states = [folded.states[w.spec] for w in wanted]
+    plain = sum(w.group != "classes" for w in wanted)  # they come first
+    values = engine.finalize([(state, w.metrics) for state, w in zip(states[:plain], wanted, strict=False)])
+    for state, w in zip(states[plain:], wanted[plain:], strict=True):
+        values.append(contingency_results(state, w.metrics, engine.budget, engine.each))
+        engine.budget.settle()
+    for state, w in zip(states, wanted, strict=True):
+        _check_weights(state, w, plan.weight)
+    absent = not labels.pos and plan.label.pos_label is not None
+    reason = f"no row has the label {plan.label.pos_label!r}"
+    results = [
+        replace(
+            value, of=w.of, rows=rows, positives=positives, reason=reason if absent and value.reason else value.reason
+        )
+        for w, state, row in zip(wanted, states, values, strict=True)
+        for rows, positives in [_evaluated_rows(state, w)]
+        for value in row
+    ]
+    dropped = [("null label", labels.null), *(_dropped(state, w) for state, w in zip(states, wanted, strict=True))]
+    return Evaluation(
+        labels.neg + labels.pos,
+        labels.pos,
+        tuple(results),
+        tuple((reason, rows) for reason, rows in dict(reversed(dropped)).items() if rows)[::-1],
+        tuple(skipped),
+        {(w.group, w.of): state for w, state in zip(wanted, states, strict=True)},
+        engine,
+        next((m.threshold for w in wanted for m in w.metrics if isinstance(m, Aul)), 1),
+    )
+
+
+def _check_weights(state: Any, wanted: Wanted, weight: str | None) -> None:
+    """Raise if the weights of a score are so small or large together that their products are no float64."""
+    if wanted.group == "score" and weight is not None:
+        neg, pos = state.totals().neg_weight, state.totals().pos_weight
+        if neg and pos and not _WEIGHTS[0] < neg * pos < _WEIGHTS[1]:
+            msg = f"weight column {weight!r} sums to {neg:g} and {pos:g}, too far from 1 to multiply; scale the weights"
+            raise WeightError(msg)
+
+
+def _dropped(state: Any, wanted: Wanted) -> tuple[str, int]:
+    """Rows that a state left out, and why."""
+    if wanted.group in ("score", "sample"):
+        return f"NaN or null score {wanted.of}", int(state.nan_rows.sum()) if wanted.spec.nan == "drop" else 0
+    if wanted.group == "classes":  # rows without a cluster are those of the cluster column's own state
+        return f"null class {wanted.spec.classes} (with {wanted.of})", int(state.dropped_rows[1])
+    return f"null cluster {wanted.of}", int(state.dropped_rows.sum())
+
+
+def _evaluated_rows(state: Any, wanted: Wanted) -> tuple[int, int]:
+    """Rows and positives that a state's metrics were computed from."""
+    total = state.totals()
+    if wanted.group == "score" and wanted.spec.nan == "half":
+        return total.rows + int(state.nan_rows.sum()), total.pos + int(state.nan_rows[1])
+    return total.rows, total.pos
