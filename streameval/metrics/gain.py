@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels import gain as kernels
+from streameval.metrics.common import HALF, class_sizes, halved_rows, outward
 from streameval.metrics.gain_bounds import Cut, cut_bounds, open_sums
 from streameval.metrics.gain_sums import (
     NO_NEGATIVES,
@@ -35,14 +36,13 @@ from streameval.metrics.gain_sums import (
     kept_points,
     quotient,
 )
-from streameval.metrics.ranking import HALF, _class_sizes, _nan_rows, _outward
 from streameval.results import Scalar
 from streameval.states.scores import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.ranking import ScoreState
+    from streameval.metrics.common import ScoreState
     from streameval.states.histogram import Bins
 
 __all__ = ["GAIN", "Agc", "truncated"]
@@ -115,8 +115,8 @@ class Agc:
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """One division."""
-        halves = _nan_rows(state) > 0
-        N, P = _class_sizes(state.totals(), weighted=state.spec.weighted)
+        halves = halved_rows(state) > 0
+        N, P = class_sizes(state.totals(), weighted=state.spec.weighted)
         if halves and (self.ratio or self.truncate != 1):
             return Scalar.undefined(self.name, HALF)
         nan = (state.nan_weights if state.spec.weighted else state.nan_rows).tolist() if halves else (0, 0)
@@ -144,7 +144,7 @@ class Agc:
         if not doubt:
             return Scalar.certain(self.name, min(1.0, value) if weighted else value)
         ends = at(-doubt), at(doubt)
-        return Scalar.between(self.name, value, *(_outward(*ends, least=-math.inf) if weighted else ends))
+        return Scalar.between(self.name, value, *(outward(*ends, least=-math.inf) if weighted else ends))
 
 
 def _added(partials: Sequence[Any]) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.kernels import gain as kernels
-from streameval.metrics.ranking import _integer
+from streameval.metrics.common import integer
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array
@@ -98,7 +98,7 @@ class GainSums:
 def gain_sums(neg: Array, pos: Array, before_neg: int, before_pos: int) -> tuple[int, int, int]:
     """The sums of `GainSums` for counts; Σ u·(2(T + F) + u) telescopes, which gives the second."""
     points = int(neg.sum()) + int(pos.sum())
-    inside = int(kernels.gain_small(neg, pos)) if points <= kernels.SMALL else _integer(kernels.gain_counts(neg, pos))
+    inside = int(kernels.gain_small(neg, pos)) if points <= kernels.SMALL else integer(kernels.gain_counts(neg, pos))
     area = inside + 2 * before_pos * points
     return area, points * (2 * (before_neg + before_pos) + points) - area, points
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.common import HALF, ONE_CLASS, class_sizes, halved_rows, outward
 from streameval.metrics.gain import written
 from streameval.metrics.gain_sums import NO_POSITIVES, NO_WEIGHT, WEIGHTED, running
-from streameval.metrics.ranking import HALF, ONE_CLASS, _class_sizes, _nan_rows, _outward
 from streameval.results import Scalar
 from streameval.states.histogram import Bins
 from streameval.states.scores import total_weight
@@ -24,7 +24,7 @@ from streameval.states.scores import total_weight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.ranking import ScoreState
+    from streameval.metrics.common import ScoreState
     from streameval.states.protocol import Array
     from streameval.states.scores import Groups
 
@@ -108,9 +108,9 @@ class OperatingPoint:
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """The first candidate; for ``fpr`` the last."""
-        if _nan_rows(state):
+        if halved_rows(state):
             return Scalar.undefined(self.name, HALF)
-        N, P = _class_sizes(state.totals(), weighted=state.spec.weighted)
+        N, P = class_sizes(state.totals(), weighted=state.spec.weighted)
         if self.kind == "fpr" and not (N and P):
             return Scalar.undefined(self.name, ONE_CLASS)
         if self.kind == "recall" and not P:
@@ -166,7 +166,7 @@ class OperatingPoint:
         return self._bounded(T / P, (T / P, (T + more) / P), threshold, weighted=bins.neg_weight is not None)
 
     def _bounded(self, value: float, ends: tuple[float, float], threshold: float, *, weighted: bool) -> Scalar:
-        lower, upper = _outward(*ends) if weighted and ends[0] < ends[1] else ends
+        lower, upper = outward(*ends) if weighted and ends[0] < ends[1] else ends
         return Scalar(self.name, value, lower=lower, upper=upper, exact=lower == upper, threshold=threshold)
 
 

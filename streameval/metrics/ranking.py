@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels import ranking as kernels
+from streameval.metrics.common import HALF, ONE_CLASS, class_sizes, halved_rows, integer, outward
 from streameval.results import Scalar
 from streameval.states.histogram import Bins, ScoreHistogram
 from streameval.states.scores import Groups
@@ -30,30 +31,15 @@ from streameval.states.scores import Groups
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.common import ScoreState
     from streameval.states.protocol import Array, Totals
-    from streameval.states.scores import ScoreCounts
-
-    ScoreState = ScoreCounts | ScoreHistogram
 
 __all__ = ["RANKING", "AveragePrecision", "MaxInformedness", "PrAuc", "RocAuc"]
-
-ONE_CLASS = "one class only"
-HALF = "NaN scores count as halves in roc_auc and agc only; choose nan='drop' (--nan drop)"
-_SLACK = 1e-14  # relative rounding error of a bound, generously
-
-
-def _integer(words: tuple[int, int]) -> int:
-    """A 128-bit sum of a kernel as an integer."""
-    return (int(words[0]) << 64) | int(words[1])
 
 
 def _total(partials: Sequence[Any]) -> Any:
     """Sum of partials: exact for integers, correctly rounded for floats."""
     return math.fsum(partials) if any(isinstance(part, float) for part in partials) else sum(partials)
-
-
-def _nan_rows(state: ScoreState) -> int:
-    return int(state.nan_rows.sum()) if state.spec.nan == "half" else 0
 
 
 def _empty_class(total: Totals) -> bool:
@@ -101,17 +87,17 @@ class RocAuc:
         pairs = _pairs(part.neg, part.pos, part.neg_weight, part.pos_weight, none, part.total)
         mixed = ~part.single
         if part.neg_weight is None or part.pos_weight is None:
-            return pairs, _integer(kernels.product_counts(part.neg[mixed], part.pos[mixed]))
+            return pairs, integer(kernels.product_counts(part.neg[mixed], part.pos[mixed]))
         return pairs, math.fsum(part.neg_weight[mixed] * part.pos_weight[mixed])
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Pairs won over pairs."""
         total = state.totals()
-        if _nan_rows(state):
+        if halved_rows(state):
             return self._halved(partials, state)
         if _empty_class(total):
             return Scalar.undefined(self.name, ONE_CLASS)
-        return self._divided(partials, state, *_class_sizes(total, weighted=state.spec.weighted))
+        return self._divided(partials, state, *class_sizes(total, weighted=state.spec.weighted))
 
     def _divided(self, partials: Sequence[Any], state: ScoreState, N: Any, P: Any, halves: Any = 0) -> Scalar:
         """(pairs won + half of the undecided) / pairs; `halves` are pairs that count one half for certain."""
@@ -121,11 +107,11 @@ class RocAuc:
         value, width = _share((won + halves) / (2 * N * P)), mixed / (2 * N * P)
         if not width:
             return Scalar.certain(self.name, value)
-        return Scalar.between(self.name, value, *_outward(value - width, value + width))
+        return Scalar.between(self.name, value, *outward(value - width, value + width))
 
     def _halved(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Every pair with a NaN counts one half."""
-        n, p = _class_sizes(state.totals(), weighted=state.spec.weighted)
+        n, p = class_sizes(state.totals(), weighted=state.spec.weighted)
         nan = state.nan_weights.tolist() if state.spec.weighted else state.nan_rows.tolist()
         N, P = n + nan[0], p + nan[1]
         if not N or not P:
@@ -142,30 +128,20 @@ def _zero(total: Totals) -> Totals:
     return type(total)(0, 0, 0.0, 0.0)
 
 
-def _class_sizes(total: Totals, *, weighted: bool) -> tuple[Any, Any]:
-    """N and P: weights, or integers that divide exactly."""
-    return (total.neg_weight, total.pos_weight) if weighted else (total.neg, total.pos)
-
-
 def _pairs(
     neg: Array, pos: Array, neg_weight: Array | None, pos_weight: Array | None, before: Totals, total: Totals
 ) -> Any:
     """Twice the pairs won: an integer, or a float with weights."""
     if neg_weight is None or pos_weight is None:
-        return _integer(kernels.area_counts(neg, pos, before.neg, total.neg))
+        return integer(kernels.area_counts(neg, pos, before.neg, total.neg))
     return 2.0 * float(kernels.area_weights(neg_weight, pos_weight, before.neg_weight, total.neg_weight))
-
-
-def _outward(lower: float, upper: float, least: float = 0.0, most: float = 1.0) -> tuple[float, float]:
-    """Ends moved outward by more than their rounding error, within the range of the metric."""
-    return max(least, lower - _SLACK), min(most, upper + _SLACK)
 
 
 def _precision(part: Groups, *, trapezoid: bool) -> Any:
     """Σ p·precision in units of 2⁻⁶², an integer; with weights a float."""
     before = part.before
     if part.neg_weight is None:
-        return _integer(kernels.precision_counts(part.neg, part.pos, before.neg, before.pos, trapezoid))
+        return integer(kernels.precision_counts(part.neg, part.pos, before.neg, before.pos, trapezoid))
     return float(
         kernels.precision_weights(part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight, trapezoid)
     )
@@ -174,14 +150,14 @@ def _precision(part: Groups, *, trapezoid: bool) -> Any:
 def _mean_precision(name: str, partials: Sequence[Any], state: ScoreState, parts: int) -> Scalar:
     """Σ p·precision / (parts·P), for an exact state or for bounds."""
     total = state.totals()
-    if _nan_rows(state):
+    if halved_rows(state):
         return Scalar.undefined(name, HALF)
     if total.pos_weight == 0:
         return Scalar.undefined(name, "no positives")
     if isinstance(state, ScoreHistogram):
         ((lower, upper),) = partials
         low, high = lower / total.pos_weight, upper / total.pos_weight
-        ends = _outward(low, high) if high > low else (low, high)
+        ends = outward(low, high) if high > low else (low, high)
         return Scalar.between(name, (low + high) / 2, *ends)
     if state.spec.weighted:
         return Scalar.certain(name, min(1.0, _total(partials) / (parts * total.pos_weight)))
@@ -318,17 +294,17 @@ class MaxInformedness:
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """The best of all parts."""
         total = state.totals()
-        if _nan_rows(state):
+        if halved_rows(state):
             return Scalar.undefined(self.name, HALF)
         if _empty_class(total):
             return Scalar.undefined(self.name, ONE_CLASS)
         if isinstance(state, ScoreHistogram):
             ((lower, upper, threshold),) = partials
-            ends = _outward(lower, upper) if upper > lower else (lower, upper)
+            ends = outward(lower, upper) if upper > lower else (lower, upper)
             exact = lower == upper
             return Scalar(self.name, lower, lower=ends[0], upper=ends[1], exact=exact, threshold=threshold)
         _, true, false, threshold = max(partials, key=lambda best: (best[0], -best[1] - best[2]))
-        N, P = _class_sizes(total, weighted=state.spec.weighted)
+        N, P = class_sizes(total, weighted=state.spec.weighted)
         value = (true * N - false * P) / (N * P)
         if value <= 0:  # a rounded value rose above zero, the exact one does not: no threshold is better than none
             value, threshold = 0.0, math.inf

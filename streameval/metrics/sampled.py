@@ -35,7 +35,7 @@ from streameval.errors import OptionError
 from streameval.metrics.gain import written
 from streameval.metrics.gain_bounds import cut_bounds, open_sums
 from streameval.metrics.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
-from streameval.metrics.ranking import HALF
+from streameval.metrics.common import HALF
 from streameval.results import Scalar
 from streameval.states.histogram import Bins
 from streameval.states.protocol import Totals
