@@ -91,7 +91,7 @@ def errors(path: str, draws: int, options: dict[str, Any]) -> None:
                 one for draw in found for one in draw.results if one.metric == metric.replace("agc", "agc_approx")
             ]
             off = np.array([result.value for result in results]) - exact.value(metric)
-            bound = np.array([(result.upper - result.lower) / 2 for result in results])
+            bound = np.array([result.bound for result in results])
             stderr = np.array([result.stderr or 0.0 for result in results])
             inside = int((abs(off) <= bound + 4 * stderr).sum())
             observed = f"largest error {abs(off).max():.5f} (deviation {off.std():.5f})   within {inside}/{draws}"

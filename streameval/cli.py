@@ -118,7 +118,9 @@ def main() -> None:
 )
 @click.option("--sample-seed", type=int, default=0, show_default=True, help="agc_approx: another draws another sample.")
 @click.option(
-    "--passes", type=click.IntRange(1, 2), help="agc_approx: reads of the data. [default: 2 where scores repeat]"
+    "--passes",
+    type=click.IntRange(1, 2),
+    help="agc_approx: reads of the data. [default: 2 where scores repeat or all rows are drawn]",
 )
 @click.option("--memory", help="Budget for states, such as 2GiB. [default: a quarter of the memory]")
 @click.option(

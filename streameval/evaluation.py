@@ -98,7 +98,7 @@ def evaluate(
         Hold a fixed histogram (16 MiB a score) instead of every distinct score; results are certain intervals.
     approx_agc : bool
         Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
-        quantile bins, with the bounds of the bins and the standard error (`streameval.metrics.sampled`). With
+        quantile bins, with what the bins hide and the standard error (`streameval.metrics.sampled`). With
         ``metrics="agc_approx*"`` nothing else is computed, which is what makes it fast.
     sample : float
         Share of the rows to draw for it, in (0, 1].
@@ -110,8 +110,8 @@ def evaluate(
     sample_seed : int
         Another one draws another sample.
     passes : {1, 2}, optional
-        How often the data are read for it; by default a second time only where scores repeat so often that digests of
-        the first pass would be poor (`streameval.sampling`).
+        How often the data are read for it; by default a second time where scores repeat so often that digests of the
+        first pass would be poor, and where all rows are drawn, for a certain interval (`streameval.sampling`).
     memory : int or str, optional
         Budget for states, such as ``"2GiB"``; a quarter of the memory by default. What exceeds it is spilled.
     spill : path, optional

@@ -98,8 +98,8 @@ class Evaluation:
     def interval(self, metric: str, of: str | None = None) -> tuple[float, float]:
         """Ends of the interval that is certain to hold the exact value.
 
-        A sampled value (one with a `stderr`) is the exception: its interval is about the sample, see
-        `streameval.metrics.sampled`.
+        NaN where the value is not defined, and where it was sampled: then nothing is certain, and the result's `bound`
+        and `stderr` say what is likely, see `streameval.metrics.sampled`.
         """
         result = self._find(metric, of)
         return result.lower, result.upper
@@ -187,8 +187,9 @@ class Evaluation:
             "reason",
             "stderr",
             "threshold",
+            "bound",
         ]
-        floats = {"value", "lower", "upper", "stderr", "threshold"}
+        floats = {"value", "lower", "upper", "stderr", "threshold", "bound"}
         kinds = {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
         columns = {
             name: pa.array(

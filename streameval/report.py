@@ -40,15 +40,15 @@ class Found(Protocol):
 
 
 def cell(result: Scalar | None) -> str:
-    """A value as a table shows it: six decimals, with its half-width where it is not exact.
+    """A value as a table shows it: six decimals, with its half-width where it is not exact, or what a sample says.
 
     Examples
     --------
     >>> from streameval.results import Scalar
     >>> cell(Scalar.certain("roc_auc", 2 / 3)), cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
     ('0.666667', '0.500000 ± 1.0e-03')
-    >>> cell(Scalar("agc_approx", 0.5, lower=0.499, upper=0.501, exact=False, stderr=0.002))
-    '0.500000 ± 1.0e-03, sampled: standard error 2.0e-03'
+    >>> cell(Scalar("agc_approx", 0.5, exact=False, stderr=0.002, bound=0.001))
+    '0.500000, sampled: bound 1.0e-03, standard error 2.0e-03'
     """
     if result is None:
         return ""
@@ -60,8 +60,11 @@ def cell(result: Scalar | None) -> str:
     if result.exact:
         return text
     width = max(result.upper - result.value, result.value - result.lower)
-    text = f"{text} ± {width:.1e}" if width == width else f"{text} (estimate)"
-    return text if result.stderr is None else f"{text}, sampled: standard error {result.stderr:.1e}"
+    if width == width:
+        return f"{text} ± {width:.1e}"
+    known = (("bound", result.bound), ("standard error", result.stderr))
+    said = ", ".join(f"{name} {size:.1e}" for name, size in known if size is not None)
+    return f"{text}, sampled: {said}" if said else f"{text} (estimate)"
 
 
 def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[tuple[str, str], Scalar]]]:

@@ -1,5 +1,8 @@
 """What a metric gives back: a value and how exact it is, or a curve.
 
+A value is exact, or comes with the interval that is certain to hold the exact one, or depends on chance. Then there is
+no such interval (its ends are NaN), and `bound` and `stderr` say what is likely.
+
 Results know nothing of states or metrics; reports and plots know nothing but results.
 """
 
@@ -18,26 +21,26 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One number, with the interval that is certain to hold the exact one.
+    """One number, with the interval that is certain to hold the exact one, if there is one.
 
     Attributes
     ----------
     metric : name of the metric, such as ``roc_auc``
     value : the number; NaN where it is not defined, see `reason`
     of : the score or cluster column
-    lower, upper : ends of the certain interval, equal to `value` where it is exact; where there is a `stderr`, of the
-        interval for the sample
+    lower, upper : ends of the certain interval, equal to `value` where it is exact; NaN where chance left none
     exact : whether the value is exact
     rows, positives : what the value was computed from
-    reason : why the value is NaN
+    reason : why the value or its interval is NaN
     stderr : standard error, where the value was sampled
     threshold : the score at which the value is reached, for operating points
+    bound : how far a sampled value may be off besides, because its bins hide the order within
 
     Examples
     --------
     >>> Scalar.certain("roc_auc", 0.75)
     Scalar(metric='roc_auc', value=0.75, of=None, lower=0.75, upper=0.75, exact=True, rows=0, positives=0, reason=None,
-           stderr=None, threshold=None)
+           stderr=None, threshold=None, bound=None)
     """
 
     metric: str
@@ -51,6 +54,7 @@ class Scalar:
     reason: str | None = None
     stderr: float | None = None
     threshold: float | None = None
+    bound: float | None = None
 
     @classmethod
     def certain(cls, metric: str, value: float, threshold: float | None = None) -> Scalar:
@@ -78,7 +82,7 @@ class Scalar:
         facts: dict[str, Any] = {"metric": self.metric, "of": self.of}
         facts |= {name: _plain(getattr(self, name)) for name in ("value", "lower", "upper")}
         facts |= {"exact": self.exact, "rows": self.rows, "positives": self.positives}
-        for name in ("reason", "stderr", "threshold"):
+        for name in ("reason", "stderr", "threshold", "bound"):
             if getattr(self, name) is not None:
                 facts[name] = _plain(getattr(self, name))
         return facts

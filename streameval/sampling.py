@@ -5,9 +5,9 @@ anything is read: the share asked for, rounded up, of those with the smallest ha
 
 One pass or two. One pass folds digests, from which counts between any edges are interpolated: nothing is read twice,
 and a reader can be read only once. Two passes count between the edges that the first one chose: exact counts, so that
-the bounds are certain for the sample; and with few distinct scores (atoms) much narrower ones, since a bin of one score
-hides nothing. Left to itself, a run reads a second time exactly if one score in a hundred or more belongs to an atom
-that the digests show, and the data can be read again.
+the bound is certain for the sample; and with few distinct scores (atoms) a much smaller one, since a bin of one score
+hides nothing. Left to itself, a run reads a second time, if the data can be read again, where one score in a hundred or
+more belongs to an atom that the digests show; and where all rows are drawn, since then the interval is certain.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Sampling:
 
     def second(self, state: SampledDigests, metrics: Sequence[AgcApprox]) -> BinsSpec | None:
         """What a second pass counts; None where none is made."""
-        if self.passes == 1 or (self.passes is None and state.tied < ATOMS):
+        if self.passes == 1 or (self.passes is None and state.tied < ATOMS and (self.sample < 1 or state.whole)):
             return None
         return state.refine([metric.share(state) for metric in metrics], self.quantiles)
 

@@ -4,10 +4,10 @@ A sample of the scores (`streameval.states.sampled`) is cut at Q quantiles of it
 negatives, of P and N in the sample, two things are unknown, and both are reported:
 
 - *The order within a bin.* The value takes scores of a bin as tied. Untruncated, the sample's own area is off by at
-  most Σ p·n / PN, about 0.004 with 200 bins, whatever the number of rows; `lower` and `upper` are its ends. Truncated,
-  they also hold for every way the bin at the cut may have been cut (`streameval.metrics.gain_bounds`). With two passes
-  the counts of the bins are exact, so these ends are certain for the sample; with one pass they are interpolated from
-  digests, and so are the ends. A bin that has seen one score only hides nothing (two passes).
+  most Σ p·n / PN, about 0.004 with 200 bins, whatever the number of rows: this is `bound`. Truncated, it also holds for
+  every way the bin at the cut may have been cut (`streameval.metrics.gain_bounds`). With two passes the counts of the
+  bins are exact, and so is the bound; with one pass they are interpolated from digests, and so is the bound. A bin that
+  has seen one score only hides nothing (two passes).
 - *The sample.* `stderr` is the standard error of a delete-a-group jackknife (Kott, The Delete-a-Group Jackknife, 2001):
   the area is computed again without each of m = 32 groups of rows (fewer, if fewer have rows), and the squared
   deviations from their mean are summed, times (m − 1)/m; a sample that is a share f of the rows has √(1 − f) of its
@@ -15,7 +15,10 @@ negatives, of P and N in the sample, two things are unknown, and both are report
   truncated part without a negative in the sample may have some outside it. `stderr` is itself uncertain by one part in
   eight, and by more with few positives.
 
-So the area of all rows lies within value ± (Σ p·n / PN + 4·stderr), but for rare bad luck; it is never marked exact.
+So the area of all rows lies within value ± (bound + 4·stderr), but for rare bad luck. That is likely, not certain:
+`lower` and `upper` of a sample are NaN, and the value is not marked exact. They are the certain interval where nothing
+is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a run that is left to
+itself makes the second pass that this takes.
 
 Row groups instead of rows: reading less, but rows of one row group are often alike (one hour, one customer, sorted by
 score). Then the sample is one of row groups, not of rows: the standard error, whose groups are made of row groups,
@@ -32,10 +35,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.common import HALF
 from streameval.metrics.gain import written
 from streameval.metrics.gain_bounds import cut_bounds, open_sums
 from streameval.metrics.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
-from streameval.metrics.common import HALF
 from streameval.results import Scalar
 from streameval.states.histogram import Bins
 from streameval.states.protocol import Totals
@@ -54,6 +57,9 @@ __all__ = ["AgcApprox", "approximations"]
 
 NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
+
+LIKELY = "of a sample no interval is certain; the area of all rows likely lies within value ± (bound + 4·stderr)"
+INTERPOLATED = "counts of bins are interpolated, so that no interval is certain; count them with passes=2 (--passes 2)"
 
 
 @dataclass(frozen=True)
@@ -77,8 +83,14 @@ class AgcApprox:
     >>> data = pa.table({"label": label, "score": rng.normal(2.0 * label)})
     >>> found = evaluate(data, score="score", approx_agc=True, sample=0.1, quantiles=200)
     >>> [approx] = [result for result in found.results if result.metric == "agc_approx"]
-    >>> [round(x, 3) for x in (found.value("agc"), approx.value, approx.stderr)]
-    [0.835, 0.828, 0.01]
+    >>> [round(x, 3) for x in (found.value("agc"), approx.value, approx.bound, approx.stderr)]
+    [0.835, 0.828, 0.003, 0.01]
+
+    All rows in bins hold it for certain:
+
+    >>> found = evaluate(data, score="score", approx_agc=True, quantiles=200)
+    >>> [round(end, 3) for end in found.interval("agc_approx")]
+    [0.832, 0.838]
     """
 
     truncate: float = 1
@@ -111,7 +123,7 @@ class AgcApprox:
         return part.binned(self.share(part), self.quantiles)
 
     def combine(self, partials: Sequence[GroupedBins], state: SampledState) -> Scalar:
-        """The value of all groups, its bounds, and its standard error."""
+        """The value of all groups, its interval or bound, and its standard error."""
         total = state.totals()
         if state.spec.nan == "half" and state.nan_rows.sum():
             return Scalar.undefined(self.name, HALF)
@@ -122,13 +134,17 @@ class AgcApprox:
             return Scalar.undefined(self.name, f"{reason} in the sample")
         (grouped,) = partials
         bins, share = _whole(grouped, total), self.share(state)
-        points = kept_points(share, total.rows)
         drawn = min(1.0, total.rows / self.population(state))
+        points = kept_points(share if drawn < 1 else self.truncate, total.rows)
         if drawn < 1 and not bins.pos[: _cut_at(bins.neg + bins.pos, points) + 1].any():
             return Scalar.undefined(self.name, NONE_IN_PART)
         value, lower, upper = _bounded(bins, points)
+        bound = max(upper - value, value - lower)
+        if drawn == 1 and grouped.counted:
+            return replace(Scalar.between(self.name, value, lower, upper), stderr=0.0, bound=bound)
         error = _deviation(grouped, share) * math.sqrt(1 - drawn) if drawn < 1 else 0.0
-        return replace(Scalar.between(self.name, value, lower, upper), exact=False, stderr=error)
+        reason = LIKELY if drawn < 1 else INTERPOLATED
+        return Scalar(self.name, value, exact=False, reason=reason, stderr=error, bound=bound)
 
 
 def _whole(grouped: GroupedBins, total: Totals) -> Bins:

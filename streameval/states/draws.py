@@ -143,10 +143,12 @@ class GroupedBins:
     ----------
     counts : array of shape (32, 2, n_bins), rows by group and label; int64, or float64 if interpolated
     single : bool array of shape (n_bins,), whether a bin is known to hold one score only
+    counted : whether the counts are exact
     """
 
     counts: Array
     single: Array
+    counted: bool = True
 
 
 def facts(header: Mapping[str, Any]) -> dict[str, Array]:

@@ -28,7 +28,7 @@ from streameval.kernels.histogram import (
     unpack,
 )
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.scores import numbers, refuse_nan, split_nulls
+from streameval.states.scores import float_limit, numbers, refuse_nan, split_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["Bins", "HistogramSpec", "ScoreHistogram"]
 
 _PACKED_ROWS = 1 << 31
-_EXACT_FLOAT = 1 << 51  # integers below are distinct float64 numbers, also after a division by a power of ten
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +130,12 @@ class _HistogramBuilder:
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._nan_rows, self._nan_weights)
         values = numbers(array, self.spec.type)
         unit = 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else 1.0
-        limit = _EXACT_FLOAT / unit if values.dtype.kind in "iu" else math.inf
         values = values / unit if self.spec.type[0] == "d" else values
         if self._rows + len(values) > _PACKED_ROWS:
             self._unpack()
         self._rows += len(values)
         tables = self._packed, self._only, self._mixed
-        self._nan_rows += bin_counts(values, label, limit, *tables, FIRSTS, SHIFTS)
+        self._nan_rows += bin_counts(values, label, float_limit(self.spec.type), *tables, FIRSTS, SHIFTS)
         if weight is not None:
             nans = bin_weights(values, label, weight, self._sums, self._errors, FIRSTS, SHIFTS)
             for side in (0, 1):

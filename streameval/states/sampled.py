@@ -227,6 +227,11 @@ class SampledDigests:
         frequent = float(weight[_repeated(mean, cell)].sum()) + float(self.infinite.sum())
         return frequent / max(float(weight.sum() + self.infinite.sum()), 1.0)
 
+    @property
+    def whole(self) -> bool:
+        """Whether every centroid is one drawn row, so that nothing is interpolated."""
+        return bool((self.weight == 1).all())
+
     def edges(self, share: float, quantiles: int) -> Array:
         """Edges that cut the top `share` of the sample into `quantiles` bins, and a few below; ascending."""
         steps = np.arange(1, quantiles + max(1, math.ceil(MARGIN * quantiles)) + 1)
@@ -248,7 +253,7 @@ class SampledDigests:
         rows = np.bincount(self.cell, self.weight, CELLS) + self.infinite.sum(0)
         reached = np.column_stack([rows, above + infinite, np.zeros(CELLS)])
         counts = (reached[:, :-1] - reached[:, 1:])[:, ::-1].reshape(GROUPS, 2, -1)
-        return GroupedBins(counts, np.zeros(counts.shape[2], np.bool_))
+        return GroupedBins(counts, np.zeros(counts.shape[2], np.bool_), self.whole)
 
     def totals(self) -> Totals:
         """Drawn rows of both classes."""

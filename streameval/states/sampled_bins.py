@@ -17,6 +17,7 @@ import pyarrow as pa
 from streameval.errors import OptionError
 from streameval.states.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts, mergeable
 from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.scores import float_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -153,7 +154,8 @@ class SampledBins:
     def binned(self, share: float = 1, quantiles: int = 0) -> GroupedBins:
         """Counts of all occupied bins; edges of several shares serve every one of them."""
         found = np.flatnonzero(self.low <= self.high)[::-1]
-        return GroupedBins(self.table[:, found].reshape(GROUPS, 2, -1), self.low[found] == self.high[found])
+        single = (self.low[found] == self.high[found]) & (abs(self.low[found]) <= float_limit(self.spec.type))
+        return GroupedBins(self.table[:, found].reshape(GROUPS, 2, -1), single)
 
     def totals(self) -> Totals:
         """Drawn rows of both classes."""

@@ -82,6 +82,18 @@ def numbers(array: pa.Array, kind: str) -> Array:
     return values
 
 
+def float_limit(kind: str) -> float:
+    """Up to which size different scores are different float64 numbers; beyond it equal floats may be several scores.
+
+    Examples
+    --------
+    >>> float_limit("f4"), float_limit("u8") == 2.0**51, float_limit("d2")
+    (inf, True, 22517998136852.48)
+    """
+    unit = 10.0 ** int(kind[1:]) if kind[0] == "d" else 1.0
+    return math.inf if kind[0] == "f" else 2.0**51 / unit  # distinct also after a division by a power of ten
+
+
 def decode(keys: Array, kind: str) -> Array:
     """Scores of rank keys, as float64.
 
