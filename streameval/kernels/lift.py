@@ -6,15 +6,17 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["tally_sizes"]
+__all__ = ["tally_labelled", "tally_sizes"]
 
 
 @jit
 def tally_sizes(neg, pos, clusters, positives):
     """Count clusters by size and sum their positives, for sizes within the tables.
 
-    `clusters` and `positives` are int64 tables indexed by size; returns the positions of clusters that are larger.
+    `clusters` and `positives` are int64 tables indexed by size; returns the sizes and positives of clusters that are
+    larger.
     """
+    sizes = np.empty(neg.size, np.int64)
     large = np.empty(neg.size, np.int64)
     n = 0
     for i in range(neg.size):
@@ -23,6 +25,34 @@ def tally_sizes(neg, pos, clusters, positives):
             clusters[size] += 1
             positives[size] += pos[i]
         else:
-            large[n] = i
+            sizes[n] = size
+            large[n] = pos[i]
             n += 1
-    return large[:n]
+    return sizes[:n], large[:n]
+
+
+@jit
+def tally_labelled(words, clusters, positives):
+    """`tally_sizes` of the rows of clusters as sorted words, the label in the lowest bit; without branches, as there.
+
+    Returns the sizes and positives of clusters that are larger than the tables.
+    """
+    sizes = np.empty(words.size // clusters.size + 1, np.int64)
+    large = np.empty(sizes.size, np.int64)
+    n, size, pos = 0, np.int64(0), np.int64(0)
+    for i in range(words.size):
+        size += 1
+        pos += np.int64(words[i] & np.uint64(1))
+        last = np.int64(1)
+        if i + 1 < words.size:
+            last = np.int64((words[i] ^ words[i + 1]) > np.uint64(1))
+        if size < clusters.size:
+            clusters[size] += last
+            positives[size] += pos & -last
+        elif last:
+            sizes[n] = size
+            large[n] = pos
+            n += 1
+        size &= last - 1  # 0 after the last row
+        pos &= last - 1
+    return sizes[:n], large[:n]

@@ -28,6 +28,7 @@ UNIT = 1 << 62
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_HELD = 1 << 31  # points whose products with 32-bit halves fit into a word together
 
 
 @jit
@@ -44,15 +45,32 @@ def _multiply_add(high, low, a, b):
 
 
 @jit
+def _joined(high, low, upper, lower):
+    """128-bit ``(high, low) + upper * 2³² + lower``."""
+    high, low = _multiply_add(high, low, upper, _LOW + np.uint64(1))
+    total = low + lower
+    return high + np.uint64(total < low), total
+
+
+@jit
 def area_counts(neg, pos, before_neg, total_neg):
     """Σ p·(2(N − F) − n): twice the pairs in which the positive comes first, ties as halves."""
     high, low = np.uint64(0), np.uint64(0)
+    upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
     below = np.int64(total_neg - before_neg)
     for i in range(neg.size):
         if pos[i]:
-            high, low = _multiply_add(high, low, np.uint64(pos[i]), np.uint64(2 * below - neg[i]))
+            p, factor = np.uint64(pos[i]), np.uint64(2 * below - neg[i])
+            held += pos[i]
+            if held >= _HELD:
+                high, low = _joined(high, low, upper, lower)
+                high, low = _multiply_add(high, low, p, factor)
+                upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
+            else:
+                upper += p * (factor >> _HALF)
+                lower += p * (factor & _LOW)
         below -= neg[i]
-    return high, low
+    return _joined(high, low, upper, lower)
 
 
 @jit
@@ -68,17 +86,25 @@ def product_counts(neg, pos):
 def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
     """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` plus the precision before each group."""
     high, low = np.uint64(0), np.uint64(0)
+    upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
     true, false = np.int64(before_pos), np.int64(before_neg)
     for i in range(neg.size):
         if pos[i]:
+            p = np.uint64(pos[i])
+            rate = np.uint64((true + pos[i]) / (true + pos[i] + false + neg[i]) * _UNIT)
             if trapezoid:
-                rate = true / (true + false) if true + false else 1.0
-                high, low = _multiply_add(high, low, np.uint64(pos[i]), np.uint64(rate * _UNIT))
-            rate = (true + pos[i]) / (true + pos[i] + false + neg[i])
-            high, low = _multiply_add(high, low, np.uint64(pos[i]), np.uint64(rate * _UNIT))
+                rate += np.uint64((true / (true + false) if true + false else 1.0) * _UNIT)
+            held += pos[i]
+            if held >= _HELD:
+                high, low = _joined(high, low, upper, lower)
+                high, low = _multiply_add(high, low, p, rate)
+                upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
+            else:
+                upper += p * (rate >> _HALF)
+                lower += p * (rate & _LOW)
         true += pos[i]
         false += neg[i]
-    return high, low
+    return _joined(high, low, upper, lower)
 
 
 @jit

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
+from streameval.kernels.prefetch import LINE, prefetch
 
 __all__ = [
     "align",
     "distinct",
+    "harvest",
     "labelled",
-    "occupied",
     "order_rest",
     "place",
     "place_rows",
@@ -39,20 +40,25 @@ def _compare(one, i, two, j):
 @jit
 def scatter(values, codes, cursor, out):
     """Write ``values[i]`` at the cursor of its code, stably; `cursor` advances."""
+    line = LINE // out.itemsize
     for i in range(values.size):
         code = codes[i]
         at = cursor[code]
         cursor[code] = at + 1
         out[at] = values[i]
+        if at & (line - 1) == 0:
+            prefetch(out, at + line)
 
 
 @jit
 def scatter_rows(values, codes, cursor, out):
     """`scatter` for arrays of several columns."""
+    line = LINE // out.itemsize
     for i in range(values.shape[0]):
         code = codes[i]
         at = cursor[code]
         cursor[code] = at + 1
+        prefetch(out, at * values.shape[1] + line)
         for c in range(values.shape[1]):
             out[at, c] = values[i, c]
 
@@ -116,25 +122,29 @@ def repetitive(words, rest, starts):
 
 
 @jit
-def tally(words, counts, table):
-    """Add each word's count (1 where `counts` is empty) to ``table[word]``."""
+def tally(words, counts, table, label):
+    """Add each word's count (1 where `counts` is empty) to ``table[word, label]``."""
     if counts.size:
         for i in range(words.size):
-            table[words[i]] += counts[i]
+            table[words[i], label] += counts[i]
     else:
         for i in range(words.size):
-            table[words[i]] += 1
+            table[words[i], label] += 1
 
 
 @jit
-def occupied(table0, table1):
-    """Indices at which either table is not zero."""
-    found = np.empty(table0.size, np.int64)
+def harvest(table, high):
+    """Distinct keys (`high` with the word in its lower bits), negatives and positives of a table by (word, label)."""
+    keys = np.empty(table.shape[0], np.uint64)
+    neg = np.empty(table.shape[0], np.int64)
+    pos = np.empty(table.shape[0], np.int64)
     n = 0
-    for i in range(table0.size):
-        found[n] = i
-        n += (table0[i] | table1[i]) != 0
-    return found[:n]
+    for i in range(table.shape[0]):
+        keys[n] = high | np.uint64(i)
+        neg[n] = table[i, 0]
+        pos[n] = table[i, 1]
+        n += (table[i, 0] | table[i, 1]) != 0
+    return keys[:n], neg[:n], pos[:n]
 
 
 @jit
@@ -241,23 +251,28 @@ def labelled(neg, pos):
 
 @jit
 def tally_sorted(words, top):
-    """Distinct keys of sorted `labelled` words with their negatives and positives; `top` is the bit that was lost."""
+    """Distinct keys of sorted `labelled` words with their negatives and positives; `top` is the bit that was lost.
+
+    Where a key ends cannot be foretold, so the loop has no branch on it: every row writes its group's counts so far,
+    and the place to write to moves on after the last.
+    """
     keys = np.empty(words.size, np.uint64)
     neg = np.empty(words.size, np.int64)
     pos = np.empty(words.size, np.int64)
-    groups, i = 0, 0
-    while i < words.size:
+    group, rows, positives = 0, np.int64(0), np.int64(0)
+    for i in range(words.size):
         key = words[i] >> np.uint64(1)
-        start = i
-        positives = np.int64(0)
-        while i < words.size and words[i] >> np.uint64(1) == key:
-            positives += np.int64(words[i] & np.uint64(1))
-            i += 1
-        keys[groups] = key | top
-        neg[groups] = i - start - positives
-        pos[groups] = positives
-        groups += 1
-    return keys[:groups], neg[:groups], pos[:groups]
+        rows += 1
+        positives += np.int64(words[i] & np.uint64(1))
+        keys[group] = key | top
+        neg[group] = rows - positives
+        pos[group] = positives
+        last = np.int64(words[min(i + 1, words.size - 1)] >> np.uint64(1) != key)
+        group += last
+        rows &= last - 1  # 0 after the last row
+        positives &= last - 1
+    group += words.size > 0
+    return keys[:group], neg[:group], pos[:group]
 
 
 @jit

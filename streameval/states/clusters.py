@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
-from streameval.kernels.lift import tally_sizes
+from streameval.kernels.lift import tally_labelled, tally_sizes
 from streameval.states.builder import RunBuilder
+from streameval.states.grouping import Labelled
 from streameval.states.ids import SHIFT, id_codes, id_type, id_words, identify
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.runs import Counts, Interval, Layout, Runs
@@ -215,10 +216,13 @@ class ClusterCounts:
         """One: the size table of a shard."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         tables = []
-        for counts in self.runs.grouped(shard, budget):
-            large = tally_sizes(counts.neg, counts.pos, clusters, positives)
-            if large.size:
-                tables.append(SizeTable.of(counts.neg[large] + counts.pos[large], counts.pos[large]))
+        for rows in self.runs.stretches(shard, budget):
+            if isinstance(rows, Labelled):
+                sizes, large = tally_labelled(rows.words, clusters, positives)
+            else:
+                sizes, large = tally_sizes(rows.neg, rows.pos, clusters, positives)
+            if sizes.size:
+                tables.append(SizeTable.of(sizes, large))
         if shard == self.shards()[0]:
             clusters[1] += self.single_rows.sum()
             positives[1] += self.single_rows[1]

@@ -17,7 +17,7 @@ from streameval.kernels import runs as kernels
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Columns", "Counts", "aligned", "distinct", "sorted_together", "tallied"]
+__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "sorted_together", "tallied"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
@@ -43,12 +43,30 @@ class Counts:
     pos_weight: Array | None = None
 
 
-def sorted_together(neg: Array, pos: Array, *, top: bool) -> Counts:
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """Rows of both labels as sorted words: the key shifted left by one, the label in the lowest bit.
+
+    Attributes
+    ----------
+    words : uint64 array of shape (n,), ascending
+    top : the bit that the shift lost, the same for all keys, in its place
+    """
+
+    words: Array
+    top: int
+
+    def counts(self) -> Counts:
+        """Distinct keys with their counts."""
+        keys, neg, pos = kernels.tally_sorted(self.words, np.uint64(self.top))
+        return Counts(keys, _no_rest(keys), neg, pos)
+
+
+def sorted_together(neg: Array, pos: Array, *, top: bool) -> Labelled:
     """Sort rows of both labels at once, the label in the bit that the half of the buckets makes redundant."""
     words = kernels.labelled(neg, pos)
     words.sort()
-    keys, neg, pos = kernels.tally_sorted(words, np.uint64(top << 63))
-    return Counts(keys, _no_rest(keys), neg, pos)
+    return Labelled(words, top << 63)
 
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
@@ -83,18 +101,29 @@ def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
     return Counts(keys, rest, *counts)
 
 
-def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
-    """Count the 16-bit words of one bucket in a table."""
-    tables = [np.zeros(1 << 16, np.int64) for _ in sides]
+def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool, few: bool = False) -> Counts:
+    """Count the 16-bit words of one bucket in a table.
+
+    Parameters
+    ----------
+    bucket : int
+        The upper bits of the keys.
+    *sides : iterables of Columns
+        Items of the negatives and of the positives.
+    weighted : bool
+        Whether items have weights.
+    few : bool
+        Whether items have no counts and are fewer than 2³², so that a smaller table holds them.
+    """
+    table = np.zeros((1 << 16, 2), np.uint32 if few else np.int64)
     weights = [np.zeros((2, 1 << 16 if weighted else 0)) for _ in sides]
-    for side, table, (sums, errors) in zip(sides, tables, weights, strict=True):
+    for label, (side, (sums, errors)) in enumerate(zip(sides, weights, strict=True)):
         for words, _, counts, weight in side:
-            kernels.tally(words, counts, table)
+            kernels.tally(words, counts, table, label)
             if weighted:
                 kernels.tally_weights(words, weight, sums, errors)
-    found = kernels.occupied(*tables)
-    keys = found.astype(np.uint64) | np.uint64(bucket << 16)
+    keys, neg, pos = kernels.harvest(table, np.uint64(bucket << 16))
     if not weighted:
-        return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found])
-    neg_weight, pos_weight = (sums[found] + errors[found] for sums, errors in weights)
-    return Counts(keys, _no_rest(keys), tables[0][found], tables[1][found], neg_weight, pos_weight)
+        return Counts(keys, _no_rest(keys), neg, pos)
+    found = keys & np.uint64(0xFFFF)
+    return Counts(keys, _no_rest(keys), neg, pos, *(sums[found] + errors[found] for sums, errors in weights))

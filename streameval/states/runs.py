@@ -26,7 +26,7 @@ import numpy as np
 
 from streameval.errors import IncompatibleStatesError
 from streameval.kernels import runs as kernels
-from streameval.states.grouping import Columns, Counts, aligned, distinct, sorted_together, tallied
+from streameval.states.grouping import Columns, Counts, Labelled, aligned, distinct, sorted_together, tallied
 from streameval.states.memory import Budget
 
 if TYPE_CHECKING:
@@ -210,6 +210,11 @@ class Runs:
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, in batches of about 2¹⁶ rows or one bucket."""
+        for stretch in self.stretches(interval, budget):
+            yield stretch.counts() if isinstance(stretch, Labelled) else stretch
+
+    def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
+        """As `grouped`, but plain rows come sorted only, for those who count them in their own way."""
         start, stop = interval
         items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
@@ -220,13 +225,14 @@ class Runs:
             return
         yield from self._gathered(start, stop, items)
 
-    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
-        """As `grouped`, of an interval that fits into memory."""
+    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Labelled]:
+        """As `stretches`, of an interval that fits into memory."""
         sides = self.gather(start, stop)
         for i, j in _batches(items, self.layout.buckets // 2 - start):
             parts = [side.cut(i, j) for side in sides]
             if self.layout.bits == 16 and items[i] > DENSE:
-                yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted)
+                few = not any(part[2].size for part in parts)
+                yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted, few=few)
                 continue
             if self.layout.bits == 16:
                 buckets = np.arange(start + i, start + j)
@@ -284,7 +290,7 @@ class Runs:
                     run.weights.read(a, b) if run.weights else _NONE_F8,
                 )
 
-    def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts]:
+    def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts | Labelled]:
         """Partition one bucket again and group the parts.
 
         It is cut by the leading bits of the first word in which its keys differ. Where there is no such
@@ -312,7 +318,7 @@ class Runs:
                 )
         finer = builder.finish()
         for interval in finer.intervals():
-            yield from finer.grouped(interval, budget)
+            yield from finer.stretches(interval, budget)
 
 
 def _word(part: Columns, column: int) -> Array:
