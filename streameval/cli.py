@@ -85,6 +85,13 @@ def main() -> None:
     help="aul: larger clusters count as if all positive.",
 )
 @click.option(
+    "--assignment-cells",
+    type=click.IntRange(0),
+    default=1_000_000,
+    show_default=True,
+    help="assignment_score: larger components are bounded, not solved.",
+)
+@click.option(
     "--nan",
     type=click.Choice(["error", "drop", "half"]),
     default="error",

@@ -14,6 +14,7 @@ import pyarrow as pa
 from streameval import scan
 from streameval.engine import Engine
 from streameval.fold import Plan
+from streameval.metrics.assignment import ASSIGNMENT_CELLS
 from streameval.outcome import conclude
 from streameval.request import Request
 from streameval.sampling import sampling
@@ -41,6 +42,7 @@ def evaluate(
     metrics: str | Sequence[str] | None = None,
     truncate: float | Sequence[float] = (),
     threshold: float = 1,
+    assignment_cells: int = ASSIGNMENT_CELLS,
     at: str | Sequence[str] = (),
     nan: str = "error",
     nulls: str = "error",
@@ -83,6 +85,9 @@ def evaluate(
         and `agc_ratio` cut there, such as ``agc@0.01``.
     threshold : float
         Clusters larger than this count as if all positive in the assumed height of `aul`.
+    assignment_cells : int
+        `assignment_score`: in connected components of the table with more cells, the best matching is not solved but
+        bounded, and the result is a certain interval. It does not depend on `memory`.
     at : str or sequence of str
         Operating points: ``fpr=1e-4`` (the true positive rate there), ``recall=0.9`` (the precision there), ``k=1000``
         (the precision among the top k), each with its threshold.
@@ -156,6 +161,7 @@ def evaluate(
         cluster_scope=cluster_scope,
         on_error=on_error,
         approx=approx,
+        assignment_cells=assignment_cells,
         sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
     )
     engine = Engine.start(memory=memory, spill=spill, threads=threads, progress=progress)

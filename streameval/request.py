@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, SchemaError
 from streameval.metrics import GAIN, LIFT, RANKING
+from streameval.metrics.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.contingency_results import asked_for
 from streameval.metrics.gain import truncated
 from streameval.metrics.lift import Aul
@@ -105,6 +106,7 @@ class Request:
     scores, clusters : columns
     patterns : names and globs of metrics; none for all
     truncate, at : truncations of the gain curve, operating points
+    assignment_cells : cells of the largest component in which the best matching is solved
     threshold : clusters larger than this count as if all positive
     nan, nulls, scope, on_error : policies
     approx : whether scores are counted in a histogram
@@ -126,6 +128,7 @@ class Request:
     on_error: str
     approx: bool
     sampling: Sampling | None
+    assignment_cells: int = ASSIGNMENT_CELLS
 
     def __post_init__(self) -> None:
         given = {"nan": self.nan, "nulls": self.nulls, "cluster_scope": self.scope, "on_error": self.on_error}
@@ -144,6 +147,9 @@ class Request:
             raise OptionError(msg)
         if not (isinstance(self.threshold, int | float) and 0 <= self.threshold < math.inf):
             msg = f"threshold={self.threshold!r} must be a cluster size, a number of at least 0"
+            raise OptionError(msg)
+        if not (isinstance(self.assignment_cells, int) and self.assignment_cells >= 0):
+            msg = f"assignment_cells={self.assignment_cells!r} must be a number of cells, at least 0"
             raise OptionError(msg)
         _ = self.of_scores, self.of_classes  # refuses unknown names before anything is read
 
@@ -167,6 +173,7 @@ class Request:
         on_error: str = "raise",
         approx: bool = False,
         sampling: Sampling | None = None,
+        assignment_cells: int = ASSIGNMENT_CELLS,
     ) -> Request:
         """The request of these arguments, which are those of `streameval.evaluate`.
 
@@ -195,6 +202,7 @@ class Request:
             on_error,
             approx,
             sampling,
+            assignment_cells,
         )
 
     @property
@@ -237,7 +245,8 @@ class Request:
     def of_classes(self) -> tuple[Any, ...]:
         """Metrics of every cluster column against the class column."""
         if self.classes is not None:
-            return asked_for(self.patterns, [metric.name for metric in self._known])
+            asked = asked_for(self.patterns, [metric.name for metric in self._known])
+            return tuple(replace(metric, assignment_cells=self.assignment_cells) for metric in asked)
         for pattern in self.patterns:
             if not any(fnmatchcase(metric.name, pattern) for metric in self._known):
                 have = ", ".join(metric.name for metric in self._known)

@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
 
 from streameval import codec, evaluate
 from streameval.cli import main
@@ -276,14 +277,13 @@ def test_the_best_matching_knows_lone_rows(nulls: str) -> None:
         assert found.value("assignment_score/none/raw") == table.assignment_score(normalize=False, model=None)
 
 
-def test_a_component_too_large_leaves_a_certain_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_too_large_leaves_a_certain_interval() -> None:
     """The value is not exact then, and the exact one is between its ends, the same for any order."""
     rng = np.random.default_rng(5)
     data = pa.table({"k": rng.integers(0, 8, 500), "c": rng.integers(0, 9, 500), "label": np.zeros(500, np.int8)})
     exact = evaluate(data, cluster="c", classes="k", metrics="assignment_score").value("assignment_score")
-    monkeypatch.setattr("streameval.metrics.contingency_results.ASSIGNMENT_CELLS", 5)
     one, other = (
-        evaluate(table, cluster="c", classes="k", metrics="assignment_score").results[0]
+        evaluate(table, cluster="c", classes="k", metrics="assignment_score", assignment_cells=5).results[0]
         for table in (data, data.take(pa.array(rng.permutation(500))))
     )
     assert one == other
@@ -338,10 +338,67 @@ def test_bad_input_gets_one_line(options: dict[str, Any], error: type[Exception]
     assert "\n" not in str(raised.value)
 
 
-def test_a_matching_of_too_many_cells_names_the_remedy(simulated: Path) -> None:
-    """A budget that cannot hold all cells is no silent gigabyte."""
-    with pytest.raises(OptionError, match=r"needs all of its [\d,]+ cells in memory; raise memory \(--memory\) to"):
-        evaluate(simulated, cluster="cluster", classes="campaign", metrics="assignment_score", memory="2MB")
+def largest_matching(rows: list[tuple[Any, Any]]) -> int:
+    """The best one-to-one matching by scipy, on the dense table."""
+    table = ClusteringMetrics.from_labels([k for k, _ in rows], [c for _, c in rows]).to_array(default=0)
+    dense = np.array(table, dtype=np.int64)
+    return int(dense[linear_sum_assignment(-dense)].sum())
+
+
+id_pairs = st.integers(1, 12).flatmap(
+    lambda width: st.lists(st.tuples(*[st.none() | st.integers(0, width)] * 2), min_size=1, max_size=80)
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(id_pairs, st.integers(0, 12), st.sampled_from(["int64", "string"]), st.sampled_from(POLICIES))
+def test_the_interval_of_the_matching_holds_the_truth(
+    pairs: list[tuple[int | None, int | None]], limit: int, kind: str, nulls: str
+) -> None:
+    """The best matching of the dense table lies in the interval, and is its value where no component is too large."""
+    columns = [
+        [None if x is None else f"{x}" if kind == "str" else x for x in side] for side in zip(*pairs, strict=True)
+    ]
+    ids = pa.string() if kind == "str" else pa.int64()
+    data = pa.table({"k": pa.array(columns[0], ids), "c": pa.array(columns[1], ids), "label": [0] * len(pairs)})
+    fresh = count(100)
+    kept = [tuple(next(fresh) if x is None and nulls == "singleton" else x for x in pair) for pair in pairs]
+    kept = [pair for pair in kept if None not in pair]
+    asked: dict[str, Any] = {"cluster": "c", "classes": "k", "nulls": nulls, "metrics": "assignment_score/none/raw"}
+    [bounded] = evaluate(data, **asked, assignment_cells=limit, threads=1).results
+    [solved] = evaluate(data, **asked, threads=1).results
+    want = largest_matching(kept) if kept else 0
+    assert bounded.lower <= want <= bounded.upper
+    assert (solved.lower, solved.value, solved.upper) == (want,) * 3
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_core_of_giants_is_streamed(shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buckets beyond the budget leave the same cells to the matching as those within it."""
+    classes, clusters = SHAPES[shape](1500, np.random.default_rng(1))
+    data = pa.table({"k": classes, "c": clusters, "partition": ["p"] * 1500})
+    state = fold(spec_of(), data, 400)
+    found = []
+    for items in (12, 1 << 20):
+        monkeypatch.setattr(cells, "ITEMS", (items, items))
+        found.append(state.summary_and_core(Budget(1 << 30)))
+    assert found[0][0] == found[1][0]
+    for one, other in zip(found[0][1], found[1][1], strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_a_giant_component_is_bounded_and_the_others_are_solved(tmp_path: Path) -> None:
+    """Campaigns without noise are solved; those that noise ties together are bounded, to the same bits always."""
+    asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "metrics": "assignment_score"}
+    for noise, joined in ((0.0, False), (1.0, True)):
+        path = simulate(tmp_path / f"{noise}", rows=30_000, partitions=4, mean=20, noise=noise, missed=0.0).path
+        exact = evaluate(path, **asked, assignment_cells=10**9).results[0]
+        bounded = evaluate(path, **asked, assignment_cells=500).results[0]
+        assert bounded.exact is not joined
+        assert bounded.lower <= exact.value <= bounded.upper
+        assert exact.exact
+        other = {"memory": "1MB", "threads": 1} | asked
+        assert evaluate(sorted(path.rglob("*.parquet"))[::-1], **other, assignment_cells=500).results[0] == bounded
 
 
 def test_null_classes_are_counted_when_dropped() -> None:

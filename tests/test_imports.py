@@ -41,7 +41,7 @@ LAYERS = {
     "request": {"metrics", "sampling", "scan", "states"},
     "engine": {"fold", "metrics", "reduce", "sampling", "scan", "states"},
     "outcome": {"engine", "fold", "metrics", "report", "request", "states"},
-    "evaluation": {"engine", "fold", "outcome", "request", "sampling", "scan"},
+    "evaluation": {"engine", "fold", "metrics", "outcome", "request", "sampling", "scan"},
     "store": {"codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan", "states"},
     "cli": {"evaluation", "outcome", "plots", "report", "simulation", "states", "store"},
     "__main__": {"cli"},

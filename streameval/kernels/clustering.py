@@ -20,17 +20,14 @@ from streameval.kernels.jit import jit
 __all__ = [
     "cell_sums",
     "expected_information",
-    "greedy_matching",
     "log_pairs",
     "margin_sums",
-    "settled_cells",
     "squares_by_size",
 ]
 
 Pair = tuple[float, float]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
 
 _SPLIT = 134217729.0  # 2^27 + 1
 _EXACT = 9007199254740992.0  # 2^53
@@ -326,48 +323,3 @@ def expected_information(sizes_a: Floats, times_a: Ints, sizes_b: Floats, times_
             total, error = two_sum(total, float(times_a[i]) * float(times_b[j]) * mean)
             carry += error
     return total + carry
-
-
-@jit
-def greedy_matching(rows: Ints, cols: Ints, order: Ints, row_free: Flags, col_free: Flags) -> Ints:
-    """Cells of a maximal matching, taken in the given order: positions into the cells."""
-    chosen = np.empty(min(row_free.size, col_free.size), np.int64)
-    size = 0
-    for i in order:
-        if row_free[rows[i]] and col_free[cols[i]]:
-            row_free[rows[i]] = False
-            col_free[cols[i]] = False
-            chosen[size] = i
-            size += 1
-    return chosen[:size]
-
-
-@jit
-def settled_cells(rows: Ints, cols: Ints, counts: Ints, n_rows: int, n_cols: int) -> Ints:
-    """Cells that are at least the best other cell of their row plus the best other cell of their column.
-
-    Of several such cells in a line the first is taken; positions into the cells are returned, in order.
-    """
-    first_row, second_row = np.zeros(n_rows, counts.dtype), np.zeros(n_rows, counts.dtype)
-    first_col, second_col = np.zeros(n_cols, counts.dtype), np.zeros(n_cols, counts.dtype)
-    for i in range(counts.size):
-        n, row, col = counts[i], rows[i], cols[i]
-        if n > first_row[row]:
-            first_row[row], second_row[row] = n, first_row[row]
-        elif n > second_row[row]:
-            second_row[row] = n
-        if n > first_col[col]:
-            first_col[col], second_col[col] = n, first_col[col]
-        elif n > second_col[col]:
-            second_col[col] = n
-    row_free, col_free = np.ones(n_rows, np.bool_), np.ones(n_cols, np.bool_)
-    chosen = np.empty(min(n_rows, n_cols), np.int64)
-    size = 0
-    for i in range(counts.size):
-        n, row, col = counts[i], rows[i], cols[i]
-        largest = n == first_row[row] and n == first_col[col]
-        if largest and n >= second_row[row] + second_col[col] and row_free[row] and col_free[col]:
-            row_free[row], col_free[col] = False, False
-            chosen[size] = i
-            size += 1
-    return chosen[:size]

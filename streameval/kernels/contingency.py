@@ -137,18 +137,17 @@ def group_clusters(starts, words, rest, counts, columns, slots, first, sizes, fi
 
 @jit
 def group_classes(
-    ones, one_rest, one_counts, one_starts, others, rest, counts, starts, columns, slots,
+    ones, one_rest, one_counts, one_starts, others, rest, counts, starts, columns, packed, slots,
     found, totals, singles, maxima, numbers, n, c,
 ):  # fmt: skip
     """Group cells by class, both kinds of cells at once; returns the number of classes.
 
     `ones` are classes of cells n = c = 1, `others` those of other cells, with n and c after the first `columns` further
-    words, in one word or in two; counts may be empty: ones. ``totals[k]`` becomes the size of class k, ``singles[k]``
-    how many of its cells are ones, ``maxima[k]`` its largest cell; ``numbers[i]`` the class of other cell i, ``n[i]``
-    and ``c[i]`` its counts.
+    words, in one word if `packed`, or in two; counts may be empty: ones. ``totals[k]`` becomes the size of class k,
+    ``singles[k]`` how many of its cells are ones, ``maxima[k]`` its largest cell; ``numbers[i]`` the class of other
+    cell i, ``n[i]`` and ``c[i]`` its counts.
     """
     classes = 0
-    packed = rest.shape[1] == columns + 1
     for b in range(starts.size - 1):
         bits = _cleared(slots, one_starts[b + 1] - one_starts[b] + starts[b + 1] - starts[b])
         mask = (1 << bits) - 1
@@ -243,14 +242,15 @@ def emit_ones(rows, sizes, rest, column, start, shift, words, codes, more, count
 
 
 @jit
-def emit_others(rows, counts, sizes, rest, column, words, more):
+def emit_others(rows, counts, sizes, owners, rest, column, packed, words, more):
     """Write the cells of clusters of several rows; returns how many.
 
-    The words of the class are followed by count and size, in one word where `more` has one column for both.
+    The words of the class are followed by count and size, in one word if `packed`, and, where `more` has room, by the
+    words of the cluster: the row's first one, in `owners`, and its further words before `column`.
     """
     at = 0
     columns = rest.shape[1] - column - 1
-    packed = more.shape[1] == columns + 1
+    after = columns + (1 if packed else 2)
     for k in range(counts.size):
         if sizes[k] == 1:
             continue
@@ -263,5 +263,9 @@ def emit_others(rows, counts, sizes, rest, column, words, more):
         else:
             more[at, columns] = n
             more[at, columns + 1] = c
+        if more.shape[1] > after:
+            more[at, after] = owners[i]
+            for m in range(column):
+                more[at, after + 1 + m] = rest[i, m]
         at += 1
     return at

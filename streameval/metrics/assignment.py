@@ -10,7 +10,8 @@ R×C memory and cubic time. Real tables are sparse and mostly easy, so the work 
 2. **Pruning.** A row needs only its k largest cells, k the smaller number of rows or columns of its component: at most
    k − 1 of their columns are taken by others. The same then holds for columns.
 3. **Components.** What remains falls into connected components of the bipartite graph, which are independent.
-4. **Solving.** Each is solved exactly by scipy, dense (Jonker-Volgenant) or sparse (LAPJVsp).
+4. **Solving.** Those of a few rows and columns, of which there may be millions, are solved by one compiled loop, larger
+   ones by scipy, dense (Jonker-Volgenant) or sparse (LAPJVsp). All are exact.
 
 A component above a fixed size (`assignment_cells`) is not solved but bounded: from below by the greedy matching, from
 above by min(Σ row maxima, Σ column maxima). The size is an option and not a memory budget, so the answer does not
@@ -25,9 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.clustering import greedy_matching, settled_cells
+from streameval.kernels.matching import components, greedy_matching, settled_cells, solve_small
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from fractions import Fraction
 
     from numpy.typing import NDArray
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
 __all__ = ["ASSIGNMENT_CELLS", "Matching", "best_matching"]
 
 ASSIGNMENT_CELLS = 1_000_000
-"""Suggested limit for data of any size: a component of so many cells, after settling, takes up to a minute."""
+"""Limit for data of any size: a component of so many cells, after settling, takes up to a minute."""
 
+_SIDE = 32  # rows and columns of the components that a compiled loop solves
 _DENSE = 4_000_000
 _WIDE = 2**62
 _SWEEPS = 100
@@ -56,7 +59,7 @@ class _Cells(NamedTuple):
     cols: NDArray[np.int64]
     counts: NDArray[Any]
 
-    def at(self, which: NDArray[Any]) -> _Cells:
+    def at(self, which: NDArray[Any] | slice) -> _Cells:
         return _Cells(self.rows[which], self.cols[which], self.counts[which])
 
 
@@ -85,9 +88,14 @@ def best_matching(
     cells = _Cells(rows, cols, counts)
     settled, cells = _settle(cells)
     lower, upper = [settled], [settled]
-    for part in _components(_pruned(cells)):
-        solve = assignment_cells is None or part.counts.size <= assignment_cells
-        low, high = _solved(part) if solve else _bounded(part)
+    cells, starts = _by_component(_pruned(cells))
+    most = cells.counts.size if assignment_cells is None else assignment_cells
+    small, large = _small(cells, starts, most)
+    lower.append(small)
+    upper.append(small)
+    for start, stop in large:
+        part = _numbered(cells.at(slice(start, stop)))
+        low, high = _solved(part) if stop - start <= most else _bounded(part)
         lower.append(low)
         upper.append(high)
     return Matching(sum(lower), sum(upper))
@@ -139,12 +147,23 @@ def _pruned(cells: _Cells) -> _Cells:
     for flip in (False, True):
         if cells.counts.size == 0:
             break
-        row_label, col_label = _labels(cells)
-        smaller = np.minimum(np.bincount(row_label), np.bincount(col_label))
+        component, smaller = _sides(cells)
         lines, others = (cells.cols, cells.rows) if flip else (cells.rows, cells.cols)
-        keep = _rank_within(lines, others, cells.counts) < smaller[row_label[cells.rows]]
-        cells = _numbered(cells.at(keep))
+        room = smaller[component[cells.rows]]
+        crowded = np.flatnonzero(np.bincount(lines)[lines] > room)
+        if crowded.size:
+            keep = np.ones(lines.size, dtype=np.bool_)
+            keep[crowded] = _rank_within(lines[crowded], others[crowded], cells.counts[crowded]) < room[crowded]
+            cells = _numbered(cells.at(keep))
     return cells
+
+
+def _sides(cells: _Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Component of each row, and the smaller side of each component."""
+    n_rows = int(cells.rows.max()) + 1
+    component, count = components(cells.rows, cells.cols, n_rows, int(cells.cols.max()) + 1)
+    sides = (np.bincount(part, minlength=count) for part in (component[:n_rows], component[n_rows:]))
+    return component[:n_rows], np.minimum(*sides)
 
 
 def _rank_within(lines: NDArray[np.int64], others: NDArray[np.int64], counts: NDArray[Any]) -> NDArray[np.int64]:
@@ -161,26 +180,29 @@ def _sortable(counts: NDArray[Any]) -> NDArray[Any]:
     return np.unique(counts, return_inverse=True)[1] if counts.dtype.kind == "O" else counts
 
 
-def _labels(cells: _Cells) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Component of each row and of each column."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    n_rows = int(cells.rows.max()) + 1
-    size = n_rows + int(cells.cols.max()) + 1
-    ones = np.ones(cells.rows.size, dtype=np.int8)
-    graph = coo_array((ones, (cells.rows, n_rows + cells.cols)), shape=(size, size))
-    label = connected_components(graph.tocsr(), directed=False)[1].astype(np.int64)
-    return label[:n_rows], label[n_rows:]
-
-
-def _components(cells: _Cells) -> list[_Cells]:
+def _by_component(cells: _Cells) -> tuple[_Cells, NDArray[np.int64]]:
+    """Cells sorted by component, and the first of each."""
     if cells.counts.size == 0:
-        return []
-    label = _labels(cells)[0][cells.rows]
-    order = np.argsort(label, kind="stable")
-    cuts = np.flatnonzero(np.diff(label[order])) + 1
-    return [_numbered(cells.at(part)) for part in np.split(order, cuts)]
+        return cells, np.zeros(1, dtype=np.int64)
+    component, _ = _sides(cells)
+    component = component[cells.rows]
+    cells = cells.at(np.argsort(component, kind="stable"))
+    return cells, np.concatenate(([0], np.cumsum(np.bincount(component))))
+
+
+def _small(cells: _Cells, starts: NDArray[np.int64], most: int) -> tuple[Number, Iterator[tuple[int, int]]]:
+    """Total of the components that a compiled loop solves, and the others' first and last cells."""
+    sizes = np.diff(starts)
+    small = sizes < min(_SIDE, most + 1)  # n cells in one component have at most n rows and columns
+    if cells.counts.dtype.kind != "i" or (cells.counts.size and cells.counts.max() >= _WIDE // (4 * _SIDE)):
+        small = np.zeros(sizes.size, dtype=np.bool_)
+    large = zip(starts[:-1][~small].tolist(), starts[1:][~small].tolist(), strict=True)
+    if not small.any():
+        return 0, large
+    few = _numbered(cells.at(np.repeat(small, sizes)))
+    ends = np.concatenate(([0], np.cumsum(sizes[small])))
+    totals = solve_small(*few, ends, int(few.rows.max()) + 1, int(few.cols.max()) + 1, _SIDE)
+    return _total(totals), large
 
 
 def _solved(cells: _Cells) -> Matching:

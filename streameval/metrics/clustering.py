@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.metrics import contingency_measures as measures
+from streameval.metrics.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.confusion import ConfusionMatrix2
 from streameval.metrics.contingency_catalogue import PAIR_MEASURES, TABLE_MEASURES, adjusted, measure_by_name
 from streameval.metrics.contingency_table import ContingencyTable
@@ -66,6 +67,8 @@ class ClusteringMetric:
         Where the number is in those tuples.
     needs_matching : bool
         Whether it needs the best matching of the cells: set ``summary.matching`` to its certain interval first.
+    assignment_cells : int
+        Cells of the largest component in which that matching is solved.
 
     Examples
     --------
@@ -83,6 +86,7 @@ class ClusteringMetric:
     function: Callable[[Facts], Any]
     element: tuple[int, ...] = ()
     needs_matching: bool = False
+    assignment_cells: int = ASSIGNMENT_CELLS
 
     def compute(self, summary: Summary) -> float:
         """The value; where the matching is known to an interval only, at its lower end."""

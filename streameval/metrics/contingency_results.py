@@ -1,34 +1,33 @@
 """Results of a contingency state: one summary, from which every metric is a small computation.
 
-The best matching is solved only where a metric needs it, and only where all cells fit into memory. A component too
-large to solve leaves a certain interval.
+The best matching is looked for only where a metric needs it. A component of more than `assignment_cells` cells is
+bounded, not solved, and leaves a certain interval.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.assignment import ASSIGNMENT_CELLS, best_matching
+from streameval.metrics.assignment import best_matching
 from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric_names, clustering_metrics
 from streameval.results import Scalar
-from streameval.states.matching import CELL_BYTES
-from streameval.states.summary import Summary, summarize
+from streameval.states.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.metrics.clustering import ClusteringMetric
-    from streameval.states.contingency import ContingencyCounts, Mapper
+    from streameval.states.cells import Mapper
+    from streameval.states.contingency import ContingencyCounts
     from streameval.states.memory import Budget
+    from streameval.states.summary import Summary
 
 __all__ = ["asked_for", "contingency_results"]
-
-_ROOM = 4  # times the cells' bytes that memory must be: half of a budget that is 0.6 of it
 
 
 def asked_for(patterns: Sequence[str], others: Sequence[str]) -> tuple[ClusteringMetric, ...]:
@@ -85,33 +84,18 @@ def contingency_results(
     state : ContingencyCounts
     metrics : sequence of ClusteringMetric
     budget : Budget
-        Owns what the passes make; decides whether a matching is solved.
+        Owns what the passes make.
     each : callable, optional
         Maps a function over shards; see `ContingencyCounts.summary`.
-
-    Raises
-    ------
-    OptionError
-        If a metric needs a matching and the cells do not fit into memory.
     """
-    summary = state.summary(budget, each)
-    if any(metric.needs_matching for metric in metrics):
-        summary = replace(summary, matching=_matching(state, summary, budget))
+    limits = [metric.assignment_cells for metric in metrics if metric.needs_matching]
+    if not limits:
+        summary = state.summary(budget, each)
+    else:
+        summary, core = state.summary_and_core(budget, each)
+        found = best_matching(core.classes, core.clusters, core.counts, limits[0])
+        summary = replace(summary, matching=(found.lower + core.settled, found.upper + core.settled))
     return [_result(metric, summary) for metric in metrics]
-
-
-def _matching(state: ContingencyCounts, summary: Summary, budget: Budget) -> tuple[Any, Any]:
-    """Certain interval of the best matching's total."""
-    needed = summary.nonzero * CELL_BYTES
-    if needed > budget.limit // 2:
-        msg = (
-            f"assignment_score of {state.spec.cluster} needs all of its {summary.nonzero:,} cells in memory; "
-            f"raise memory (--memory) to {-(-needed * _ROOM >> 30)}GiB, or leave it out"
-        )
-        raise OptionError(msg)
-    cells = state.numbered(budget)
-    found = best_matching(cells.classes, cells.clusters, cells.counts, ASSIGNMENT_CELLS)
-    return found.lower + cells.pairs, found.upper + cells.pairs
 
 
 def _result(metric: ClusteringMetric, summary: Summary) -> Scalar:

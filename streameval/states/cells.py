@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
 
-__all__ = ["NARROW", "ClassCells", "Keys", "Margins", "class_layouts", "interval_items", "numbered"]
+__all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts", "interval_items", "numbered"]
+
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
 
 ITEMS = (1 << 14, 1 << 20)  # items of an interval, at least and at most
 NARROW = 1 << 32  # rows below which n and c share a word
@@ -38,15 +41,27 @@ class ClassCells:
     ones : Runs
         Cells of one row that is alone in its cluster: the words are the class.
     others : Runs
-        Cells with n and c after the words of the class, in one word where both are narrow.
+        Cells with n and c after the words of the class, in one word where both are narrow; then the words of the
+        cluster, where these are taken along.
+    owner : int
+        How many words of the cluster there are.
     """
 
     ones: Runs
     others: Runs
+    owner: int = 0
 
-    def merge(self, other: ClassCells) -> ClassCells:
-        """Cells of both."""
-        return ClassCells(self.ones.merge(other.ones), self.others.merge(other.others))
+    @property
+    def packed(self) -> bool:
+        """Whether n and c share a word."""
+        return self.others.layout.words - self.ones.layout.words - self.owner == 1
+
+    def counts(self, rest: Array) -> tuple[Array, Array]:
+        """Count n and cluster size c of other cells, from the further words of their keys; int64 arrays."""
+        at = self.ones.layout.words - 1
+        word = rest[:, at]
+        n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if self.packed else (word, rest[:, at + 1])
+        return n.astype(np.int64), c.astype(np.int64)
 
     def intervals(self, budget: Budget) -> list[Interval]:
         """Intervals of classes that the second pass can take on their own."""
@@ -63,10 +78,10 @@ def interval_items(budget: Budget) -> int:
     return min(max(budget.limit // _SHARE, least), most)
 
 
-def class_layouts(keys: Keys, rows: int) -> tuple[Layout, Layout]:
-    """Layouts of `ClassCells` of a table of so many rows."""
+def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:
+    """Layouts of `ClassCells` of a table of so many rows; the last `owner` words are those of the cluster."""
     words = keys.class_
-    return Layout(ID_BUCKETS, 64, words), Layout(ID_BUCKETS, 64, words + (1 if rows < NARROW else 2))
+    return Layout(ID_BUCKETS, 64, words), Layout(ID_BUCKETS, 64, words + (1 if rows < NARROW else 2) + owner)
 
 
 class Margins:
@@ -76,6 +91,10 @@ class Margins:
         self.columns = columns
         self.totals, self.maxima = np.empty(0, np.int64), np.empty(0, np.int64)
         self._words, self._rest = np.empty(0, np.uint64), np.empty((0, columns), np.uint64)
+
+    def words(self, which: Array) -> Array:
+        """Words of some keys, as a uint64 array of shape (n, n_words)."""
+        return np.column_stack((self._words[which], self._rest[which]))
 
     def number(self, words: Array, rest: Array) -> Array:
         """Numbers of keys, new ones included."""

@@ -13,7 +13,6 @@ label. So the state does not depend on where a row came from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,22 +24,20 @@ import pyarrow.compute as pc
 from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.states.builder import RunBuilder
-from streameval.states.cells import ClassCells, Keys, class_layouts
+from streameval.states.cells import ClassCells, Keys, Mapper, class_layouts
 from streameval.states.ids import SHIFT, id_codes, id_words, identify
-from streameval.states.matching import NumberedCells, numbered_cells
+from streameval.states.matching import CoreCells, core_cells
 from streameval.states.pairs import by_class, by_cluster, cluster_shards, without_cluster
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.runs import Counts, Interval, Layout, Runs
 from streameval.states.summary import Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.states.memory import Budget
 
-__all__ = ["ContingencyCounts", "ContingencySpec", "Mapper"]
-
-Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
+__all__ = ["ContingencyCounts", "ContingencySpec"]
 
 _ROW_BYTES = 16  # what a builder's capacity is reckoned in
 
@@ -265,37 +262,42 @@ class ContingencyCounts:
         """Intervals of clusters that the first pass takes on their own."""
         return cluster_shards(self.cells, budget)
 
-    def first(self, shard: Interval, budget: Budget) -> tuple[Summary, ClassCells]:
+    def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, ClassCells]:
         """First pass over one shard: what its clusters decide, and its cells by class."""
-        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget)
+        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner)
 
-    def classes(self, found: Iterable[ClassCells]) -> ClassCells:
+    def classes(self, found: Iterable[ClassCells], *, owner: bool = False) -> ClassCells:
         """All cells by class: those of the first pass, and the rows without a cluster."""
         parts = list(found)
-        layouts = class_layouts(self.spec.keys, self.cell_rows)
+        words = self.spec.keys.cluster * owner
+        layouts = class_layouts(self.spec.keys, self.cell_rows, words)
         ones = self.without_cluster.runs + tuple(run for part in parts for run in part.ones.runs)
-        return ClassCells(
-            Runs(layouts[0], ones), Runs(layouts[1], tuple(run for part in parts for run in part.others.runs))
-        )
+        others = tuple(run for part in parts for run in part.others.runs)
+        return ClassCells(Runs(layouts[0], ones), Runs(layouts[1], others), words)
 
     def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
         """Both passes; `each` maps a function over shards, one after the other by default.
 
         The result has the same bits for any shards, in any order.
         """
-        each = each or (lambda function, items, _: [function(item) for item in items])
-        first = each(lambda shard: self.first(shard, budget), self.shards(budget), "clusters")
-        classes = self.classes(part for _, part in first)
+        return self._passes(budget, each or _one_by_one)[0]
+
+    def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
+        """As `summary`, with the cells that the best matching needs; see `streameval.states.matching`."""
+        each = each or _one_by_one
+        summary, classes = self._passes(budget, each, owner=True)
+        core = core_cells(classes, self.cells, self.spec.keys, budget, each)
+        return summary, core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
+
+    def _passes(self, budget: Budget, each: Mapper, *, owner: bool = False) -> tuple[Summary, ClassCells]:
+        first = each(lambda shard: self.first(shard, budget, owner=owner), self.shards(budget), "clusters")
+        classes = self.classes((part for _, part in first), owner=owner)
         found = [summary for summary, _ in first]
         del first
         found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(budget), "classes")
         rows = self.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
-        return reduce(Summary.merge, found, alone)
-
-    def numbered(self, budget: Budget) -> NumberedCells:
-        """Every cell in memory, as the best matching needs them; see `streameval.states.matching`."""
-        return numbered_cells(self.cells, self.without_cluster, self.spec.keys, budget)
+        return reduce(Summary.merge, found, alone), classes
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""
@@ -315,6 +317,10 @@ class ContingencyCounts:
         return self.header() == other.header() and _canonical(self) == _canonical(other)
 
     __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
+
+
+def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
+    return [function(item) for item in items]
 
 
 def _table(counts: Counts, spec: ContingencySpec) -> pa.RecordBatch:

@@ -1,115 +1,230 @@
-"""Every cell of a contingency table in memory, numbered: what the best one-to-one matching needs.
+"""The core of a contingency table: the few cells that the best one-to-one matching needs to see together.
 
-Alone of all measures a matching cannot be taken part by part. Cells come sorted by cluster and class, and both sides
-are numbered in the order of their ids, so that a matching that is only bounded has the same bounds for any
-partitioning.
+A matching gives every class at most one cluster, which cannot be decided part by part. But most cells of a large table
+can: a cluster whose rows are all of one class is of use to that class alone, and of such clusters only the largest.
+Call it the class's *own* cell; no cell of the class that has no more rows is needed beside it. The same holds of the
+classes that lie in one cluster. So the cells are visited three times, each time in bounded memory:
 
-Cells that no matching needs are left out: of the rows of a class without a cluster, each a cluster of its own, one is
-enough, and so is one of the rows of a cluster without a class. Memory: about 60 bytes a cell.
+1. *By cluster*: the first pass of `streameval.states.pairs`, whose cells take the words of their cluster along.
+2. *By class*: each keeps its own cell and the shared cells that are larger. One that keeps none of these is settled.
+3. *By cluster*, what is left, in the same way; a class that has one cell is the cluster's own.
+
+What remains, the *core*, is held in memory, about 80 bytes a cell: a clustering with seventy million clusters leaves a
+few cells a class. Both sides are numbered in the order of their ids, so that neither the cells of the core nor their
+numbers depend on how the rows were partitioned, and a matching that is only bounded has the same bounds.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.states.ids import mixed
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.states.builder import RunBuilder
+from streameval.states.cells import Margins, interval_items
+from streameval.states.ids import id_codes
+from streameval.states.runs import SLAB, Layout, Runs, cut
 
 if TYPE_CHECKING:
-    from streameval.states.cells import Keys
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.states.cells import ClassCells, Keys, Mapper
+    from streameval.states.grouping import Columns
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
-    from streameval.states.runs import Counts, Runs
+    from streameval.states.runs import Interval
 
-__all__ = ["CELL_BYTES", "NumberedCells", "numbered_cells"]
+__all__ = ["CoreCells", "core_cells"]
 
-CELL_BYTES = 24  # of a cell's two numbers and its count; half the budget must hold those of all cells
+_NONE = np.empty(0, np.float64)
 
 
-class NumberedCells(NamedTuple):
-    """Cells by number.
+class CoreCells(NamedTuple):
+    """Cells by number, and what is settled beside them.
 
     Attributes
     ----------
     classes, clusters : int64 arrays of shape (n_cells,)
     counts : int64 array of shape (n_cells,)
-    pairs : int
-        Cells beside these whose class and cluster have one row: every matching takes them.
+    settled : int
+        Total of the cells beside these that some best matching takes.
     """
 
     classes: Array
     clusters: Array
     counts: Array
-    pairs: int
+    settled: int
 
 
-def numbered_cells(runs: Runs, without_cluster: Runs, keys: Keys, budget: Budget) -> NumberedCells:
-    """All cells of a contingency state, whose parts are `runs` and `without_cluster`."""
-    owners = _Owners(keys.cluster - 1)
-    parts = [_part(counts, owners.of(counts), keys) for cut in runs.intervals() for counts in runs.grouped(cut, budget)]
-    alone = [_alone(counts) for cut in without_cluster.intervals() for counts in without_cluster.grouped(cut, budget)]
-    parts += [
-        _Part(words, np.full(len(words), -1), np.ones(len(words), np.int64), np.empty(0, np.int64)) for words in alone
-    ]
-    words, clusters, counts, lone = (
-        np.concatenate(column) for column in zip(*(parts or [_nothing(keys)]), strict=True)
-    )
-    unowned = clusters < 0
-    clusters[unowned] = owners.count + np.arange(np.count_nonzero(unowned))
-    classes = _ranked(words)
-    more = int(classes.max(initial=-1)) + 1 + np.arange(lone.size)
-    return NumberedCells(
-        np.concatenate((classes, more)),
-        np.concatenate((clusters, lone)),
-        np.concatenate((counts, np.ones(lone.size, np.int64))),
-        int(without_cluster.rows[1::2].sum()),
-    )
+class _Cells(NamedTuple):
+    """Cells by line, a class or a cluster: words of the line and of the other side, counts, whether others share it."""
 
-
-class _Part(NamedTuple):
-    words: Array  # of the classes
-    clusters: Array  # -1 where it has none
+    line: Array
+    other: Array
     counts: Array
-    lone: Array  # clusters with rows that have no class
+    shared: Array
+
+    def at(self, which: Array) -> _Cells:
+        return _Cells(*(column[which] for column in self))
 
 
-def _nothing(keys: Keys) -> _Part:
-    none = np.empty(0, np.int64)
-    return _Part(np.empty((0, keys.class_), np.uint64), none, none, none)
+class _Lines(NamedTuple):
+    """What a visit of some lines has settled, and the lines that keep a cell of their own beside shared ones."""
+
+    settled: int
+    words: Array
+    own: Array
 
 
-class _Owners:
-    """Numbers of clusters that come in ascending order, a batch at a time."""
+def core_cells(cells: ClassCells, lone: Runs, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
+    """The core of a table.
 
-    def __init__(self, columns: int) -> None:
-        self.columns = columns
-        self.count = 0
-        self._last: Array | None = None
-
-    def of(self, counts: Counts) -> Array:
-        """Number of the cluster of each key."""
-        words = np.column_stack((counts.keys, counts.rest[:, : self.columns]))
-        new = np.ones(len(words), np.bool_)
-        new[1:] = (words[1:] != words[:-1]).any(axis=1)
-        new[0] = self._last is None or (words[0] != self._last).any()
-        numbers = self.count - 1 + np.cumsum(new)
-        self.count, self._last = int(numbers[-1]) + 1, words[-1].copy()
-        return numbers
-
-
-def _part(counts: Counts, owners: Array, keys: Keys) -> _Part:
-    here = counts.neg > 0
-    words = counts.rest[here, keys.cluster - 1 :]
-    # words are mixed where they decide a bucket: those of a class without a cluster, hence these as well
-    return _Part(
-        np.column_stack((mixed(words[:, 0]), words[:, 1:])), owners[here], counts.neg[here], owners[counts.pos > 0]
+    Parameters
+    ----------
+    cells : ClassCells
+        Of the first pass, with the words of their clusters.
+    lone : Runs
+        Rows by cluster; those of label 1 have a class of their own each.
+    keys : Keys
+    budget : Budget
+        Owns what is passed on.
+    each : callable
+        Maps a function over intervals.
+    """
+    found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget), "matching-classes")
+    classes = [lines for lines, _ in found]
+    several, single = (
+        Runs(layout, tuple(run for _, runs in found for run in runs[i].runs)) for i, layout in enumerate(_layouts(keys))
     )
+    del found
+    sizes = several.items[0::2] + single.items[0::2]
+    if lone.rows[1::2].any():
+        sizes = sizes + lone.items[0::2] + lone.items[1::2]  # gathered with the others
+    visit = partial(_visit_clusters, several, single, lone, keys, budget)
+    kept = each(visit, cut(sizes, interval_items(budget)), "matching-clusters")
+    return _numbered(classes, [lines for lines, _ in kept], _joined([cells for _, cells in kept], keys))
 
 
-def _alone(counts: Counts) -> Array:
-    here = counts.neg > 0
-    return np.column_stack((counts.keys[here], counts.rest[here]))
+def _layouts(keys: Keys) -> tuple[Layout, Layout]:
+    """Layouts of cells by cluster: words of both sides and the count; words of the cluster and the count."""
+    return Layout(ID_BUCKETS, 64, keys.cluster + keys.class_ + 1), Layout(ID_BUCKETS, 64, keys.cluster + 1)
+
+
+def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Interval) -> tuple[_Lines, list[Runs]]:
+    """By class; passes shared cells on by cluster, those of classes with several and those of classes with one."""
+    builders = [RunBuilder(layout, budget, SLAB) for layout in _layouts(keys)]
+
+    def parts() -> Iterator[_Cells]:
+        for words, rest, _, _ in _chunks(cells.ones, 0, interval, budget):
+            yield _own(_line(words, rest), np.ones(words.size, np.int64), keys.cluster)
+        for words, rest, _, _ in _chunks(cells.others, 0, interval, budget):
+            n, c = cells.counts(rest)
+            yield _Cells(_line(words, rest[:, : keys.class_ - 1]), rest[:, -keys.cluster :], n, n < c)
+
+    def keep(part: _Cells, alone: Array) -> None:
+        for builder, some in zip(builders, (part.at(~alone), part.at(alone)), strict=True):
+            columns = [some.other[:, 1:], some.line, some.counts.view(np.uint64).reshape(-1, 1)]
+            words = some.other[:, 0]
+            rest = np.hstack(columns if builder is builders[0] else columns[::2])
+            builder.add_items(words, id_codes(words), rest, _NONE, _NONE)
+
+    return _undominated(parts, keep), [builder.finish() for builder in builders]
+
+
+def _visit_clusters(
+    several: Runs, single: Runs, lone: Runs, keys: Keys, budget: Budget, interval: Interval
+) -> tuple[_Lines, list[_Cells]]:
+    """By cluster; gives back the cells that are left."""
+    kept: list[_Cells] = []
+
+    def parts() -> Iterator[_Cells]:
+        for words, rest, _, _ in _chunks(several, 0, interval, budget):
+            counts, shared = rest[:, -1].astype(np.int64), np.ones(words.size, np.bool_)
+            yield _Cells(_line(words, rest[:, : keys.cluster - 1]), rest[:, keys.cluster - 1 : -1], counts, shared)
+        for words, rest, _, _ in _chunks(single, 0, interval, budget):
+            yield _own(_line(words, rest[:, :-1]), rest[:, -1].astype(np.int64), keys.class_)
+        if lone.rows[1::2].any():
+            for words, rest, _, _ in _chunks(lone, 1, interval, budget):
+                yield _own(_line(words, rest[:, : keys.cluster - 1]), np.ones(words.size, np.int64), keys.class_)
+
+    return _undominated(parts, lambda part, _: kept.append(part)), kept
+
+
+def _line(words: Array, rest: Array) -> Array:
+    return np.column_stack((words, rest))
+
+
+def _own(line: Array, counts: Array, columns: int) -> _Cells:
+    """Cells of lines that no other line shares."""
+    return _Cells(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
+
+
+def _chunks(runs: Runs, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
+    """Items of one label in an interval; those of a bucket too large for memory come in several chunks."""
+    start, stop = interval
+    if stop - start == 1 and runs.items[2 * start : 2 * stop].sum() > 4 * interval_items(budget):
+        yield from runs.pieces(start, label)
+    else:
+        side = runs.gather(start, stop)[label]
+        yield side.words, side.rest, side.counts, side.weights
+
+
+def _undominated(parts: Callable[[], Iterator[_Cells]], keep: Callable[[_Cells, Array], None]) -> _Lines:
+    """Keep the shared cells that are larger than the largest cell of their line alone.
+
+    Parameters
+    ----------
+    parts : callable
+        Gives all cells of some lines; called twice.
+    keep : callable
+        Takes such cells, and which of them are the only cell of their line.
+    """
+    lines: Margins | None = None
+    for part in parts():
+        lines = lines or Margins(part.line.shape[1] - 1)
+        lines.add(
+            part.line[:, 0], part.line[:, 1:], part.shared.astype(np.int64), np.where(part.shared, 0, part.counts)
+        )
+    if lines is None:
+        return _Lines(0, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+    shares, own = lines.totals, lines.maxima
+    beside = np.zeros(own.size, np.bool_)
+    for part in parts():
+        if part.shared.any():
+            cells = part.at(part.shared)
+            codes = lines.number(cells.line[:, 0], cells.line[:, 1:])
+            larger = cells.counts > own[codes]
+            beside[codes[larger]] = True
+            keep(cells.at(larger), ((own == 0) & (shares == 1))[codes[larger]])
+    settled = int(own[~beside].sum())
+    beside &= own > 0
+    return _Lines(settled, lines.words(beside), own[beside])
+
+
+def _joined(parts: list[list[_Cells]], keys: Keys) -> _Cells:
+    """All cells of the core, by cluster."""
+    none = _own(np.empty((0, keys.cluster), np.uint64), np.empty(0, np.int64), keys.class_)
+    columns = zip(none, *(part for several in parts for part in several), strict=True)
+    return _Cells(*(np.concatenate(column) for column in columns))
+
+
+def _numbered(classes: Sequence[_Lines], clusters: Sequence[_Lines], cells: _Cells) -> CoreCells:
+    """Number both sides by id; a cell of one line's own gets a number beyond on the other side."""
+    sides = []
+    for shared, lines in ((cells.other, classes), (cells.line, clusters)):
+        own = [part.words for part in lines if part.own.size]
+        sides.append(_ranked(np.concatenate((shared, *own))))
+    at = cells.counts.size
+    own_rows, own_cols = (side[at:] for side in sides)
+    beyond = [int(side.max(initial=-1)) + 1 for side in sides]
+    rows = np.concatenate((sides[0], beyond[0] + own_cols))
+    cols = np.concatenate((sides[1][:at], beyond[1] + own_rows, own_cols))
+    counts = np.concatenate((cells.counts, *(part.own for lines in (classes, clusters) for part in lines)))
+    order = np.lexsort((cols, rows))
+    settled = sum(part.settled for lines in (classes, clusters) for part in lines)
+    return CoreCells(rows[order], cols[order], counts[order], settled)
 
 
 def _ranked(words: Array) -> Array:

@@ -35,7 +35,7 @@ from streameval.kernels.contingency import (
 )
 from streameval.kernels.keys import encode_id
 from streameval.states.builder import RunBuilder
-from streameval.states.cells import NARROW, ClassCells, Keys, Margins, class_layouts, interval_items, numbered
+from streameval.states.cells import ClassCells, Keys, Margins, class_layouts, interval_items, numbered
 from streameval.states.ids import SHIFT, id_codes
 from streameval.states.runs import SLAB, Interval, Runs, Side, cut
 from streameval.states.sizes import Sizes
@@ -99,10 +99,10 @@ class _Grouped(NamedTuple):
 class _FirstPass:
     """Collects what the first pass finds in one interval."""
 
-    def __init__(self, keys: Keys, rows: int, items: int, budget: Budget) -> None:
+    def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int) -> None:
         capacity = 1 << max(items - 1, 0).bit_length()
-        self.keys = keys
-        self._ones, self._others = (RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows))
+        self.keys, self.owner = keys, owner
+        self._ones, self._others = (RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows, owner))
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = _NONE
         self._maxima = 0
@@ -123,7 +123,8 @@ class _FirstPass:
         others = sizes.size - ones
         words = np.empty(others, np.uint64)
         rest = np.empty((others, self._others.layout.words - 1), np.uint64)
-        emit_others(grouped.rows, grouped.counts, sizes, side.rest, column, words, rest)
+        packed = self._others.layout.words - self._ones.layout.words - self.owner == 1
+        emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, column, packed, words, rest)
         _add(self._others, words, rest)
 
     def add_lone(self, sizes: Array, times: Array) -> None:
@@ -141,7 +142,7 @@ class _FirstPass:
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
         summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
-        return summary, ClassCells(self._ones.finish(), self._others.finish())
+        return summary, ClassCells(self._ones.finish(), self._others.finish(), self.owner)
 
 
 def _add(builder: RunBuilder, ids: Array, rest: Array) -> None:
@@ -176,7 +177,9 @@ def cluster_shards(runs: Runs, budget: Budget) -> list[Interval]:
     return runs.intervals(min(max(int(runs.items.sum()) // 32, room), RUN * room))
 
 
-def by_cluster(runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Budget) -> tuple[Summary, ClassCells]:
+def by_cluster(
+    runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Budget, *, owner: bool = False
+) -> tuple[Summary, ClassCells]:
     """First pass: what clusters decide, and the cells of their classes.
 
     Parameters
@@ -190,11 +193,13 @@ def by_cluster(runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Bu
         Buckets to take.
     budget : Budget
         Owns the cells.
+    owner : bool
+        Whether cells take the words of their cluster along.
     """
     start, stop = interval
     items = runs.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
     room = interval_items(budget)
-    found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget)
+    found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner)
     for i, j in cut(items, room):
         if j - i == 1 and items[i] > 4 * room:
             parts = _spread(runs, start + i, budget)
@@ -276,7 +281,7 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
     table = slots_for(one.starts + other.starts)
     groups = (one.words, one.rest, one.counts, one.starts, other.words, other.rest, other.counts, other.starts)
     columns = cells.ones.layout.words - 1
-    classes = group_classes(*groups, columns, table, found, totals, singles, maxima, numbers, n, c)
+    classes = group_classes(*groups, columns, cells.packed, table, found, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = _known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
     return summarize_classes(totals, maxima).merge(known).merge(_singles(singles, totals))
@@ -297,25 +302,16 @@ def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
         ones = np.ones(words.size, np.int64)
         margins.add(words, rest, counts if counts.size else ones, ones)
     singles = margins.totals.copy()
-    for words, rest, n, _, times in _unpacked(cells.others, bucket, columns):
+    for words, rest, n, _, times in _unpacked(cells, bucket):
         margins.add(words, rest, n * times, n)
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
-    for words, rest, n, c, times in _unpacked(cells.others, bucket, columns):
+    for words, rest, n, c, times in _unpacked(cells, bucket):
         codes = margins.number(words, rest)
         summary = summary.merge(_known_cells(codes, n, margins.totals, c, times))
     return summary
 
 
-def _unpacked(runs: Runs, bucket: int, columns: int) -> Iterator[tuple[Array, ...]]:
-    """Class words, n, c and multiplicity of the cells of one bucket."""
-    for words, rest, counts, _ in runs.pieces(bucket, 0):
-        word = rest[:, columns]
-        packed = rest.shape[1] == columns + 1
-        n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if packed else (word, rest[:, columns + 1])
-        yield (
-            words,
-            rest,
-            n.astype(np.int64),
-            c.astype(np.int64),
-            counts if counts.size else np.ones(words.size, np.int64),
-        )
+def _unpacked(cells: ClassCells, bucket: int) -> Iterator[tuple[Array, ...]]:
+    """Class words, n, c and multiplicity of the other cells of one bucket."""
+    for words, rest, counts, _ in cells.others.pieces(bucket, 0):
+        yield words, rest, *cells.counts(rest), counts if counts.size else np.ones(words.size, np.int64)

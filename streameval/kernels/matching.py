@@ -1,0 +1,169 @@
+"""Loops behind the best one-to-one matching: settled cells, components, small ones solved, large ones bounded.
+
+Rows and columns are numbered from 0. All counts are integers, and no result depends on anything but the numbers, so
+whoever numbers the sides in the order of their ids has the same matching for any order of the cells.
+
+References: Kuhn (1955), *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 2, 83-97,
+in the form with potentials and one augmentation a row; Tarjan (1975), *Efficiency of a good but not linear set union
+algorithm*, JACM 22, 215-225.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streameval.kernels.jit import jit
+
+__all__ = ["components", "greedy_matching", "settled_cells", "solve_small"]
+
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_FAR = np.int64(1) << np.int64(62)
+
+
+@jit
+def greedy_matching(rows: Ints, cols: Ints, order: Ints, row_free: Flags, col_free: Flags) -> Ints:
+    """Cells of a maximal matching, taken in the given order: positions into the cells."""
+    chosen = np.empty(min(row_free.size, col_free.size), np.int64)
+    size = 0
+    for i in order:
+        if row_free[rows[i]] and col_free[cols[i]]:
+            row_free[rows[i]] = False
+            col_free[cols[i]] = False
+            chosen[size] = i
+            size += 1
+    return chosen[:size]
+
+
+@jit
+def settled_cells(rows: Ints, cols: Ints, counts: Ints, n_rows: int, n_cols: int) -> Ints:
+    """Cells that are at least the best other cell of their row plus the best other cell of their column.
+
+    Of several such cells in a line the first is taken; positions into the cells are returned, in order.
+    """
+    first_row, second_row = np.zeros(n_rows, counts.dtype), np.zeros(n_rows, counts.dtype)
+    first_col, second_col = np.zeros(n_cols, counts.dtype), np.zeros(n_cols, counts.dtype)
+    for i in range(counts.size):
+        n, row, col = counts[i], rows[i], cols[i]
+        if n > first_row[row]:
+            first_row[row], second_row[row] = n, first_row[row]
+        elif n > second_row[row]:
+            second_row[row] = n
+        if n > first_col[col]:
+            first_col[col], second_col[col] = n, first_col[col]
+        elif n > second_col[col]:
+            second_col[col] = n
+    row_free, col_free = np.ones(n_rows, np.bool_), np.ones(n_cols, np.bool_)
+    chosen = np.empty(min(n_rows, n_cols), np.int64)
+    size = 0
+    for i in range(counts.size):
+        n, row, col = counts[i], rows[i], cols[i]
+        largest = n == first_row[row] and n == first_col[col]
+        if largest and n >= second_row[row] + second_col[col] and row_free[row] and col_free[col]:
+            row_free[row], col_free[col] = False, False
+            chosen[size] = i
+            size += 1
+    return chosen[:size]
+
+
+@jit
+def _root(parent: Ints, node: int) -> int:
+    """The set's smallest node; the way there is halved."""
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
+
+
+@jit
+def components(rows: Ints, cols: Ints, n_rows: int, n_cols: int) -> tuple[Ints, int]:
+    """Number the connected components; returns the component of each row, and of each column after them.
+
+    They are numbered in the order of their first rows, whatever the order of the cells. Every column has a cell.
+    """
+    parent = np.arange(n_rows + n_cols)
+    for i in range(rows.size):
+        one, other = _root(parent, rows[i]), _root(parent, n_rows + cols[i])
+        parent[max(one, other)] = min(one, other)
+    count = 0
+    for node in range(parent.size):  # a root comes before its nodes
+        if parent[node] == node:
+            parent[node] = count
+            count += 1
+        else:
+            parent[node] = parent[parent[node]]
+    return parent, count
+
+
+@jit
+def _hungarian(weights: Ints, n: int, m: int, chosen: Ints) -> int:
+    """Largest total of a matching of n rows with m ≥ n columns; ``chosen[j]`` becomes the row of column j, from 1."""
+    rows, cols = np.zeros(n + 1, np.int64), np.zeros(m + 1, np.int64)
+    way, least, seen = np.zeros(m + 1, np.int64), np.zeros(m + 1, np.int64), np.zeros(m + 1, np.bool_)
+    chosen[: m + 1] = 0
+    for i in range(1, n + 1):
+        chosen[0] = i
+        at = 0
+        least[:] = _FAR
+        seen[:] = False
+        while True:
+            seen[at] = True
+            row, delta, best = chosen[at], _FAR, 0
+            for j in range(1, m + 1):
+                if not seen[j]:
+                    slack = -weights[row - 1, j - 1] - rows[row] - cols[j]
+                    if slack < least[j]:
+                        least[j] = slack
+                        way[j] = at
+                    if least[j] < delta:
+                        delta, best = least[j], j
+            for j in range(m + 1):
+                if seen[j]:
+                    rows[chosen[j]] += delta
+                    cols[j] -= delta
+                else:
+                    least[j] -= delta
+            at = best
+            if chosen[at] == 0:
+                break
+        while at:
+            chosen[at] = chosen[way[at]]
+            at = way[at]
+    total = 0
+    for j in range(1, m + 1):
+        if chosen[j]:
+            total += weights[chosen[j] - 1, j - 1]
+    return total
+
+
+@jit
+def solve_small(rows: Ints, cols: Ints, counts: Ints, starts: Ints, n_rows: int, n_cols: int, side: int) -> Ints:
+    """Best total of each component, whose cells lie together, those of component k from ``starts[k]`` on.
+
+    No component has more than `side` rows or columns; their counts times 4·`side` stay below 2^62.
+    """
+    totals = np.zeros(starts.size - 1, np.int64)
+    row_number, col_number = np.full(n_rows, -1, np.int64), np.full(n_cols, -1, np.int64)
+    weights, chosen = np.zeros((side, side), np.int64), np.empty(side + 1, np.int64)
+    for k in range(starts.size - 1):
+        n, m = 0, 0
+        for i in range(starts[k], starts[k + 1]):
+            if row_number[rows[i]] < 0:
+                row_number[rows[i]] = n
+                n += 1
+            if col_number[cols[i]] < 0:
+                col_number[cols[i]] = m
+                m += 1
+        flip = n > m
+        if flip:
+            n, m = m, n
+        weights[:n, :m] = 0
+        for i in range(starts[k], starts[k + 1]):
+            row, col = row_number[rows[i]], col_number[cols[i]]
+            if flip:
+                row, col = col, row
+            weights[row, col] = counts[i]
+        totals[k] = _hungarian(weights, n, m, chosen)
+    return totals
