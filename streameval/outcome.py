@@ -122,6 +122,8 @@ class Evaluation:
         if len(columns) != 1 or self._engine is None:
             have = ", ".join(column for group, column in self._states if group == kind) or "none"
             msg = f"name the {kind} column of the {name} curve with of=; there are: {have}"
+            if have == "none" and kind == "cluster":
+                msg = f"there is no {name} curve, since none of its metrics was asked for: add aul to metrics"
             raise OptionError(msg)
         state = self._states[kind, columns[0]]
         if kind == "score":
@@ -246,7 +248,10 @@ def conclude(engine: Engine, names: Sequence[str], plan: Plan, wanted: Sequence[
         for rows, positives in [_evaluated_rows(state, w)]
         for value in row
     ]
-    dropped = [("null label", labels.null), *(_dropped(state, w) for state, w in zip(states, wanted, strict=True))]
+    dropped = [
+        ("null label", labels.null),
+        *(part for state, w in zip(states, wanted, strict=True) for part in _dropped(state, w)),
+    ]
     return Evaluation(
         labels.neg + labels.pos,
         labels.pos,
@@ -268,13 +273,15 @@ def _check_weights(state: Any, wanted: Wanted, weight: str | None) -> None:
             raise WeightError(msg)
 
 
-def _dropped(state: Any, wanted: Wanted) -> tuple[str, int]:
-    """Rows that a state left out, and why."""
+def _dropped(state: Any, wanted: Wanted) -> list[tuple[str, int]]:
+    """Rows that a state left out, by reason."""
     if wanted.group in ("score", "sample"):
-        return f"NaN or null score {wanted.of}", int(state.nan_rows.sum()) if wanted.spec.nan == "drop" else 0
-    if wanted.group == "classes":  # rows without a cluster are those of the cluster column's own state
-        return f"null class {wanted.spec.classes} (with {wanted.of})", int(state.dropped_rows[1])
-    return f"null cluster {wanted.of}", int(state.dropped_rows.sum())
+        return [(f"NaN or null score {wanted.of}", int(state.nan_rows.sum()) if wanted.spec.nan == "drop" else 0)]
+    cluster = f"null cluster {wanted.of}"
+    if wanted.group == "classes":
+        no_cluster, no_class = state.dropped_rows.tolist()
+        return [(cluster, no_cluster), (f"null class {wanted.spec.classes} (with {wanted.of})", no_class)]
+    return [(cluster, int(state.dropped_rows.sum()))]
 
 
 def _evaluated_rows(state: Any, wanted: Wanted) -> tuple[int, int]:

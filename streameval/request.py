@@ -276,8 +276,9 @@ class Request:
             if of_scores or not self._areas
         ]
         of_clusters = self._chosen(self._lift)
-        specs = {name: ClusterSpec(name, ids[name], self.scope, self.nulls) for name in self.clusters}
-        wanted += [Wanted("cluster", name, spec, of_clusters) for name, spec in specs.items()]
+        if of_clusters or not self.of_classes:
+            specs = {name: ClusterSpec(name, ids[name], self.scope, self.nulls) for name in self.clusters}
+            wanted += [Wanted("cluster", name, spec, of_clusters) for name, spec in specs.items()]
         if self.sampling:
             self.sampling.check(found, self.weight)
             areas = self._chosen(self._areas) or self._areas

@@ -409,6 +409,20 @@ def test_null_classes_are_counted_when_dropped() -> None:
     assert {r.rows for r in found.results if r.metric == "rand_index"} == {2}
 
 
+def test_only_what_the_metrics_need_is_built() -> None:
+    """Metrics of classes alone leave the cluster sizes out, with the same rows dropped, and a clear word on the curve."""
+    data = pa.table({"label": [0, 1, 1, 0], "c": [1, None, 2, 2], "k": [5, 5, None, 6]})
+    asked: dict[str, Any] = {"cluster": "c", "classes": "k", "nulls": "drop"}
+    alone = evaluate(data, **asked, metrics="rand_index")
+    both = evaluate(data, **asked, metrics=["rand_index", "aul"])
+    assert [group for group, _ in alone._states] == ["classes"]
+    assert [group for group, _ in both._states] == ["cluster", "classes"]
+    assert alone.dropped == both.dropped == (("null cluster c", 1), ("null class k (with c)", 1))
+    assert both.curve("lift").area == both.value("aul")
+    with pytest.raises(OptionError, match="add aul to metrics"):
+        alone.curve("lift")
+
+
 def test_degenerate_tables_have_values_without_warnings() -> None:
     """No rows, one class, one cluster and all singletons: every metric has a value or a reason."""
     for classes, clusters in (
