@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from streameval.plots import plot_curve
     from streameval.results import Curve, Scalar
     from streameval.simulation import Simulation, simulate
+    from streameval.store import Store
 
 _WHERE = {
     "arrays.curves": ("auc", "precision_recall_curve", "roc_curve"),
@@ -74,6 +75,7 @@ _WHERE = {
     "plots": ("plot_curve",),
     "results": ("Curve", "Scalar"),
     "simulation": ("Simulation", "simulate"),
+    "store": ("Store",),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
@@ -87,6 +89,7 @@ __all__ = [
     "RocCurve",
     "Scalar",
     "Simulation",
+    "Store",
     "__version__",
     "adjusted_mutual_info_score",
     "adjusted_rand_score",

@@ -6,21 +6,18 @@ Everything is imported where it is used, so that help answers at once.
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streameval._version import __version__
+from streameval.cli_store import COMMANDS
+from streameval.console import deliver, progress_bar, refuse_directory
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from rich.console import Console
-
-    from streameval.outcome import Evaluation
+    from collections.abc import Callable
 
 __all__ = ["main"]
 
@@ -154,67 +151,10 @@ def evaluate(data: tuple[str, ...], json_to: str | None, quiet: bool, **options:
     """Evaluate DATA: Parquet files, directories, globs or URIs, in one pass."""
     from streameval.evaluation import evaluate as run
 
-    if json_to not in (None, "-") and not Path(json_to).parent.is_dir():
-        msg = f"{json_to}: its directory does not exist; make it first"
-        raise StreamevalError(msg)
-    with _progress(quiet) as (console, advance):
+    refuse_directory(json_to)
+    with progress_bar(quiet) as (console, advance):
         found = run(list(data), progress=advance, **options)
-    _deliver(found, json_to, None if quiet else console)
-
-
-def _deliver(found: Evaluation, json_to: str | None, console: Console | None) -> None:
-    """JSON where it is asked for, the table on stderr."""
-    if json_to == "-":
-        click.echo(found.to_json(indent=2))
-    elif json_to is not None:
-        _write(Path(json_to), found.to_json(indent=2) + "\n")
-    if console is not None:
-        from streameval.report import render
-
-        console.print(render(found))
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file whole or not at all; through links, and into pipes and devices."""
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_text(text)
-        return
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        msg = f"{path}: cannot be written ({error.strerror})"
-        raise StreamevalError(msg) from error
-
-
-@contextmanager
-def _progress(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, Callable[..., None] | None]]:
-    """A console on stderr and a progress bar that counts rows and says rows per second."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield console, None
-        return
-    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-    from rich.text import Text
-
-    class Rate(ProgressColumn):
-        def render(self, task: Task) -> Text:
-            speed = task.speed or task.finished_speed or 0.0
-            return Text(f"{task.completed:,.0f} rows  {speed / 1e6:,.1f} M rows/s")
-
-    columns = TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("rows", total=total)
-
-        def advance(done: int, rows: int = -1) -> None:
-            progress.update(task, completed=done, total=rows if rows >= 0 else total)
-
-        yield console, advance
+    deliver(found, json_to, None if quiet else console)
 
 
 @main.command()
@@ -267,7 +207,7 @@ def simulate(out: Path, quiet: bool, **options: Any) -> None:
     """Write simulated spam-clustering data to the directory OUT: Hive-partitioned Parquet of any size."""
     from streameval.simulation import simulate as run
 
-    with _progress(quiet, options["rows"]) as (console, advance):
+    with progress_bar(quiet, options["rows"]) as (console, advance):
         done = run(out, progress=None if advance is None else _counter(advance), **options)
     if not quiet:
         speed = f"{done.rows / max(done.seconds, 1e-9) / 1e6:.1f} M rows/s"
@@ -300,11 +240,15 @@ def demo(rows: int) -> None:
 
     with (
         tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder,
-        _progress(False) as (console, advance),
+        progress_bar(False) as (console, advance),
     ):
         made = make(Path(folder) / "data", rows=rows, partitions=14, singletons=0.7, lone_positives=0.02)
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
     size = f"{made.bytes / 1e6:.1f} MB of Parquet"
     console.print(f"{made.rows:,} simulated messages in {made.partitions} nightly partitions, {size}")
-    _deliver(found, None, console)
+    deliver(found, None, console)
     console.print("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")
+
+
+for command in COMMANDS:
+    main.add_command(command)

@@ -14,6 +14,7 @@
     ├── OptionError (ValueError)          an argument is out of its range, or two exclude each other
     ├── IncompatibleStatesError (ValueError)   two states of different specs were merged
     ├── FormatError                       a stored state cannot be read
+    ├── StoreError                        a store cannot be opened, or another update was faster
     └── SpillError (OSError)              the spill directory is full or not writable
 
 Every message is one line that names the file, the column and the remedy, where there is one. The command line prints
@@ -34,6 +35,7 @@ __all__ = [
     "OptionError",
     "SchemaError",
     "SpillError",
+    "StoreError",
     "StreamevalError",
     "WeightError",
 ]
@@ -85,6 +87,10 @@ class IncompatibleStatesError(StreamevalError, ValueError):
 
 class FormatError(StreamevalError):
     """A stored state is damaged, foreign, or of an unknown version."""
+
+
+class StoreError(StreamevalError):
+    """A store is not there, is of an unknown version, or was changed by another update meanwhile."""
 
 
 class SpillError(StreamevalError, OSError):

@@ -43,7 +43,9 @@ LAYERS = {
     "outcome": {"engine", "fold", "metrics", "report", "request", "states"},
     "evaluation": {"engine", "fold", "metrics", "outcome", "request", "sampling", "scan"},
     "store": {"codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan", "states"},
-    "cli": {"evaluation", "outcome", "plots", "report", "simulation", "states", "store"},
+    "console": {"outcome", "report"},
+    "cli_store": {"console", "store"},
+    "cli": {"cli_store", "console", "evaluation", "outcome", "plots", "report", "simulation", "states", "store"},
     "__main__": {"cli"},
 }
 

@@ -14,6 +14,7 @@ reading touches only the requested columns; a piece holds no open file, so that 
 The modules, in the order the data meet them:
 
 - ``paths``: names and patterns, on any file system, to files;
+- ``listing``: files to their sizes and times, for whoever must know what changed;
 - ``footers``: files to row groups, types and sizes;
 - ``datasets``: Arrow datasets to files, or to fragments of other formats;
 - ``memory``: tables, frames, readers and such fragments;
@@ -24,8 +25,24 @@ The modules, in the order the data meet them:
 Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.
 """
 
+from streameval.scan.listing import details
+from streameval.scan.paths import READ_ERRORS, File, locate, reason, shown
 from streameval.scan.pieces import Piece, Scan, join
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
+from streameval.scan.widen import widen as widened
 
-__all__ = ["Piece", "Scan", "join", "plan", "read"]
+__all__ = [
+    "READ_ERRORS",
+    "File",
+    "Piece",
+    "Scan",
+    "details",
+    "join",
+    "locate",
+    "plan",
+    "read",
+    "reason",
+    "shown",
+    "widened",
+]

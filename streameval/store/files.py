@@ -1,0 +1,198 @@
+"""State files: one immutable Parquet file for each state, named by the hash of its bytes.
+
+A file is written to a temporary name (beside it on a local disk, in the system's temporary folder for an object store),
+hashed, and given its name whole: renamed, or put as one object. So a name that is there is complete, a second write of
+the same state changes nothing, and a killed process leaves at most a file that nothing names. On reading the bytes are
+hashed again: a damaged file is refused by name.
+
+Keys are sorted, so that their differences take few bits (``DELTA_BINARY_PACKED``); counts are mostly 0 and 1 and take a
+dictionary. Memory: a row group of a million keys while writing; the compressed file while reading.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from streameval import codec
+from streameval.errors import FormatError, StoreError
+from streameval.scan import READ_ERRORS, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streameval.states.memory import Budget
+    from streameval.states.protocol import State
+    from streameval.store.place import Place
+
+__all__ = ["StateFiles"]
+
+GROUP_ROWS = 1 << 20  # rows of a row group
+CHUNK = 16 << 20  # bytes hashed or sent at a time
+SUFFIX = ".parquet"
+_REMEDY = "fold its partition again with replace"
+
+
+class StateFiles:
+    """The state files of a directory.
+
+    Parameters
+    ----------
+    place : Place
+        The directory.
+
+    Examples
+    --------
+    >>> from streameval.states.clusters import ClusterSpec
+    >>> from streameval.store.place import Place
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = StateFiles(Place.of(folder))
+    ...     name, nbytes = files.write(ClusterSpec("campaign").empty())
+    ...     files.read(name).totals().rows
+    0
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def write(self, state: State, facts: dict[str, str] | None = None) -> tuple[str, int]:
+        """Write a state; returns the name of its file, and its bytes.
+
+        Parameters
+        ----------
+        state : State
+        facts : dict of str to str, optional
+            What else the file's metadata say.
+
+        Raises
+        ------
+        StoreError
+            If the store cannot be written.
+        """
+        part = self._part()
+        try:
+            _write(state, part, facts or {})
+            name = _digest(part) + SUFFIX
+            size = part.stat().st_size
+            self._publish(part, name)
+        except OSError as error:
+            msg = f"{self.place.name}: cannot be written: {reason(error)}; nothing of this update counts"
+            raise StoreError(msg) from error
+        finally:
+            part.unlink(missing_ok=True)
+        return name, size
+
+    def read(self, name: str, budget: Budget | None = None) -> Any:
+        """The state of a file.
+
+        Raises
+        ------
+        FormatError
+            If the file is not there, is damaged, or is no state that this version reads.
+        """
+        where = self.place.child(name)
+        try:
+            data = self._bytes(where.path)
+            if hashlib.sha256(data).hexdigest() + SUFFIX != name:
+                msg = f"its bytes are not those that were written (damaged, cut off or exchanged); {_REMEDY}"
+                raise FormatError(msg)
+            file = pq.ParquetFile(pa.BufferReader(data))
+            batches = file.iter_batches(GROUP_ROWS, use_threads=False)
+            return codec.load(pa.RecordBatchReader.from_batches(file.schema_arrow, batches), budget)
+        except FormatError as error:
+            msg = f"{where.name}: {error}"
+            raise FormatError(msg) from error
+        except READ_ERRORS as error:
+            missing = isinstance(error, FileNotFoundError)
+            msg = f"{where.name}: {'is not there any more' if missing else reason(error)}; {_REMEDY}"
+            raise FormatError(msg) from error
+
+    def list(self) -> Iterator[tuple[str, int, float]]:
+        """Name, bytes and age reference (seconds since 1970 of the last change) of every file there is."""
+        selector = fs.FileSelector(self.place.path, allow_not_found=True)
+        for info in self.place.filesystem.get_file_info(selector):
+            if info.type == fs.FileType.File:
+                yield info.base_name, info.size, (info.mtime_ns or 0) / 1e9
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files; one that is gone already is no error."""
+        for name in names:
+            try:
+                self.place.filesystem.delete_file(self.place.child(name).path)
+            except FileNotFoundError:
+                continue
+
+    def _bytes(self, path: str) -> pa.Buffer:
+        """A file's bytes: mapped on a local disk."""
+        if self.place.local:
+            with pa.memory_map(path) as file:
+                return file.read_buffer()
+        with self.place.filesystem.open_input_file(path) as file:
+            return file.read_buffer()
+
+    def _part(self) -> Path:
+        """A name for a file under way."""
+        if self.place.local:
+            folder = Path(self.place.path)
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            folder = Path(tempfile.gettempdir())
+        return folder / f".{uuid.uuid4().hex}.part"
+
+    def _publish(self, part: Path, name: str) -> None:
+        """Give a complete file its name."""
+        if self.place.local:
+            part.replace(Path(self.place.path) / name)
+            return
+        with (
+            part.open("rb") as source,
+            self.place.filesystem.open_output_stream(self.place.child(name).path) as target,
+        ):
+            while chunk := source.read(CHUNK):
+                target.write(chunk)
+
+
+def _write(state: State, path: Path, facts: dict[str, str]) -> None:
+    """Write a state as Parquet, and make sure that it is on the disk."""
+    schema, batches = codec.dump(state)
+    schema = schema.with_metadata({**schema.metadata, **{f"streameval.{key}": value for key, value in facts.items()}})
+    sorted_by = [name for name in schema.names[:1] if schema.field(name).type in (pa.uint64(), pa.int64())]
+    counts = [name for name in schema.names if name not in sorted_by and schema.field(name).type == pa.int64()]
+    with path.open("wb") as sink:
+        with pq.ParquetWriter(
+            sink,
+            schema,
+            compression="zstd",
+            use_dictionary=counts,
+            column_encoding=dict.fromkeys(sorted_by, "DELTA_BINARY_PACKED"),
+            write_statistics=False,
+        ) as writer:
+            for table in _gathered(batches, schema):
+                writer.write_table(table, row_group_size=GROUP_ROWS)
+        sink.flush()
+        os.fsync(sink.fileno())
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
+    """The batches put together to about `GROUP_ROWS` rows."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch.replace_schema_metadata(schema.metadata))
+        if sum(part.num_rows for part in held) >= GROUP_ROWS:
+            yield pa.Table.from_batches(held, schema)
+            held = []
+    yield pa.Table.from_batches(held, schema)
+
+
+def _digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

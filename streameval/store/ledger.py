@@ -1,0 +1,332 @@
+"""The ledger: which partitions count, each with which state files. It alone is the truth of a store.
+
+It is a Delta table with one row a partition. Every update overwrites the rows in one commit, so that version N of the
+table is the list of partitions that counted after update N, and any version can be looked at later. A commit is made
+against the version that was read, without retries: of two updates at once, one is refused and can be run again. What a
+store keeps of its data (columns, policies, key types) stands in the commit beside the rows.
+
+Old versions cost a few kilobytes each and are never cleaned away by Delta's own retention.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from streameval._version import __version__
+from streameval.errors import OptionError, StoreError
+from streameval.scan import READ_ERRORS, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deltalake import DeltaTable
+
+    from streameval.store.place import Place
+
+__all__ = ["FORMAT", "Entry", "Kept", "Ledger", "Snapshot", "commit_table", "open_table", "read_rows"]
+
+FORMAT = 1  # version of the ledger's rows and of the configuration
+_KEEP = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
+_STATE = pa.struct(
+    [
+        pa.field("group", pa.string()),
+        pa.field("of", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("file", pa.string()),
+        pa.field("bytes", pa.int64()),
+    ]
+)
+_SCHEMA = pa.schema(
+    {
+        "partition": pa.string(),
+        "root": pa.string(),
+        "fingerprint": pa.string(),
+        "files": pa.int64(),
+        "bytes": pa.int64(),
+        "rows": pa.int64(),
+        "labels": pa.string(),
+        "states": pa.list_(_STATE),
+        "updated": pa.timestamp("us", "UTC"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state of a partition.
+
+    Attributes
+    ----------
+    group, of : ``score``, ``cluster`` or ``classes``, and the column
+    kind : of the state, such as ``score_counts``
+    file : name of the state file
+    bytes : its size
+    """
+
+    group: str
+    of: str
+    kind: str
+    file: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A partition that counts: a row of the ledger.
+
+    Attributes
+    ----------
+    partition : its name, such as ``night=2026-01-15``
+    root : directory that the name is relative to
+    fingerprint : hash of the names, sizes and times of its files
+    files, bytes : how many they are, and their size
+    rows : rows in them
+    labels : the state of the labels, as JSON
+    states : the others, in files
+    updated : when it was folded
+    """
+
+    partition: str
+    root: str
+    fingerprint: str
+    files: int
+    bytes: int
+    rows: int
+    labels: str
+    states: tuple[Kept, ...]
+    updated: datetime
+
+    def state(self, group: str, of: str) -> Kept | None:
+        """The state of a column, if there is one."""
+        return next((kept for kept in self.states if (kept.group, kept.of) == (group, of)), None)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A version of the ledger.
+
+    Attributes
+    ----------
+    version : its number, −1 before the first commit
+    configuration : what the store keeps, as `streameval.store.configuration` reads it
+    entries : the partitions that count, by name
+    table : the Delta table at this version
+    """
+
+    version: int = -1
+    configuration: dict[str, Any] = field(default_factory=dict)
+    entries: dict[str, Entry] = field(default_factory=dict)
+    table: Any = field(default=None, repr=False)
+
+
+class Ledger:
+    """The ledger of a store.
+
+    Parameters
+    ----------
+    place : Place
+        Its directory.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from streameval.store.place import Place
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ledger = Ledger(Place.of(folder).child("ledger"))
+    ...     first = ledger.commit(ledger.read(), {"label": "spam"}, [], "update")
+    ...     ledger.read().version, ledger.read().configuration["label"]
+    (0, 'spam')
+    """
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def read(self, as_of: str | int | None = None) -> Snapshot:
+        """The newest version, or one that was the newest at a time.
+
+        Parameters
+        ----------
+        as_of : str or int, optional
+            A version, or a date (to its end, UTC) or time in ISO format.
+
+        Raises
+        ------
+        OptionError
+            If there was no such version.
+        StoreError
+            If the ledger cannot be read, or is of a later version of streameval.
+        """
+        table = open_table(self.place)
+        if table is None:
+            if as_of is not None:
+                msg = f"as_of={as_of!r}: {self.place.name} is not there yet"
+                raise OptionError(msg)
+            return Snapshot()
+        if as_of is not None:
+            table.load_as_version(self._version(table, as_of))
+        said = table.history(1)[0].get("streameval")
+        if said is None:
+            msg = f"{self.place.name}: its last commit is not streameval's; restore the version before it"
+            raise StoreError(msg)
+        configuration = json.loads(said)
+        if configuration["format"] != FORMAT:
+            msg = (
+                f"{self.place.name}: is of format {configuration['format']}, written by streameval "
+                f"{configuration['library']}; streameval {__version__} reads format {FORMAT}: upgrade it"
+            )
+            raise StoreError(msg)
+        entries = {row["partition"]: _entry(row) for row in read_rows(table, self.place)}
+        return Snapshot(table.version(), configuration["keeps"], entries, table)
+
+    def commit(self, base: Snapshot, keeps: dict[str, Any], entries: Iterable[Entry], action: str) -> Snapshot:
+        """Make these the partitions that count.
+
+        Parameters
+        ----------
+        base : Snapshot
+            What was read; the commit is refused unless it is still the newest version.
+        keeps : dict
+            The configuration.
+        entries : iterable of Entry
+        action : str
+            What was done, for people.
+
+        Raises
+        ------
+        StoreError
+            If another update was committed meanwhile.
+        """
+        found = {entry.partition: entry for entry in entries}
+        rows = pa.Table.from_pylist([asdict(entry) for entry in found.values()], schema=_SCHEMA)
+        said = json.dumps({"format": FORMAT, "library": __version__, "keeps": keeps})
+        facts = {"streameval": said, "action": action}
+        table = commit_table(self.place, base.table, rows, facts, "the partitions of a streameval store")
+        return Snapshot(table.version(), keeps, found, table)
+
+    def versions(self) -> list[dict[str, Any]]:
+        """Every version, newest first: its number, when it was committed, and what was done."""
+        table = open_table(self.place)
+        return [
+            {"version": fact["version"], "when": _when(fact), "action": fact.get("action", fact.get("operation"))}
+            for fact in ([] if table is None else table.history())
+        ]
+
+    def _version(self, table: DeltaTable, as_of: str | int) -> int:
+        """The version of a number or time."""
+        text = str(as_of)
+        if re.fullmatch(r"\d{1,9}", text):
+            if int(text) > table.version():
+                msg = f"as_of={as_of!r}: the newest version of {self.place.name} is {table.version()}"
+                raise OptionError(msg)
+            return int(text)
+        until = _moment(text)
+        known = [(_when(fact), fact["version"]) for fact in table.history()]
+        before = [version for when, version in known if when < until]
+        if not before:
+            msg = f"as_of={as_of!r}: the store was begun later, at {min(known)[0]:%Y-%m-%d %H:%M} UTC"
+            raise OptionError(msg)
+        return int(max(before))
+
+
+def open_table(place: Place) -> DeltaTable | None:
+    """The Delta table of a directory, or None where there is none.
+
+    Raises
+    ------
+    StoreError
+        If what is there cannot be read.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        return DeltaTable(place.uri, storage_options=place.options)
+    except TableNotFoundError:
+        return None
+    except (DeltaError, OSError, ValueError) as error:
+        msg = f"{place.name}: cannot be read: {reason(error)}"
+        raise StoreError(msg) from error
+
+
+def read_rows(table: DeltaTable, place: Place) -> list[dict[str, Any]]:
+    """The rows of a Delta table whose rows fit into memory."""
+    paths = table.get_add_actions(flatten=True).column("path").to_pylist()
+    rows: list[dict[str, Any]] = []
+    try:
+        for path in paths:
+            with place.filesystem.open_input_file(place.child(path).path) as file:
+                rows += pq.ParquetFile(file).read(use_threads=False).to_pylist()
+    except READ_ERRORS as error:
+        msg = f"{place.name}: cannot be read: {reason(error)}; restore it from a copy"
+        raise StoreError(msg) from error
+    return rows
+
+
+def commit_table(
+    place: Place, base: DeltaTable | None, rows: pa.Table, facts: dict[str, str], description: str
+) -> DeltaTable:
+    """Replace the rows of a Delta table in one commit after the version `base`, without retries.
+
+    Raises
+    ------
+    StoreError
+        If there is a newer version, or the table cannot be written.
+    """
+    from deltalake import CommitProperties, DeltaTable, write_deltalake
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    properties = CommitProperties(custom_metadata=facts, max_commit_retries=0)
+    try:
+        if base is not None:
+            write_deltalake(base, rows, mode="overwrite", commit_properties=properties)
+            return base
+        if place.local:
+            place.filesystem.create_dir(place.path, recursive=True)
+        write_deltalake(
+            place.uri,
+            rows,
+            mode="error",
+            description=description,
+            configuration=_KEEP,
+            storage_options=place.options,
+            commit_properties=properties,
+        )
+        return DeltaTable(place.uri, storage_options=place.options)
+    except CommitFailedError as error:
+        msg = f"{place.name}: another update was committed meanwhile; nothing of this one counts: run it again"
+        raise StoreError(msg) from error
+    except (DeltaError, OSError) as error:
+        if base is None and open_table(place) is not None:
+            msg = f"{place.name}: another update began this store meanwhile; nothing of this one counts: run it again"
+        else:
+            msg = f"{place.name}: cannot be written: {reason(error)}; nothing of this update counts"
+        raise StoreError(msg) from error
+
+
+def _entry(row: dict[str, Any]) -> Entry:
+    """The entry of a row."""
+    return Entry(**row | {"states": tuple(Kept(**state) for state in row["states"])})
+
+
+def _when(fact: dict[str, Any]) -> datetime:
+    """When a commit was made."""
+    return datetime.fromtimestamp(fact["timestamp"] / 1000, UTC)
+
+
+def _moment(text: str) -> datetime:
+    """The time that a text means; a date is its end."""
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text):
+            return datetime.combine(date.fromisoformat(text), time(), UTC) + timedelta(days=1)
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        msg = f"as_of={text!r} must be a version, a date such as 2026-01-14, or a time"
+        raise OptionError(msg) from None
+    return found.replace(tzinfo=found.tzinfo or UTC) + timedelta(microseconds=1)

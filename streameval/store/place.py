@@ -1,0 +1,113 @@
+"""Place: the directory of a store, on a local disk or in an object store, for pyarrow and deltalake alike.
+
+One set of options feeds both. They are deltalake's: ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``,
+``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_ALLOW_HTTP``; what is not given is found in the environment. A
+URI may carry the same in pyarrow's spelling: ``s3://key:secret@bucket/store?endpoint_override=http://127.0.0.1:5000``.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pyarrow import fs
+
+from streameval.errors import OptionError
+from streameval.scan import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["Place"]
+
+_QUERY = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a store is.
+
+    Attributes
+    ----------
+    name : how messages name it, without credentials
+    uri : how deltalake opens it
+    path : its path on `filesystem`
+    filesystem : pyarrow.fs.FileSystem
+    options : deltalake's storage options
+
+    Examples
+    --------
+    >>> Place.of("/data/store").child("ledger").uri
+    '/data/store/ledger'
+    >>> Place.of("s3://key:secret@bucket/store?endpoint_override=http://127.0.0.1:9000&region=eu").name
+    's3://bucket/store'
+    """
+
+    name: str
+    uri: str
+    path: str
+    filesystem: Any = field(repr=False)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Place:
+        """The place that a path or URI names.
+
+        Raises
+        ------
+        OptionError
+            If the scheme is neither a local path nor S3.
+        """
+        text = os.fspath(where)
+        scheme = text.partition("://")[0] if "://" in text else "file"
+        if scheme == "file":
+            path = Path(text.removeprefix("file://")).expanduser().absolute()
+            path = Path(os.path.normpath(path))
+            return cls(text, str(path), path.as_posix(), fs.LocalFileSystem(), dict(options or {}))
+        if scheme not in ("s3", "s3a"):
+            msg = f"{shown(text)}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)"
+            raise OptionError(msg)
+        return _s3(text, {key.upper(): value for key, value in (options or {}).items()})
+
+    @property
+    def local(self) -> bool:
+        """Whether it is on a local disk."""
+        return isinstance(self.filesystem, fs.LocalFileSystem)
+
+    def child(self, name: str) -> Place:
+        """A directory or file in it."""
+        name_, uri, path = (f"{text.rstrip('/')}/{name}" for text in (self.name, self.uri, self.path))
+        return replace(self, name=name_, uri=uri, path=path)
+
+
+def _s3(text: str, options: dict[str, str]) -> Place:
+    """A place in a bucket; what the URI says goes before the options."""
+    parts = urlsplit(text)
+    given = dict(parse_qsl(parts.query))
+    options |= {_QUERY[key]: value for key, value in given.items() if key in _QUERY}
+    if parts.username:
+        options |= {
+            "AWS_ACCESS_KEY_ID": unquote(parts.username),
+            "AWS_SECRET_ACCESS_KEY": unquote(parts.password or ""),
+        }
+    endpoint = options.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL")
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{given.get('scheme', 'https')}://{endpoint}"
+    if endpoint:
+        options["AWS_ENDPOINT_URL"] = endpoint
+        if endpoint.startswith("http://"):
+            options["AWS_ALLOW_HTTP"] = "true"
+    filesystem = fs.S3FileSystem(
+        access_key=options.get("AWS_ACCESS_KEY_ID"),
+        secret_key=options.get("AWS_SECRET_ACCESS_KEY"),
+        session_token=options.get("AWS_SESSION_TOKEN"),
+        region=options.get("AWS_REGION") or os.environ.get("AWS_REGION"),
+        endpoint_override=endpoint,
+        scheme=(endpoint or "https://").partition("://")[0],
+    )
+    bucket = parts.netloc.rpartition("@")[2]
+    path = f"{bucket}{parts.path}".rstrip("/")
+    return Place(f"s3://{path}", f"s3://{path}", path, filesystem, options)

@@ -1,0 +1,346 @@
+"""The store: what is folded, what counts, and that the numbers are those of the raw files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store of all nights, for reading only."""
+    store = Store(tmp_path_factory.mktemp("whole") / "store")
+    store.update(DATA, **OPTIONS)
+    return store
+
+
+@pytest.fixture
+def data(tmp_path):
+    """The first three nights, in a place of their own."""
+    for night in NIGHTS[:3]:
+        land(night, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def night(folder: Path, name: str, **columns) -> Path:
+    """Write a night of these columns."""
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table(columns), folder / name / "part-0.parquet")
+    return folder / name
+
+
+# -- the same numbers -------------------------------------------------------------------------------------------------
+
+
+def test_all_nights_together_are_the_raw_files_to_the_last_bit(whole):
+    """Every metric of every column, clusters against classes included."""
+    assert whole.evaluate().to_json() == evaluate(DATA, **OPTIONS).to_json()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "nights"),
+    [
+        ({"last": 3}, NIGHTS[-3:]),
+        ({"since": "2026-01-08"}, NIGHTS[7:]),
+        ({"since": "2026-01-03", "until": "2026-01-05"}, NIGHTS[2:5]),
+        ({"until": "2026-01"}, NIGHTS),
+        ({"partition": NIGHTS[4]}, NIGHTS[4:5]),
+        ({"partition": [NIGHTS[9], NIGHTS[1]]}, [NIGHTS[1], NIGHTS[9]]),
+    ],
+)
+def test_any_nights_together_are_their_raw_files(whole, chosen, nights):
+    """Spans, the last few and single nights are what an evaluation of those directories gives."""
+    expected = evaluate([DATA / name for name in nights], **OPTIONS)
+    assert whole.evaluate(**chosen).to_json() == expected.to_json()
+
+
+def test_metrics_are_chosen_when_looking(whole):
+    """States do not depend on metrics: truncations, operating points and globs can be asked for later."""
+    asked = {"metrics": ["agc*", "bcubed_*"], "truncate": 0.1, "at": "fpr=0.01", "threshold": 3}
+    assert whole.evaluate(**asked).to_json() == evaluate(DATA, **OPTIONS, **asked).to_json()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"score": SCORES, "approx": True},
+        {"score": "score_lr", "nan": "half", "at": ["fpr=0.01"]},
+        {"cluster": CLUSTERS, "cluster_scope": "partition", "classes": "campaign"},
+        {"cluster": "source", "score": "length"},
+    ],
+)
+def test_every_policy_is_that_of_an_evaluation(tmp_path, options):
+    """Bounded scores, ids of their partition, text ids: folded night by night, the numbers are the same."""
+    store = Store(tmp_path / "store")
+    for name in NIGHTS[:5]:
+        store.update(DATA / name, **options)
+    expected = evaluate([DATA / name for name in NIGHTS[:5]], **options)
+    assert store.evaluate().to_json() == expected.to_json()
+
+
+def test_weighted_numbers_agree_closely(tmp_path):
+    """Sums of weights may differ in the last bits, no more."""
+    store = Store(tmp_path / "store")
+    store.update(DATA, score=SCORES, weight="weight")
+    for one, other in zip(store.evaluate().results, evaluate(DATA, score=SCORES, weight="weight").results, strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-12)
+
+
+def test_curves_and_tables_are_drawn_from_the_states(whole):
+    """An evaluation of a store has its curves and its table at a threshold."""
+    found, expected = whole.evaluate(), evaluate(DATA, **OPTIONS)
+    assert found.curve("roc", of="score_lr").area == expected.curve("roc", of="score_lr").area
+    assert repr(found.confusion(0.5, "score_nb")) == repr(expected.confusion(0.5, "score_nb"))
+
+
+# -- what an update folds ---------------------------------------------------------------------------------------------
+
+
+def test_only_what_is_new_is_folded(data, tmp_path):
+    """The second update folds the night that landed; the third folds nothing and commits nothing."""
+    store = Store(tmp_path / "store")
+    first = store.update(data, **FEW)
+    land(NIGHTS[3], data)
+    second, third = store.update(data), store.update(data)
+    assert first.new == tuple(NIGHTS[:3])
+    assert (second.new, second.unchanged) == ((NIGHTS[3],), 3)
+    assert (third.new, third.unchanged, third.rows, third.version) == ((), 4, 0, 1)
+    assert len(store.versions()) == 2
+
+
+def test_a_night_is_the_same_however_it_is_named(data, tmp_path, monkeypatch):
+    """The tree, one night, its file, a pattern and a relative path give one name."""
+    store = Store(tmp_path / "store")
+    store.update(data / NIGHTS[0], **FEW)
+    monkeypatch.chdir(data)
+    assert store.update(data / NIGHTS[0] / "part-0.parquet").unchanged == 1
+    assert store.update(NIGHTS[0]).unchanged == 1
+    assert store.update(f"{data}/night=*-01").unchanged == 1
+    assert store.update(data).new == tuple(NIGHTS[1:3])
+
+
+def test_files_that_are_no_tree_are_partitions_themselves(tmp_path):
+    """A flat directory has a partition a file; below a known root names stay relative to it."""
+    flat = tmp_path / "flat"
+    (flat / "more").mkdir(parents=True)
+    for i, name in enumerate(NIGHTS[:2]):
+        shutil.copy(DATA / name / "part-0.parquet", flat / f"{i}.parquet")
+    store = Store(tmp_path / "store")
+    assert store.update(flat, **FEW).new == ("0.parquet", "1.parquet")
+    shutil.copy(DATA / NIGHTS[2] / "part-0.parquet", flat / "more" / "2.parquet")
+    assert store.update(flat / "more").new == ("more/2.parquet",)
+    assert store.update(flat).unchanged == 3
+
+
+def test_a_new_file_folds_its_partition_again(data, tmp_path):
+    """A late file changes a night; a file that is gone does as well."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    shutil.copy(DATA / NIGHTS[5] / "part-0.parquet", data / NIGHTS[1] / "part-1.parquet")
+    assert store.update(data).changed == (NIGHTS[1],)
+    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
+    (data / NIGHTS[1] / "part-1.parquet").unlink()
+    assert store.update(data).changed == (NIGHTS[1],)
+
+
+def test_a_dry_run_says_and_does_nothing(data, tmp_path):
+    """The store is not even made."""
+    store = Store(tmp_path / "store")
+    assert store.update(data, dry_run=True, **FEW).new == tuple(NIGHTS[:3])
+    assert not (tmp_path / "store").exists()
+
+
+def test_verify_finds_what_size_and_time_hide(tmp_path):
+    """A file exchanged for one of equal size and time is found by its content, and only that one."""
+    store, data = Store(tmp_path / "store"), tmp_path / "data"
+    scores = pa.array([0.1, 0.2, 0.3])
+    for name in ("night=1", "night=2"):
+        night(data, name, label=pa.array([0, 1, 1], pa.int8()), score=scores)
+    store.update(data, score="score")
+    path = data / "night=2" / "part-0.parquet"
+    before = path.stat()
+    night(data, "night=2", label=pa.array([1, 0, 1], pa.int8()), score=scores)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    assert store.update(data).unchanged == 2
+    assert store.update(data, verify=True).changed == ("night=2",)
+    assert store.evaluate().to_json() == evaluate(data, score="score").to_json()
+    assert store.update(data, verify=True).unchanged == 2
+
+
+def test_partitions_that_are_gone_are_told_and_kept(data, tmp_path):
+    """Raw data may be deleted after a while; what was folded still counts."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    expected = store.evaluate().to_json()
+    shutil.rmtree(data / NIGHTS[0])
+    assert store.update(data).gone == (NIGHTS[0],)
+    assert store.evaluate().to_json() == expected
+
+
+def test_a_night_without_rows_counts_for_nothing(tmp_path):
+    """An empty night beside others is a partition of no rows."""
+    store = Store(tmp_path / "store")
+    some = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.3])}
+    night(tmp_path / "data", "night=1", **some)
+    night(tmp_path / "data", "night=2", **{name: column[:0] for name, column in some.items()})
+    store.update(tmp_path / "data", score="score")
+    assert [entry.rows for entry in store.partitions()] == [3, 0]
+    assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()
+
+
+# -- corrections ------------------------------------------------------------------------------------------------------
+
+
+def test_late_corrections_and_what_was_known_before(data, tmp_path):
+    """A replaced and a removed night change the numbers; earlier versions still give the earlier ones."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    first = store.evaluate().to_json()
+    assert store.replace(correct(NIGHTS[1], data)).changed == (NIGHTS[1],)
+    second = store.evaluate().to_json()
+    assert second == evaluate(data, **FEW).to_json() != first
+    assert store.remove(NIGHTS[0]).removed == (NIGHTS[0],)
+    assert store.evaluate().to_json() == evaluate([data / name for name in NIGHTS[1:3]], **FEW).to_json()
+    assert [store.evaluate(as_of=version).to_json() for version in (0, 1)] == [first, second]
+    when = store.versions()[-1]["when"]
+    assert store.evaluate(as_of=when.isoformat()).to_json() == first
+    assert store.evaluate(as_of=f"{when:%Y-%m-%d}").rows in (store.evaluate().rows, evaluate(data, **FEW).rows)
+
+
+def test_versions_that_never_were_are_refused(data, tmp_path):
+    """A later version, an earlier date, and no date at all."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    for as_of in (7, "2001-01-01", "yesterday"):
+        with pytest.raises(OptionError, match="as_of"):
+            store.evaluate(as_of=as_of)
+
+
+def test_all_nights_can_be_removed_and_come_back(data, tmp_path):
+    """An empty store keeps its configuration."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    store.remove(NIGHTS[:3])
+    with pytest.raises(MissingInputError, match="no partitions"):
+        store.evaluate()
+    assert store.update(data).new == tuple(NIGHTS[:3])
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def test_options_that_contradict_the_store_are_refused(data, tmp_path):
+    """The message names both; options that agree are no contradiction."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    store.update(data, **FEW)
+    with pytest.raises(OptionError, match=r"score='score_nb' contradicts .*score_lr"):
+        store.update(data, score="score_nb")
+    with pytest.raises(OptionError, match="takes no option 'sample'"):
+        store.update(data, sample=0.1)
+
+
+def test_an_update_counts_as_a_whole_or_not_at_all(data, tmp_path):
+    """A damaged file among new nights refuses the update; the store stays as it was."""
+    store = Store(tmp_path / "store")
+    store.update(data / NIGHTS[0], **FEW)
+    (data / NIGHTS[2] / "part-0.parquet").write_bytes(b"PAR1 is not enough PAR1")
+    with pytest.raises(DataError, match=rf"{NIGHTS[2]}/part-0.parquet"):
+        store.update(data)
+    assert [entry.partition for entry in store.partitions()] == NIGHTS[:1]
+
+
+def test_two_places_of_one_name_are_refused(data, tmp_path):
+    """A night of that name from elsewhere is replaced only when that is asked for."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    land(NIGHTS[0], tmp_path / "other")
+    other = correct(NIGHTS[0], tmp_path / "other")
+    with pytest.raises(DataError, match="use replace"):
+        store.update(other)
+    with pytest.raises(DataError, match=r"in .*data and in .*other"):
+        store.update([data, other])
+    assert store.replace(other).changed == (NIGHTS[0],)
+    with pytest.raises(MissingInputError, match="no such partition to replace"):
+        store.replace(land(NIGHTS[9], data))
+
+
+def test_labels_of_all_nights_must_be_two_classes(tmp_path):
+    """A third label value on a later night refuses that night."""
+    store = Store(tmp_path / "store")
+    for name, labels in (("night=1", [0, 1]), ("night=2", [0, 2])):
+        night(tmp_path / "data", name, label=pa.array(labels, pa.int8()), score=pa.array([0.5, 0.25]))
+    store.update(tmp_path / "data" / "night=1", score="score")
+    with pytest.raises(LabelError, match="more than two values"):
+        store.update(tmp_path / "data")
+    assert len(store.partitions()) == 1
+
+
+def test_a_narrower_type_is_widened_and_a_wider_one_refused(tmp_path):
+    """What the first update found is fixed; no value may be lost."""
+    store = Store(tmp_path / "store")
+    kinds = {"night=1": pa.float64(), "night=2": pa.float32(), "night=3": pa.string()}
+    for name, kind in kinds.items():
+        score = pa.array([0.5, 0.25, 0.125]).cast(kind)
+        night(tmp_path / "data", name, label=pa.array([0, 1, 1], pa.int8()), score=score)
+    store.update(tmp_path / "data" / "night=1", score="score")
+    store.update(tmp_path / "data" / "night=2")
+    assert store.evaluate().rows == 6
+    with pytest.raises(SchemaError, match="night=3"):
+        store.update(tmp_path / "data")
+
+
+def test_a_store_that_is_not_there_is_said_to_be_so(tmp_path):
+    """Looking, replacing and removing need a store; a foreign table is none."""
+    store = Store(tmp_path / "store")
+    for use in (store.evaluate, lambda: store.replace(DATA), lambda: store.remove(NIGHTS[0])):
+        with pytest.raises(StoreError, match="there is no store"):
+            use()
+    with pytest.raises(OptionError, match="local disk or on S3"):
+        Store("gs://bucket/store")
+    with pytest.raises(OptionError, match="a store folds files"):
+        store.update(pa.table({"label": [0, 1]}), score="label")
+
+
+# -- the command line -------------------------------------------------------------------------------------------------
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    """Run a command: status, stdout, stderr."""
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    return done.exit_code, done.stdout, done.stderr
+
+
+def test_the_command_line_does_all_of_it(data, tmp_path):
+    """Update, show, replace, remove; JSON alone on stdout; status 2 for usage."""
+    store = tmp_path / "store"
+    options = ("--score", "score_lr", "--cluster", "cluster_loose")
+    assert run("update", store, data, "--dry-run", *options)[2].endswith(
+        "would do: 3 new (night=2026-01-01, night=2026-01-02, night=2026-01-03); version -1\n"
+    )
+    assert run("update", store, data, *options)[0] == 0
+    status, out, _ = run("show", store, "--json", "-", "--quiet")
+    assert (status, json.loads(out)) == (0, evaluate(data, **FEW).to_dict())
+    assert "1 changed" in run("replace", store, correct(NIGHTS[0], data))[2]
+    assert "1 removed" in run("remove", store, NIGHTS[1])[2]
+    assert json.loads(run("show", store, "--as-of", 0, "--json", "-")[1]) == json.loads(out)
+    assert "roc_auc" in run("show", store, "--last", 1)[2]
+    assert run("update", store, data, "--score", "score_q")[0] == 2
+    assert run("show", tmp_path / "none")[0] == 1
+    assert run("show", store, "--storage", "nothing")[0] == 2
