@@ -122,7 +122,7 @@ class Evaluation:
         if len(columns) != 1 or self._engine is None:
             have = ", ".join(column for group, column in self._states if group == kind) or "none"
             msg = f"name the {kind} column of the {name} curve with of=; there are: {have}"
-            if have == "none" and kind == "cluster":
+            if have == "none" and kind == "cluster" and any(group == "classes" for group, _ in self._states):
                 msg = f"there is no {name} curve, since none of its metrics was asked for: add aul to metrics"
             raise OptionError(msg)
         state = self._states[kind, columns[0]]
@@ -248,10 +248,8 @@ def conclude(engine: Engine, names: Sequence[str], plan: Plan, wanted: Sequence[
         for rows, positives in [_evaluated_rows(state, w)]
         for value in row
     ]
-    dropped = [
-        ("null label", labels.null),
-        *(part for state, w in zip(states, wanted, strict=True) for part in _dropped(state, w)),
-    ]
+    dropped = [("null label", labels.null)]
+    dropped += (part for state, w in zip(states, wanted, strict=True) for part in _dropped(state, w))
     return Evaluation(
         labels.neg + labels.pos,
         labels.pos,

@@ -410,7 +410,7 @@ def test_null_classes_are_counted_when_dropped() -> None:
 
 
 def test_only_what_the_metrics_need_is_built() -> None:
-    """Metrics of classes alone leave the cluster sizes out, with the same rows dropped, and a clear word on the curve."""
+    """Metrics of classes alone leave the cluster sizes out, and drop the same rows."""
     data = pa.table({"label": [0, 1, 1, 0], "c": [1, None, 2, 2], "k": [5, 5, None, 6]})
     asked: dict[str, Any] = {"cluster": "c", "classes": "k", "nulls": "drop"}
     alone = evaluate(data, **asked, metrics="rand_index")
