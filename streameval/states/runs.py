@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -198,15 +197,8 @@ class Runs:
         return sum(column.nbytes for run in columns for column in run if column is not None)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
-        """Cut the buckets into intervals of about `items` items each, a larger bucket alone, without empty ends."""
-        per_bucket = self.items[0::2] + self.items[1::2]
-        used = np.flatnonzero(per_bucket)
-        if not used.size:
-            return []
-        before = np.cumsum(per_bucket[used]) - per_bucket[used]
-        first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (per_bucket[used] > items))
-        last = np.append(first[1:], used.size) - 1
-        return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))
+        """Cut the buckets into intervals of about `items` items each; see `cut`."""
+        return cut(self.items[0::2] + self.items[1::2], items)
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, in batches of about 2¹⁶ rows or one bucket."""
@@ -327,20 +319,18 @@ def _word(part: Columns, column: int) -> Array:
 
 
 def cut(sizes: Array, items: int) -> list[Interval]:
-    """Cut buckets of these sizes into intervals of about `items` items each; see `Runs.intervals`.
+    """Cut buckets into intervals of about `items` items each, a larger bucket alone, without empty ends.
 
     Examples
     --------
     >>> cut(np.array([0, 2, 1, 9, 0, 1]), 3)
-    [(1, 3), (3, 5), (5, 6)]
+    [(1, 3), (3, 4), (5, 6)]
     """
     used = np.flatnonzero(sizes)
-    if not used.size:
-        return []
     before = np.cumsum(sizes[used]) - sizes[used]
     first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
-    bounds = np.append(used[first], used[-1] + 1).tolist()
-    return list(pairwise(bounds))
+    last = np.append(first[1:], used.size)[: first.size] - 1
+    return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
