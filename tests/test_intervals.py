@@ -94,6 +94,7 @@ def test_the_truth_is_inside(groups: list[tuple[int, int]], cuts: list[bool]) ->
 
 @settings(max_examples=200)
 @given(st.lists(st.tuples(WEIGHTS, WEIGHTS), min_size=1, max_size=12), CUTS)
+@example([(2.225e-311, 0.0)], [False])
 def test_the_truth_is_inside_with_weights(groups: list[tuple[float, float]], cuts: list[bool]) -> None:
     """The same with weights, among them zeros."""
     _check(groups, cuts, weighted=True)
@@ -210,3 +211,17 @@ def test_the_grid_is_small_and_monotone() -> None:
         assert bins.min() >= 0
         assert bins.max() < grid.BINS
     assert HistogramSpec("score").empty().table.nbytes <= 16 << 20
+
+
+def test_edges_enclose_the_scores_of_a_bin() -> None:
+    """Edges ascend, no score lies below its bin's edge, and none reaches the next; one half has a bin of its own."""
+    every = grid.edges(np.arange(grid.BINS))
+    assert (np.diff(every) >= 0).all()
+    random = np.random.default_rng(0)
+    corners = [np.nextafter(np.float32(x), np.float32([-9, x, 9])) for x in (0, 0.25, 0.5, 0.75, 1, 2)]
+    scores = np.concatenate([*corners, random.random(2000), random.normal(0, 8, 2000)]).astype(np.float32)
+    bins = np.array([grid._bin(score, grid.FIRSTS, grid.SHIFTS) for score in scores])
+    assert (every[bins] <= scores).all()
+    assert ((scores < every[bins + 1]) | (scores == 1)).all()  # the last of the mirrored bins holds one, and one alone
+    table = pa.table({"label": [0, 1, 0, 1], "score": [0.3, 0.3 + 1e-9, 0.5, 0.5 + 1e-9]})
+    assert evaluate(table, score="score", approx=True).confusion(0.4).to_ccw() == (1, 1, 1, 1)

@@ -174,7 +174,7 @@ def _number(slot: np.ndarray, inside: np.ndarray, falling: np.ndarray) -> np.nda
     """The number at position `inside` of an index of the grid; infinity beyond the last."""
     bits = np.minimum(((slot & 255) << 23) + (inside << SHIFTS[slot]), 0x7F800000)
     v = bits.astype(np.uint32).view(np.float32).astype(np.float64)
-    return np.where(slot >= 512, 1.0 - v, np.where(falling, -v, v))
+    return np.where(slot >= 512, 1.0 - np.minimum(v, 0.5), np.where(falling, -v, v))  # mirrored down to one half
 
 
 _ORDER, _ORDER_STARTS = _order()

@@ -187,9 +187,9 @@ class AveragePrecision:
         Least where a bin's negatives come first and its positives are all distinct: each step sum is at least the
         integral ∫ (T + k)/(T + k + F + n) dk over k from 0 to p. Greatest where the positives come first and are tied.
         """
-        exact = _ratio(c.p * (c.T + c.p), c.T + c.p + c.F + c.n)
+        exact = c.p * _ratio(c.T + c.p, c.T + c.p + c.F + c.n)  # a product of two small weights may be 0
         lower = np.where(c.single, exact, _integral(c.T, c.F + c.n, c.p))
-        upper = np.where(c.single, exact, _ratio(c.p * (c.T + c.p), c.T + c.p + c.F))
+        upper = np.where(c.single, exact, c.p * _ratio(c.T + c.p, c.T + c.p + c.F))
         return math.fsum(lower), math.fsum(upper)
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
