@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
     from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
     from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
+    from streameval.arrays.pictures import plot_gain_curve, plot_precision_recall_curve
     from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
     from streameval.arrays.roc import RocCurve
     from streameval.evaluation import evaluate
@@ -49,6 +50,7 @@ _WHERE = {
     "arrays.curves": ("auc", "precision_recall_curve", "roc_curve"),
     "arrays.gain": ("agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve"),
     "arrays.lift": ("LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"),
+    "arrays.pictures": ("plot_gain_curve", "plot_precision_recall_curve"),
     "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
     "arrays.roc": ("RocCurve",),
     "evaluation": ("evaluate",),
@@ -116,6 +118,8 @@ __all__ = [
     "mutual_info_score",
     "num2bool",
     "plot_curve",
+    "plot_gain_curve",
+    "plot_precision_recall_curve",
     "precision_recall_curve",
     "product_moment",
     "ratio2weights",

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
 from streameval.arrays.curves import precision_recall_curve, roc_curve
+from streameval.arrays.gain import agc_score
 from streameval.arrays.lift import LiftCurve
+from streameval.arrays.pictures import plot_gain_curve, plot_precision_recall_curve
 from streameval.arrays.roc import RocCurve
 from streameval.errors import DataError, OptionError
 from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
@@ -87,7 +90,7 @@ def test_truncation(name: str) -> None:
     """The axis ends where asked, the legend says whose area it prints, and a gain curve is seen close up."""
     ax = plot_curve(curve(name), truncate=0.1)
     assert ax.get_xlim() == (0, 0.1)
-    assert "of the whole curve = 0.6500" in entries(ax)[0]
+    assert "(full " in entries(ax)[0]
     assert ax.get_ylim()[1] == pytest.approx(0.5 if name == "gain" else 1)
 
 
@@ -113,6 +116,67 @@ def test_given_axes() -> None:
     left, right = figure.subplots(1, 2)
     assert plot_curve(curve("gain"), ax=right) is right
     assert not left.get_lines()
+
+
+@pytest.mark.parametrize("size", [(3.3, 3.0), (5.0, 5.0), (12.0, 4.0)])
+@pytest.mark.parametrize("truncate", [None, 0.1])
+def test_several_curves_hide_nothing(size: tuple[float, float], truncate: float | None) -> None:
+    """Of three curves on axes of any size, legend and thresholds keep clear of each other; none covers a curve."""
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    for quality in (2.5, 1.5, 0.7):
+        plot_precision_recall_curve(*ranking(quality), of=f"score_{quality}", ax=ax, truncate=truncate)
+    figure.draw_without_rendering()
+    legend = ax.get_legend()
+    assert legend is not None
+    boxes = [Bbox(text.get_window_extent()) for text in ax.texts] + [Bbox(legend.get_window_extent())]
+    for one, other in combinations(boxes, 2):
+        assert not one.shrunk(0.98, 0.9).overlaps(other)
+    assert sum(str(label).startswith("score_") for label in entries(ax)) == 3
+    for line in ax.get_lines()[:1] + ax.get_lines()[-2:]:
+        points = ax.transData.transform(np.column_stack((line.get_xdata(), line.get_ydata())))
+        assert not boxes[-1].shrunk(0.98, 0.98).count_contains(points)
+
+
+def test_axes_side_by_side_are_labelled_anew() -> None:
+    """Where a later picture changes the layout, the legends of the earlier ones still cover no curve."""
+    figure = Figure(figsize=(7, 7), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 2).ravel()
+    for ax in axes:
+        for quality in (2.5, 0.7):
+            plot_precision_recall_curve(*ranking(quality), of="score", ax=ax)
+    figure.draw_without_rendering()
+    for ax in axes:
+        box = Bbox(ax.get_legend().get_window_extent()).shrunk(0.98, 0.98)
+        for line in (ax.get_lines()[0], ax.get_lines()[-1]):
+            assert not box.count_contains(ax.transData.transform(np.column_stack(line.get_data())))
+
+
+def test_own_lines_of_the_axes_stay_out_of_the_legend() -> None:
+    """A line without a label that was there before is not explained, and brings no warning."""
+    figure = Figure()
+    ax = figure.subplots()
+    ax.axvline(0.1)
+    assert entries(plot_curve(curve("roc"), ax=ax)) == ["score (AUC = 0.6500)", "random", "best possible"]
+
+
+def test_pictures_of_arrays(tmp_path: Path) -> None:
+    """Labels and scores are drawn with their normalised area, up to the truncation, also weighted and by points."""
+    labels, scores = ranking(1.5)
+    ax = plot_gain_curve(labels, scores, save_to=tmp_path / "gain.png", of="score")
+    assert entries(ax) == [f"score (AGC = {agc_score(labels, scores):.4f})", "random", "best possible"]
+    assert (tmp_path / "gain.png").stat().st_size
+    for cut in (0.1, 200):
+        ax = plot_gain_curve(labels, scores, truncate=cut)
+        assert ax.get_xlim() == (0, pytest.approx(0.1))
+        assert entries(ax)[0] == f"AGC = {agc_score(labels, scores, truncate=0.1):.4f}"
+    weight = np.where(labels, 4.0, 1.0)
+    ax = plot_gain_curve(labels, scores, sample_weight=weight)
+    assert np.asarray(ax.get_lines()[2].get_xdata())[1] == pytest.approx((labels * 4).sum() / weight.sum())
+    assert entries(plot_gain_curve([0, 0], [1, 2]))[0] == "AGC not defined"
+    assert entries(plot_precision_recall_curve(labels, scores))[1] == f"random (positives: {labels.mean():.4g})"
 
 
 def pictures(tmp_path: Path) -> list[Axes]:
@@ -201,7 +265,9 @@ def test_methods(tmp_path: Path) -> None:
     assert not roc.plot(False).collections
     lift = LiftCurve.from_clusters([[1, 1, 0], [1], [0]])
     assert entries(lift.plot(3, False))[0] == f"AUL = {lift.aul_score(3):.4f}"
-    assert lift.plot(ax=ax) is ax
+    assert lift.plot(ax=ax, of="tight") is ax
+    assert entries(ax)[1] == f"tight (AUL = {lift.aul_score():.4f})"
+    assert roc.plot(of="score", truncate=0.1).get_xlim() == (0, 0.1)
 
 
 def test_undefined_curves() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from streameval.arrays.labels import Predicate
+    from streameval.plots import Style
     from streameval.states.protocol import Array
 
 __all__ = ["LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"]
@@ -164,6 +165,8 @@ class LiftCurve:
         save_to: str | Path | None = None,
         *,
         ax: Axes | None = None,
+        of: str | None = None,
+        truncate: float | None = None,
     ) -> Axes:
         """Draw the curve; see `streameval.plots.plot_lift`.
 
@@ -174,13 +177,16 @@ class LiftCurve:
         marker : matplotlib marker at each end of a step
         save_to : path ending in .png, .svg or .pdf, optional
         ax : axes to draw on; a new figure without them
+        of : name of the clustering, for the legend
+        truncate : largest share of points shown, in (0, 1]
 
         Returns
         -------
         matplotlib Axes
         """
         area, xs, ys = self.aul_score(threshold, plot=True)
-        return plot_lift(xs, ys, area, fill=fill, marker=marker, save_to=save_to, ax=ax)
+        style: Style = {"fill": fill, "marker": marker, "save_to": save_to, "ax": ax, "of": of, "truncate": truncate}
+        return plot_lift(xs, ys, area, **style)
 
 
 def _counts(values: Any, name: str) -> Array:

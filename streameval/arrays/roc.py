@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from streameval.arrays.labels import Predicate
+    from streameval.plots import Style
     from streameval.states.scores import ScoreCounts
 
 __all__ = ["RocCurve"]
@@ -167,7 +168,14 @@ class RocCurve:
         )
 
     def plot(
-        self, fill: bool = True, marker: str | None = None, save_to: str | Path | None = None, *, ax: Axes | None = None
+        self,
+        fill: bool = True,
+        marker: str | None = None,
+        save_to: str | Path | None = None,
+        *,
+        ax: Axes | None = None,
+        of: str | None = None,
+        truncate: float | None = None,
     ) -> Axes:
         """Draw the curve; see `streameval.plots.plot_roc`.
 
@@ -177,12 +185,23 @@ class RocCurve:
         marker : matplotlib marker at each point
         save_to : path ending in .png, .svg or .pdf, optional
         ax : axes to draw on; a new figure without them
+        of : name of the score, for the legend
+        truncate : largest false positive rate shown, in (0, 1]
 
         Returns
         -------
         matplotlib Axes
+
+        Examples
+        --------
+        >>> curve = RocCurve.from_labels([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+        >>> axes = curve.plot(of="score")
+        >>> axes = RocCurve.from_labels([0, 0, 1, 1], [1, 2, 3, 4]).plot(ax=axes, of="other")
+        >>> [text.get_text() for text in axes.get_legend().get_texts()][:2]
+        ['score (AUC = 0.7500)', 'other (AUC = 1.0000)']
         """
-        return plot_roc(self.fprs, self.tprs, self.auc_score(), fill=fill, marker=marker, save_to=save_to, ax=ax)
+        style: Style = {"fill": fill, "marker": marker, "save_to": save_to, "ax": ax, "of": of, "truncate": truncate}
+        return plot_roc(self.fprs, self.tprs, self.auc_score(), **style)
 
 
 def _informedness(fpr: float, tpr: float) -> float:

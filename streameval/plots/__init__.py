@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.drawing import Drawing, Look, Style, share, vectors
+from streameval.plots.drawing import BaseStyle, Drawing, Look, Style, share, vectors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Curve
 
-__all__ = ["Style", "plot_curve", "plot_gain", "plot_lift", "plot_precision_recall", "plot_roc"]
+__all__ = ["BaseStyle", "Style", "plot_curve", "plot_gain", "plot_lift", "plot_precision_recall", "plot_roc"]
 
 _ROC = Look("ROC curve", "False positive rate", "True positive rate", "AUC")
 _PR = Look("Precision-recall curve", "Recall", "Precision", "area", "lower left")
@@ -138,6 +138,7 @@ def plot_gain(
     area: float | None = None,
     *,
     balance: float | None = None,
+    agc: float | None = None,
     **style: Unpack[Style],
 ) -> Axes:
     """Gain curve: the share of positives found among the points with the best scores.
@@ -147,6 +148,7 @@ def plot_gain(
     top, tpr : array-likes of shape (n_points,), rising; the origin is added where it is missing
     area : area under the whole curve, for the legend
     balance : share of positives, at which the best possible curve reaches 1; without it that curve is not drawn
+    agc : normalised area of the part shown, for the legend instead of the area
     style : see `Style`; `truncate` is the largest share of points shown
 
     Returns
@@ -168,7 +170,7 @@ def plot_gain(
     if xs.size and xs[0] > 0:
         xs, ys = np.concatenate(([0.0], xs)), np.concatenate(([0.0], ys))
     drawing = Drawing(_GAIN, (xs, ys), style)
-    drawing.curve(area)
+    drawing.curve(*((area, None) if agc is None else (agc, "AGC")))
     drawing.reference(([0, 1], [0, 1]), None if balance is None else ([0, balance, 1], [0, 1, 1]))
     return drawing.finish()
 

@@ -1,4 +1,4 @@
-"""One curve with its random and its best line, its legend and its labels, drawn on Axes."""
+"""One curve with its random and its best line, drawn on Axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.placement import along, dense_lines, label_box, legend_place, overlap, touches
+from streameval.plots.labels import CURVE, arrange, curves_on, mark
+from streameval.plots.placement import along
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,28 +18,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from streameval.plots.placement import Box, Line, Place
+    from streameval.plots.placement import Place
     from streameval.results import Array
 
     Points = tuple[Sequence[float], Sequence[float]]
 
-__all__ = ["Drawing", "Look", "Style", "share", "vectors"]
+__all__ = ["BaseStyle", "Drawing", "Look", "Style", "share", "vectors"]
 
 _COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _GREY, _GREEN = "#7F7F7F", "#009E73"
 _FORMATS = (".png", ".svg", ".pdf")
 _POINTS = 5_000
-_CURVE = "streameval-curve"  # marks the lines that are curves, to colour the next one
-_LABELS = 10  # thresholds written at most
-_SIDES = {
-    (1, 1): ("left", "bottom"),
-    (-1, -1): ("right", "top"),
-    (1, -1): ("left", "top"),
-    (-1, 1): ("right", "bottom"),
-}
 
 
-class Style(TypedDict, total=False):
+class BaseStyle(TypedDict, total=False):
     """Keyword arguments of every picture.
 
     Attributes
@@ -49,7 +42,6 @@ class Style(TypedDict, total=False):
     save_to : path ending in .png, .svg or .pdf
     fill : whether to shade the area
     marker : matplotlib marker at each point
-    truncate : largest x shown, in (0, 1]
     """
 
     of: str | None
@@ -58,12 +50,30 @@ class Style(TypedDict, total=False):
     save_to: str | Path | None
     fill: bool
     marker: str | None
+
+
+class Style(BaseStyle, total=False):
+    """Keyword arguments of a picture that can be cut.
+
+    Attributes
+    ----------
+    of, exact, ax, save_to, fill, marker : see `BaseStyle`
+    truncate : largest x shown, in (0, 1]
+    """
+
     truncate: float | None
 
 
 @dataclass(frozen=True)
 class Look:
-    """What one kind of picture says, where its legend is best placed, and whether its height follows a truncation."""
+    """What one kind of picture says, and how it is laid out.
+
+    Attributes
+    ----------
+    title, x, y, area : what is written
+    legend : where the legend is best placed
+    zoom : whether the height follows a truncation
+    """
 
     title: str
     x: str
@@ -154,7 +164,7 @@ class Drawing:
         self.path = None if save_to is None else _checked_path(save_to)
         self.x, self.y = _visible(points[0], points[1], self.limit)
         self.ax = _new_axes() if ax is None else ax
-        self.earlier = sum(line.get_gid() == _CURVE for line in self.ax.get_lines())
+        self.earlier = len(curves_on(self.ax))
 
     @property
     def figure(self) -> Figure:
@@ -165,22 +175,22 @@ class Drawing:
             raise OptionError(msg)
         return figure
 
-    def curve(self, area: float | None) -> None:
-        """Draw the curve, shaded if asked."""
+    def curve(self, area: float | None, name: str | None = None) -> None:
+        """Draw the curve, shaded if asked; `name` is that of the area, if it is none of the whole curve."""
         color = _COLORS[self.earlier % len(_COLORS)]
-        marker, label = self.style.get("marker"), self._entry(area)
+        marker, label = self.style.get("marker"), self._entry(area, name)
         self.ax.plot(
-            self.x, self.y, color=color, marker=marker, markersize=4, linewidth=1.8, label=label, gid=_CURVE, zorder=3
+            self.x, self.y, color=color, marker=marker, markersize=4, linewidth=1.8, label=label, gid=CURVE, zorder=3
         )
         if self.style.get("fill"):
             self.ax.fill_between(self.x, self.y, color=color, alpha=0.12, linewidth=0)
 
-    def _entry(self, area: float | None) -> str:
+    def _entry(self, area: float | None, name: str | None) -> str:
         """The curve's line in the legend: the score and the area."""
         of = self.style.get("of")
         if area is None:
             return of or "curve"
-        name = self.look.area if self.limit == 1 else f"{self.look.area} of the whole curve"
+        name = name or (self.look.area if self.limit == 1 else f"full {self.look.area}")
         sign = "=" if self.style.get("exact", True) else "≈"
         number = f"{name} {sign} {area:.4f}" if np.isfinite(area) else f"{name} not defined"
         return f"{of} ({number})" if of else number
@@ -202,6 +212,7 @@ class Drawing:
         self.ax.set(xlim=(0, self.limit), ylim=(0, highest or 1))
         self.ax.set(xlabel=self.look.x, ylabel=self.look.y, title=self.look.title)
         self.ax.set_aspect("equal" if self.limit == 1 else "auto")
+        self.ax.locator_params(nbins=5)
         self.ax.grid(visible=True, color="#E6E6E6", linewidth=0.6)
         self.ax.set_axisbelow(True)
         for spine in self.ax.spines.values():
@@ -212,55 +223,9 @@ class Drawing:
 
     def finish(self, thresholds: tuple[Array, Array, Array] | None = None) -> Axes:
         """Add the legend, write thresholds (x, y, threshold) where there is room, and save."""
-        lines = dense_lines(self.ax)
-        box = self._legend(lines, marks=thresholds is not None)
         if thresholds is not None:
-            self._annotate(*thresholds, lines, [box])
+            mark(curves_on(self.ax)[-1], thresholds)
+        arrange(self.figure, self.ax, self.limit, self.look.legend)
         if self.path is not None:
             self.figure.savefig(self.path)
         return self.ax
-
-    def _points(self) -> tuple[float, float]:
-        """A typographical point as shares of the axes' width and height."""
-        extent = self.ax.get_window_extent()
-        return self.figure.dpi / 72 / extent.width, self.figure.dpi / 72 / extent.height
-
-    def _legend(self, lines: list[Line], *, marks: bool) -> Box:
-        """Add the legend, curves first, where it hides least; its box."""
-        from matplotlib.lines import Line2D
-
-        entries = sorted(self.ax.get_lines(), key=lambda line: line.get_gid() != _CURVE)
-        if marks:
-            entries.append(Line2D([], [], linestyle="", marker="o", markersize=3, color="black", label="threshold"))
-        (wide, high), longest = self._points(), max(len(str(line.get_label())) for line in entries)
-        size = ((38 + 5 * longest) * wide, (8 + 13.5 * len(entries)) * high)
-        place, box = legend_place(lines, size, self.look.legend)
-        self.ax.legend(handles=entries, loc=place, fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
-        return box
-
-    def _annotate(self, x: Array, y: Array, thresholds: Array, lines: list[Line], taken: list[Box]) -> None:
-        """Write thresholds at points evenly spaced along the curve."""
-        usable = np.isfinite(x) & np.isfinite(y) & np.isfinite(thresholds) & (x <= self.limit)
-        if not usable.any():
-            return
-        x, y, thresholds = x[usable] / self.limit, y[usable], thresholds[usable]
-        way = along(x, y)
-        wanted = np.searchsorted(way, np.linspace(0.06, 0.94, _LABELS) * way[-1]).clip(max=x.size - 1)
-        for i in dict.fromkeys(wanted.tolist()):
-            self._label((float(x[i]), float(y[i])), f"{thresholds[i]:.3g}", lines, taken)
-
-    def _label(self, at: tuple[float, float], text: str, lines: list[Line], taken: list[Box]) -> None:
-        """Write one threshold on a side of its point that is free, if there is one."""
-        (wide, high), height = self._points(), self.ax.get_ylim()[1]
-        for side, (ha, va) in _SIDES.items():
-            box = label_box((at[0], at[1] / height), (4 * wide, 4 * high), (5 * len(text) * wide, 9 * high), side)
-            outside = min(box) < 0 or max(box) > 1
-            if outside or any(overlap(box, other) for other in taken) or any(touches(line, box) for line in lines):
-                continue
-            taken.append(box)
-            xy = (at[0] * self.limit, at[1])
-            self.ax.annotate(
-                text, xy, (4 * side[0], 4 * side[1]), textcoords="offset points", ha=ha, va=va, fontsize=8, zorder=4
-            )
-            self.ax.scatter(*xy, s=9, color="black", zorder=4, clip_on=False)
-            return

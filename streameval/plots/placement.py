@@ -1,20 +1,21 @@
 """Where a legend and labels hide nothing.
 
 All places are boxes (left, low, right, high) in shares of the axes' width and height; lines are resampled densely, so
-that a box is free of a line if none of its points lies inside. Sizes of text are estimated: no renderer is needed, and
-every backend gives the same picture.
+that a box is free of a line if none of its points lies inside.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
 
     from streameval.results import Array
 
@@ -33,6 +34,7 @@ _PLACES: dict[Place, tuple[float, float]] = {  # edges of the room that is left
     "center right": (1.0, 0.5),
     "center left": (0.0, 0.5),
 }
+_STEPS = 8  # places between the edges where the corners are taken
 _DENSE = 1000
 
 
@@ -47,11 +49,11 @@ def along(x: Array, y: Array) -> Array:
     return np.concatenate(([0.0], np.cumsum(np.abs(np.diff(x)) + np.abs(np.diff(y)))))
 
 
-def dense_lines(ax: Axes) -> list[Line]:
-    """The lines on the axes, resampled, in shares of the axes."""
+def dense_lines(ax: Axes, drawn_lines: Sequence[Line2D]) -> list[Line]:
+    """Lines on the axes, resampled, in shares of the axes."""
     (left, right), (low, high) = ax.get_xlim(), ax.get_ylim()
     lines = []
-    for drawn in ax.get_lines():
+    for drawn in drawn_lines:
         x = (np.asarray(drawn.get_xdata(), dtype=np.float64) - left) / (right - left)
         y = (np.asarray(drawn.get_ydata(), dtype=np.float64) - low) / (high - low)
         inside = np.flatnonzero((x >= 0) & (x <= 1))
@@ -85,15 +87,32 @@ def overlap(one: Box, other: Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def legend_place(lines: Iterable[Line], size: tuple[float, float], preferred: Place) -> tuple[Place, Box]:
-    """The place for a legend that covers the fewest points of lines, and its box; of equals the preferred one."""
-    lines = list(lines)
-    boxes: dict[Place, Box] = {}
-    for place, (right, up) in _PLACES.items():
-        left, low = (_PAD + edge * (1 - 2 * _PAD - length) for edge, length in zip((right, up), size, strict=True))
-        boxes[place] = (left, low, left + size[0], low + size[1])
-    best = min(boxes, key=lambda place: (sum(touches(line, boxes[place]) for line in lines), place != preferred))
-    return best, boxes[best]
+def legend_place(
+    curves: Sequence[Line], others: Sequence[Line], size: tuple[float, float], preferred: Place
+) -> tuple[Box, int]:
+    """The box for a legend, and how many points of curves it covers.
+
+    It covers as few points of curves as can be; then it lies at an edge rather than elsewhere, covers little of the
+    other lines, and lies at the preferred place.
+
+    Examples
+    --------
+    >>> falling = np.linspace(0, 1, 100), np.linspace(1, 0, 100)
+    >>> legend_place([falling], [], (0.25, 0.25), "upper left")
+    ((0.02, 0.02, 0.27, 0.27), 0)
+    """
+    edges = [*_PLACES.values(), *product(np.linspace(0, 1, _STEPS + 1).tolist(), repeat=2)]
+    boxes = []
+    for place in edges:
+        left, low = (_PAD + edge * (1 - 2 * _PAD - length) for edge, length in zip(place, size, strict=True))
+        boxes.append((left, low, left + size[0], low + size[1]))
+
+    def cost(i: int) -> tuple[int, bool, int, bool]:
+        hidden, crossed = (sum(touches(line, boxes[i]) for line in lines) for lines in (curves, others))
+        return hidden, i >= len(_PLACES), crossed, edges[i] != _PLACES[preferred]
+
+    best = min(range(len(boxes)), key=cost)
+    return boxes[best], cost(best)[0]
 
 
 def label_box(

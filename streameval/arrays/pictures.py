@@ -1,0 +1,101 @@
+"""Pictures of labels and scores in memory, for curves that have no class of their own: gain and precision-recall."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+
+from streameval.arrays.curves import auc, precision_recall_curve
+from streameval.arrays.gain import agc_score, gain_curve
+from streameval.plots import plot_gain, plot_precision_recall
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from streameval.plots import BaseStyle, Style
+
+__all__ = ["plot_gain_curve", "plot_precision_recall_curve"]
+
+
+def plot_gain_curve(
+    y_true: Any,
+    y_score: Any,
+    pos_label: Any = 1,
+    sample_weight: Any = None,
+    truncate: float = 1,
+    **style: Unpack[BaseStyle],
+) -> Axes:
+    """Draw the gain curve up to a truncation, with the normalised area of the part kept.
+
+    Parameters
+    ----------
+    y_true, y_score, pos_label, sample_weight, truncate : see `streameval.gain_curve`
+    style : see `streameval.plots.Style`, without its `truncate`
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    DataError, OptionError
+        As `streameval.gain_curve` and `streameval.plots.plot_gain`.
+
+    Examples
+    --------
+    >>> axes = plot_gain_curve([0, 1, 1, 0, 0], [0.2, 0.9, 0.5, 0.6, 0.1], truncate=0.6, of="score")
+    >>> axes.get_xlim()[1].item(), axes.get_legend().get_texts()[0].get_text()
+    (0.6, 'score (AGC = 0.5455)')
+    """
+    given = y_true, y_score, pos_label, sample_weight
+    top, tpr, _ = gain_curve(*given)
+    kept = gain_curve(*given, truncate)[0]
+    shown = min(1.0, float(kept[-1])) or None
+    balance, agc = _balance(y_true, pos_label, sample_weight), agc_score(*given, truncate)
+    return plot_gain(top, tpr, agc=agc, balance=balance, truncate=shown, **style)
+
+
+def plot_precision_recall_curve(
+    y_true: Any, y_score: Any, pos_label: Any = 1, sample_weight: Any = None, **style: Unpack[Style]
+) -> Axes:
+    """Draw the precision-recall curve with its thresholds, its area by the trapezoid rule, and the class balance.
+
+    Parameters
+    ----------
+    y_true, y_score, pos_label, sample_weight : see `streameval.precision_recall_curve`
+    style : see `streameval.plots.Style`; `truncate` is the largest recall shown
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    DataError, OptionError
+        As `streameval.precision_recall_curve` and `streameval.plots.plot_precision_recall`.
+
+    Examples
+    --------
+    >>> axes = plot_precision_recall_curve([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['area = 0.7917', 'random (positives: 0.5)', 'best possible', 'threshold']
+    """
+    given = y_true, y_score, pos_label, sample_weight
+    precision, recall, thresholds = precision_recall_curve(*given)
+    return plot_precision_recall(
+        recall,
+        precision,
+        thresholds,
+        auc(recall, precision),
+        balance=_balance(y_true, pos_label, sample_weight),
+        **style,
+    )
+
+
+def _balance(y_true: Any, pos_label: Any, sample_weight: Any) -> float:
+    """Share of positives, of the weight where there is some."""
+    truth = np.asarray(y_true)
+    positive = truth > 0 if pos_label is None else truth == pos_label
+    weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
+    return float(np.average(positive, weights=weight)) if weight is None or weight.sum() else 0.0

@@ -1,0 +1,196 @@
+"""What is written on a picture: the legend, and thresholds beside the curves that have some.
+
+Both are placed where they hide no curve, so all of it is done anew whenever a curve is added: on the axes that it was
+added to, and on the axes beside these whose size the figure's layout has changed. The legend takes no part in the
+layout, or a wide one would shrink its own axes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from streameval.plots.placement import along, dense_lines, label_box, legend_place, overlap, touches
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    from streameval.plots.placement import Box, Line, Place
+    from streameval.results import Array
+
+    Thresholds = tuple[Array, Array, Array]
+
+__all__ = ["CURVE", "arrange", "curves_on", "mark"]
+
+CURVE = "streameval-curve"  # marks the lines that are curves
+_LABEL = "streameval-threshold"  # marks what is written beside them
+_LABELS = 10  # thresholds written at most of one curve, and half as many of several
+_SIZES = (9, 8, 7, 6)  # of the legend's letters, in points
+_BELOW = 45  # points from the axes to a legend below: ticks and a name lie between
+_ROOM = 1.03  # for a legend, so that a little less room does not matter
+_SIDES = {
+    (1, 1): ("left", "bottom"),
+    (-1, -1): ("right", "top"),
+    (1, -1): ("left", "top"),
+    (-1, 1): ("right", "bottom"),
+}
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """How labels were placed on axes: the largest x shown, the legend's best place, the size of the axes."""
+
+    limit: float
+    preferred: Place
+    size: tuple[float, float]
+
+
+_THRESHOLDS: WeakKeyDictionary[Line2D, Thresholds] = WeakKeyDictionary()
+_PLACED: WeakKeyDictionary[Axes, _Placed] = WeakKeyDictionary()
+
+
+def mark(curve: Line2D, thresholds: Thresholds) -> None:
+    """Have thresholds (x, y, threshold) written beside a curve."""
+    _THRESHOLDS[curve] = thresholds
+
+
+def curves_on(ax: Axes) -> list[Line2D]:
+    """The curves on the axes, in the order in which they were drawn."""
+    return [line for line in ax.get_lines() if line.get_gid() == CURVE]
+
+
+def arrange(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
+    """Place legend and thresholds on the axes, and on those beside them that have got another size."""
+    legend = ax.get_legend()
+    if legend is not None:
+        legend.remove()
+    _lay_out(figure)
+    _place(figure, ax, limit, preferred)
+    for other in figure.axes:
+        before = _PLACED.get(other)
+        if before is not None and other is not ax and not np.allclose(_size(other), before.size, rtol=0.01):
+            _place(figure, other, before.limit, before.preferred)
+
+
+def _lay_out(figure: Figure) -> None:
+    """Give the axes of a figure the sizes that its layout has for them."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
+def _place(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
+    ax.apply_aspect()
+    for text in [*ax.texts, *ax.collections]:
+        if text.get_gid() == _LABEL:
+            text.remove()
+    box = _legend(figure, ax, preferred)
+    _annotate(ax, limit, _point(figure, ax), [] if box is None else [box])
+    _PLACED[ax] = _Placed(limit, preferred, _size(ax))
+
+
+def _size(ax: Axes) -> tuple[float, float]:
+    """Width and height in pixels."""
+    ax.apply_aspect()
+    extent = ax.get_window_extent()
+    return extent.width, extent.height
+
+
+def _point(figure: Figure, ax: Axes) -> tuple[float, float]:
+    """A typographical point as shares of the axes' width and height."""
+    width, height = _size(ax)
+    return figure.dpi / 72 / width, figure.dpi / 72 / height
+
+
+def _entries(ax: Axes) -> list[Line2D]:
+    """What the legend explains, curves first."""
+    from matplotlib.lines import Line2D
+
+    entries = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
+    entries.sort(key=lambda line: line.get_gid() != CURVE)
+    if any(curve in _THRESHOLDS for curve in curves_on(ax)):
+        entries.append(Line2D([], [], linestyle="", marker="o", markersize=3, color="black", label="threshold"))
+    return entries
+
+
+def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:
+    """Add the legend where it hides no curve, smaller if need be; its box, or None below the axes.
+
+    Where even a small one would hide a curve it goes below axes that are alone in a figure whose layout makes room.
+    """
+    from matplotlib.transforms import ScaledTranslation
+
+    curves = curves_on(ax)
+    shown = dense_lines(ax, curves)
+    others = dense_lines(ax, [line for line in ax.get_lines() if line not in curves])
+    look: dict[str, Any] = {
+        "handles": _entries(ax),
+        "framealpha": 0.92,
+        "edgecolor": "#D0D0D0",
+        "borderaxespad": 0.0,
+    }
+    for letters in _SIZES:
+        legend = ax.legend(loc="center", fontsize=letters, **look)
+        legend.set_in_layout(False)
+        extent, (width, height) = legend.get_window_extent(), _size(ax)
+        size = _ROOM * extent.width / width, _ROOM * extent.height / height
+        box, hidden = legend_place(shown, others, size, preferred)
+        good = max(size) < 1 and not hidden
+        if good:
+            break
+    if not good and figure.get_layout_engine() is not None and len(figure.axes) == 1:
+        below = ax.transAxes + ScaledTranslation(0, -_BELOW / 72, figure.dpi_scale_trans)
+        ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, fontsize=_SIZES[1], **look)
+        _lay_out(figure)
+        return None
+    legend.set_bbox_to_anchor(((box[0] + box[2]) / 2, (box[1] + box[3]) / 2), ax.transAxes)
+    return box
+
+
+def _annotate(ax: Axes, limit: float, point: tuple[float, float], taken: list[Box]) -> None:
+    """Write thresholds at points evenly spaced along each curve."""
+    marked = [curve for curve in curves_on(ax) if curve in _THRESHOLDS]
+    lines = dense_lines(ax, ax.get_lines())
+    for curve in marked:
+        x, y, thresholds = _THRESHOLDS[curve]
+        usable = np.isfinite(x) & np.isfinite(y) & np.isfinite(thresholds) & (x <= limit)
+        if not usable.any():
+            continue
+        x, y, thresholds = x[usable], y[usable], thresholds[usable]
+        way, count = along(x / limit, y), _LABELS if len(marked) == 1 else _LABELS // 2
+        wanted = np.searchsorted(way, np.linspace(0.06, 0.94, count) * way[-1]).clip(max=x.size - 1)
+        color = "black" if len(marked) == 1 else curve.get_color()
+        for i in dict.fromkeys(wanted.tolist()):
+            side = _free_side((x[i] / limit, y[i] / ax.get_ylim()[1]), f"{thresholds[i]:.3g}", point, lines, taken)
+            if side is not None:
+                _write(ax, (float(x[i]), float(y[i])), f"{thresholds[i]:.3g}", color, side)
+
+
+def _free_side(
+    at: tuple[float, float], text: str, point: tuple[float, float], lines: Sequence[Line], taken: list[Box]
+) -> tuple[int, int] | None:
+    """A side of a point where a text hides nothing, if there is one; its box is then taken. Sizes are estimated."""
+    wide, high = point
+    for side in _SIDES:
+        box = label_box(at, (4 * wide, 4 * high), (5 * len(text) * wide, 9 * high), side)
+        outside = min(box) < 0 or max(box) > 1
+        if outside or any(overlap(box, other) for other in taken) or any(touches(line, box) for line in lines):
+            continue
+        taken.append(box)
+        return side
+    return None
+
+
+def _write(ax: Axes, xy: tuple[float, float], text: str, color: Any, side: tuple[int, int]) -> None:
+    """Write a text beside a point, and a dot at it."""
+    shift, (ha, va) = (4 * side[0], 4 * side[1]), _SIDES[side]
+    given: dict[str, Any] = {"textcoords": "offset points", "ha": ha, "va": va, "fontsize": 8, "zorder": 4}
+    ax.annotate(text, xy, shift, gid=_LABEL, color=color, **given)
+    ax.scatter(*xy, s=9, color="black", zorder=4, clip_on=False, gid=_LABEL)
