@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.console import deliver, progress_bar, refuse_directory
+from streameval.console import deliver, emit, progress_bar, refuse_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.store import Store, Update
+    from streameval.store import History, Store, Update
 
     Command = Callable[..., Any]
 
@@ -158,6 +158,82 @@ def show(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
     deliver(found, json_to, None if quiet else console)
 
 
+@click.command()
+@_STORE
+@click.option("--metric", required=True, help="The metric, such as roc_auc or agc@0.01.")
+@click.option("--of", help="Its column, where there are several.")
+@_with(*_CHOSEN[1:])
+@click.option("--nightly", is_flag=True, help="Leave out the values over all nights up to each.")
+@click.option("--csv", "csv_to", type=click.Path(dir_okay=False, allow_dash=True), help="Write CSV; - for stdout.")
+@click.option("--plot", type=click.Path(dir_okay=False), help="Write a picture, such as history.svg.")
+@_with(*_RUN, _JSON, _QUIET)
+def history(
+    store: str,
+    nightly: bool,
+    json_to: str | None,
+    csv_to: str | None,
+    plot: str | None,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Show a metric of STORE night by night, and over all nights up to each."""
+    for path in (json_to, csv_to, plot):
+        refuse_directory(path)
+    found = _open(store, options).history(**_given(options), cumulative=not nightly)
+    if plot is not None:
+        found.plot(plot)
+    if csv_to is not None:
+        emit(csv_to, found.to_csv())
+    if json_to is not None:
+        emit(json_to, found.to_json(indent=2) + "\n")
+    if not quiet and "-" not in (csv_to, json_to):
+        with progress_bar(quiet) as (console, _):
+            console.print(_series_table(found))
+
+
+def _series_table(found: History) -> Any:
+    """A series as a table."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from streameval.report import cell
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", title=f"{found.metric} of {found.of}")
+    table.add_column("partition")
+    for name in ("rows", "per night", "cumulative"):
+        table.add_column(name, justify="right")
+    for point in found.points:
+        total = cell(point.cumulative)
+        table.add_row(escape(point.partition), f"{point.night.rows:,}", escape(cell(point.night)), escape(total))
+    return table
+
+
+@click.command()
+@_STORE
+@click.option("--rule", "rules", multiple=True, required=True, help="Such as 'roc_auc[score] >= 0.97'; repeatable.")
+@click.option("--partition", help="The night to judge. [default: the last]")
+@_with(*_RUN, _JSON, _QUIET)
+def check(store: str, json_to: str | None, quiet: bool, rules: tuple[str, ...], **options: Any) -> None:
+    """Judge the last night of STORE by rules: status 3 if one fails.
+
+    A rule is 'metric[column] >= x' (or >, <=, <), or 'metric[column] drop <= x': how far the night may be below the
+    median of the last 7 nights that passed.
+    """
+    import json
+
+    refuse_directory(json_to)
+    found = _open(store, options).check(rules, **_given(options))
+    if json_to is not None:
+        emit(json_to, json.dumps(found.to_dict(), indent=2) + "\n")
+    for verdict in found.verdicts:
+        if not (quiet and verdict.passed):
+            told = "passed" if verdict.passed else "failed"
+            click.echo(f"{found.partition}: {told}: {verdict.rule}: {verdict.reason}", err=True)
+    if not found.passed:
+        raise SystemExit(3)
+
+
 def _tell(store: str, done: Update, quiet: bool, dry_run: bool = False) -> None:
     """What an update did, in one line."""
     if not quiet:
@@ -165,4 +241,4 @@ def _tell(store: str, done: Update, quiet: bool, dry_run: bool = False) -> None:
         click.echo(f"{store}: {'would do: ' * dry_run}{done}{rows}; version {done.version}", err=True)
 
 
-COMMANDS = (update, show, replace, remove)
+COMMANDS = (update, show, replace, remove, history, check)

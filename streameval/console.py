@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.outcome import Evaluation
 
-__all__ = ["deliver", "progress_bar", "refuse_directory", "write"]
+__all__ = ["deliver", "emit", "progress_bar", "refuse_directory", "write"]
 
 
 def refuse_directory(path: str | None) -> None:
@@ -28,6 +28,14 @@ def refuse_directory(path: str | None) -> None:
     if path not in (None, "-") and not Path(path).parent.is_dir():
         msg = f"{path}: its directory does not exist; make it first"
         raise StreamevalError(msg)
+
+
+def emit(path: str, text: str) -> None:
+    """Write text to a file, or to stdout with ``-``."""
+    if path == "-":
+        click.echo(text, nl=False)
+    else:
+        write(Path(path), text)
 
 
 def deliver(found: Evaluation, json_to: str | None, console: Console | None) -> None:

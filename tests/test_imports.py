@@ -44,7 +44,7 @@ LAYERS = {
     "evaluation": {"engine", "fold", "metrics", "outcome", "request", "sampling", "scan"},
     "store": {"codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan", "states"},
     "console": {"outcome", "report"},
-    "cli_store": {"console", "store"},
+    "cli_store": {"console", "report", "store"},
     "cli": {"cli_store", "console", "evaluation", "outcome", "plots", "report", "simulation", "states", "store"},
     "__main__": {"cli"},
 }

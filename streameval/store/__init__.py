@@ -5,6 +5,7 @@
     STORE/
       ledger/    a Delta table: which partitions count, with which state files; the only truth
       states/    one immutable Parquet file a partition and state, named by the hash of its bytes
+      history/   a Delta table: every metric, night by night; derived
 
 An update folds the partitions that are new or changed, writes their states, and then makes them count with one commit
 of the ledger. Killed before the commit, it leaves files that nothing names, and the store as it was; killed after, the
@@ -12,9 +13,11 @@ store is as it will be. To run it again is harmless: what counts already is know
 
 The modules, from the bottom: ``place`` (where a store is), ``files`` (states in files), ``ledger``, ``partitions``
 (what is new in the data), ``configuration`` (what is kept of them), ``folding`` (partitions to states, states to
-results), ``store`` (the verbs).
+results), ``history`` and ``nightly`` (results that are kept), ``rules``, ``store`` (the verbs).
 """
 
+from streameval.store.history import History
+from streameval.store.rules import Check
 from streameval.store.store import Store, Update
 
-__all__ = ["Store", "Update"]
+__all__ = ["Check", "History", "Store", "Update"]

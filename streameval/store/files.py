@@ -62,6 +62,13 @@ class StateFiles:
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self._held: dict[str, Any] | None = None
+
+    def remembering(self) -> StateFiles:
+        """The same files, each read once; what was read is held within its budget."""
+        files = StateFiles(self.place)
+        files._held = {}
+        return files
 
     def write(self, state: State, facts: dict[str, str] | None = None) -> tuple[str, int]:
         """Write a state; returns the name of its file, and its bytes.
@@ -93,11 +100,25 @@ class StateFiles:
     def read(self, name: str, budget: Budget | None = None) -> Any:
         """The state of a file.
 
+        Parameters
+        ----------
+        name : str
+        budget : Budget, optional
+            Owns the state.
+
         Raises
         ------
         FormatError
             If the file is not there, is damaged, or is no state that this version reads.
         """
+        if self._held is None:
+            return self._read(name, budget)
+        if name not in self._held:
+            self._held[name] = self._read(name, budget)
+        return self._held[name]
+
+    def _read(self, name: str, budget: Budget | None) -> Any:
+        """Read, verify and decode a file."""
         where = self.place.child(name)
         try:
             data = self._bytes(where.path)

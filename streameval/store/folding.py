@@ -144,17 +144,24 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
 
 
 def evaluated(
-    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: StateFiles, **changes: Any
+    entries: Sequence[Entry],
+    configuration: Configuration,
+    engine: Engine,
+    files: StateFiles,
+    *,
+    only: tuple[str, str] | None = None,
+    **changes: Any,
 ) -> Evaluation:
     """Evaluate partitions by merging their states.
 
     Parameters
     ----------
     entries : the partitions, at least one
+    only : the one state to evaluate, by its group and column
     changes : metrics and their options, where they are not the store's own
     """
     names = [entry.partition for entry in entries]
-    wanted = configuration.wanted(names, **changes)
+    wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
     request = configuration.request(**changes)
     whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
     states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streameval.store.ledger import Entry
 
-__all__ = ["Changes", "Partition", "changes", "chosen", "discover", "fingerprint", "moment", "order"]
+__all__ = ["Changes", "Partition", "changes", "chosen", "discover", "fingerprint", "in_order", "moment", "order"]
 
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_/.]?(\d{1,2})(?:[-_/.]?(\d{1,2}))?(?!\d)")
 
@@ -171,6 +171,11 @@ def order(name: str) -> tuple[Any, ...]:
     ['night=9', 'night=9/hour=11', 'night=10']
     """
     return tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"(\d+)", name) if part)
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries by `order`."""
+    return sorted(entries, key=lambda entry: order(entry.partition))
 
 
 def moment(text: str) -> tuple[int, ...]:

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import Engine
-from streameval.errors import MissingInputError, StoreError
+from streameval.errors import MissingInputError, OptionError, StoreError
 from streameval.store.configuration import Configuration
 from streameval.store.files import StateFiles
 from streameval.store.folding import evaluated, fold_partitions, labels_of, typed
+from streameval.store.history import History, Point, Series
 from streameval.store.ledger import Ledger
-from streameval.store.partitions import changes, chosen, discover
+from streameval.store.nightly import Nightly
+from streameval.store.partitions import changes, chosen, discover, in_order
 from streameval.store.place import Place
+from streameval.store.rules import Rule, judge
 
 if TYPE_CHECKING:
     import os
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from streameval.store.folding import Night
     from streameval.store.ledger import Entry, Snapshot
     from streameval.store.partitions import Partition
+    from streameval.store.rules import Check
 
 __all__ = ["Store", "Update"]
 
@@ -176,7 +180,7 @@ class Store:
         out = [entry.partition for entry in chosen(snapshot.entries, partition=given)] if given else []
         entries = [entry for name, entry in snapshot.entries.items() if name not in out]
         done = Update(snapshot.version + 1, removed=tuple(out))
-        self._ledger.commit(snapshot, snapshot.configuration, entries, str(done))
+        self._nightly(self._ledger.commit(snapshot, snapshot.configuration, entries, str(done))).write()
         return done
 
     def evaluate(
@@ -209,6 +213,89 @@ class Store:
         entries = chosen(snapshot.entries, partition=named, since=since, until=until, last=last)
         configuration = Configuration.read(snapshot.configuration)
         return evaluated(entries, configuration, Engine.start(**self._run), self._files, **metrics)
+
+    def history(
+        self,
+        metric: str,
+        of: str | None = None,
+        *,
+        cumulative: bool = True,
+        since: str | None = None,
+        until: str | None = None,
+        last: int | None = None,
+        as_of: str | int | None = None,
+    ) -> History:
+        """A metric night by night, and of all nights up to each.
+
+        Per night it is there since the update. The cumulative values are computed when they are first asked for, in
+        time linear in the stored keys for each night, and kept until a night before them changes.
+
+        Parameters
+        ----------
+        metric, of : str
+            Name, and column where there are several.
+        cumulative : bool
+            Whether to give the values over all nights from the first of those chosen.
+        since, until, last, as_of
+            As `evaluate`.
+
+        Raises
+        ------
+        OptionError
+            If there is no such metric.
+        """
+        snapshot = self._begun(as_of)
+        entries = chosen(snapshot.entries, since=since, until=until, last=last)
+        nightly = self._nightly(snapshot)
+        nights = nightly.nights(entries, metric, of)
+        totals: list[Any] = nightly.cumulative(entries, metric, of) if cumulative else [None] * len(nights)
+        if as_of is None:
+            nightly.write()
+        points = (Point(e.partition, night, total) for e, night, total in zip(entries, nights, totals, strict=True))
+        return History(metric, nights[0].of, tuple(points))
+
+    def check(self, rules: str | Sequence[str], partition: str | None = None) -> Check:
+        """Judge the last night, or the one named, by rules such as ``roc_auc[score] >= 0.97``.
+
+        See `streameval.store.rules` for what they mean.
+
+        Parameters
+        ----------
+        rules : str or sequence of str
+        partition : str, optional
+
+        Returns
+        -------
+        Check
+            Whether it `passed`, and a verdict on each rule.
+
+        Raises
+        ------
+        OptionError
+            If a rule is none, or names what the store does not keep.
+        """
+        read = [Rule.read(text) for text in ([rules] if isinstance(rules, str) else rules)]
+        if not read:
+            msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule)"
+            raise OptionError(msg)
+        snapshot = self._begun()
+        entries = chosen(snapshot.entries)
+        if partition is not None:
+            [tonight] = chosen(snapshot.entries, partition=[partition])
+            entries = entries[: entries.index(tonight) + 1]
+        nightly = self._nightly(snapshot)
+        names = [entry.partition for entry in entries]
+        columns = [(rule, nightly.nights(entries, rule.metric, rule.of)) for rule in read]
+        nightly.write()
+        return judge(
+            read, names, {(night, rule): r for rule, row in columns for night, r in zip(names, row, strict=True)}
+        )
+
+    def _nightly(self, snapshot: Snapshot, configuration: Configuration | None = None) -> Nightly:
+        """What is kept of every night."""
+        configuration = configuration or Configuration.read(snapshot.configuration)
+        engine = Engine.start(**self._run | {"progress": None})
+        return Nightly(snapshot, configuration, engine, self._files, Series(self._place.child("history")).read())
 
     def _begun(self, as_of: str | int | None = None) -> Snapshot:
         """The snapshot of a store that is there."""
@@ -273,7 +360,12 @@ class Store:
         """Make folded partitions count, if all labels together are two classes."""
         entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
         labels_of(list(entries.values()), configuration.folding.label).check()
-        self._ledger.commit(snapshot, configuration.to_dict(), entries.values(), action)
+        done = self._ledger.commit(snapshot, configuration.to_dict(), in_order(entries.values()), action)
+        nightly = self._nightly(done, configuration)
+        for name, night in nights.items():
+            if night.evaluation is not None:
+                nightly.record(name, night.evaluation)
+        nightly.write()
 
 
 def _same(entry: Entry, night: Night) -> bool:

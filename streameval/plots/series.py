@@ -1,0 +1,78 @@
+"""A metric night by night, as a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_series"]
+
+_COLOURS = ("#0072B2", "#D55E00")  # of Okabe and Ito
+_TICKS = 12  # names written below the picture
+
+
+def plot_series(
+    names: Sequence[str],
+    lines: Mapping[str, Sequence[tuple[float, float, float]]],
+    title: str,
+    *,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """Lines over partitions, with a band where a value is an interval; a gap where it is undefined.
+
+    Parameters
+    ----------
+    names : sequence of str, of length n
+        The partitions.
+    lines : mapping of str to sequence of (value, lower, upper), each of length n
+        Lines by their names in the legend.
+    title : str
+    save_to : path, optional
+        File to write, of a format that matplotlib knows by its suffix.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> axes = plot_series(["night=1", "night=2"], {"per night": [(0.9, 0.9, 0.9), (0.8, 0.7, 0.9)]}, "roc_auc")
+    >>> axes.get_title()
+    'roc_auc'
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    xs = np.arange(len(names))
+    for (name, points), colour in zip(lines.items(), _COLOURS, strict=False):
+        value, lower, upper = np.array(points, dtype=np.float64).reshape(-1, 3).T
+        axes.plot(xs, value, marker="o", markersize=3, color=colour, label=name)
+        if np.any(upper > lower):
+            axes.fill_between(xs, lower, upper, color=colour, alpha=0.25, linewidth=0)
+    shown = xs[:: max(1, -(-len(names) // _TICKS))]
+    axes.set_xticks(shown, [names[i].rpartition("=")[2] for i in shown], rotation=30, ha="right")
+    axes.set_title(title)
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend()
+    if save_to is not None:
+        try:
+            figure.savefig(save_to)
+        except (OSError, ValueError) as error:
+            msg = f"{save_to}: cannot be written: {error}"
+            raise OptionError(msg) from error
+    return axes

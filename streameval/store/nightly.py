@@ -1,0 +1,155 @@
+"""Nightly results: one column's metrics of every night, and of all nights up to each, computed once and kept.
+
+A result is looked for in the `Series` by the state files that it depends on, and computed from them where it is not
+there. Cumulative results merge one night more at a time: every state file is read once, and every prefix is finalized,
+which is linear in its stored keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import DataError, OptionError
+from streameval.results import Scalar
+from streameval.store.configuration import REPORTED
+from streameval.store.folding import evaluated
+from streameval.store.history import asked, key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval.engine import Engine
+    from streameval.outcome import Evaluation
+    from streameval.request import Wanted
+    from streameval.store.configuration import Configuration
+    from streameval.store.files import StateFiles
+    from streameval.store.history import Series
+    from streameval.store.ledger import Entry, Snapshot
+
+__all__ = ["Nightly", "by_column"]
+
+
+def by_column(evaluation: Evaluation, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, list[Scalar]]]:
+    """The results of each state, in order."""
+    results = iter(evaluation.results)
+    for w in wanted:
+        yield w, list(islice(results, len(w.metrics)))
+
+
+class Nightly:
+    """Results of a snapshot, night by night.
+
+    Parameters
+    ----------
+    snapshot : Snapshot
+    configuration : Configuration
+    engine, files : what computes what is missing
+    series : Series
+        What is kept.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: StateFiles, series: Series
+    ) -> None:
+        self.snapshot = snapshot
+        self.configuration = configuration
+        self.engine = engine
+        self.files = files
+        self.series = series
+
+    @cached_property
+    def wanted(self) -> list[Wanted]:
+        """States and metrics that are kept."""
+        return self.configuration.wanted(list(self.snapshot.entries))
+
+    def column(self, metric: str, of: str | None) -> tuple[Wanted, dict[str, Any]]:
+        """The state that a metric is of, and the options that compute it where it is not one of those kept.
+
+        Raises
+        ------
+        OptionError
+            If there is no such metric or column, or several.
+        """
+        for options in ({}, asked(metric)):
+            wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
+            found = [w for w in wanted if of in (None, w.of) and any(m.name == metric for m in w.metrics)]
+            if len(found) == 1:
+                return found[0], options
+            if found:
+                msg = (
+                    f"{metric} is of {', '.join(w.of for w in found)}; say which with of (--of, or [column] in a rule)"
+                )
+                raise OptionError(msg)
+        have = ", ".join(dict.fromkeys(w.of for w in self.wanted))
+        msg = f"no {metric} of {of or 'any column'} in the store; it keeps {have}"
+        raise OptionError(msg)
+
+    def nights(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
+        """The metric of each of these nights."""
+        w, options = self.column(metric, of)
+        keys = [self._key("", entry, w, options) for entry in entries]
+        known = self.series.find([key for key in keys if key], metric)
+        missing = [(entry, key) for entry, key in zip(entries, keys, strict=True) if key and key not in known]
+        for entry, key in missing:
+            results = self._computed([entry], w, options, self.files)
+            self.series.add("night", entry.partition, w.group, key, results)
+            known[key] = [result for result in results if result.metric == metric]
+        return [known[key][0] if key else _absent(entry, w, metric) for entry, key in zip(entries, keys, strict=True)]
+
+    def cumulative(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
+        """The metric of all nights from the first of these up to each."""
+        w, options = self.column(metric, of)
+        keys, key = [], ""
+        for entry in entries:
+            key = self._key(key, entry, w, options) or f"{key}?"
+            keys.append(key)
+        known, files = self.series.find(keys, metric), self.files.remembering()
+        for i in range(len(entries)):
+            if keys[i] not in known:
+                results = self._computed(entries[: i + 1], w, options, files)
+                self.series.add("cumulative", entries[i].partition, w.group, keys[i], results)
+                known[keys[i]] = [result for result in results if result.metric == metric]
+        return [known[key][0] for key in keys]
+
+    def record(self, name: str, evaluation: Evaluation) -> None:
+        """Take in what was computed of a night already."""
+        entry = self.snapshot.entries[name]
+        for w, results in by_column(evaluation, self.wanted):
+            self.series.add("night", name, w.group, self._key("", entry, w, {}), results)
+
+    def write(self) -> None:
+        """Keep what is due at this version, and nothing else."""
+        due: set[tuple[str, str]] = set()
+        entries = [self.snapshot.entries[name] for name in self.snapshot.entries]
+        for w in self.wanted if entries else []:
+            key = ""
+            for entry in entries:
+                due.add(("night", self._key("", entry, w, {})))
+                key = self._key(key, entry, w, {}) or f"{key}?"
+                due.add(("cumulative", key))
+        self.series.write(self.snapshot.version, due)
+
+    def _key(self, before: str, entry: Entry, w: Wanted, options: dict[str, Any]) -> str:
+        """Key of a night's results, or of those before it and this one; empty where it has no state."""
+        state = entry.state(w.group, w.of)
+        chosen = {name: options.get(name, self.configuration.options[name]) for name in REPORTED}
+        return key_of([before, state.file], [w.group, w.of, chosen]) if state else ""
+
+    def _computed(
+        self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any], files: StateFiles
+    ) -> list[Scalar]:
+        """All metrics of one state of these nights."""
+        try:
+            found = evaluated(entries, self.configuration, self.engine, files, only=(w.group, w.of), **options)
+        except DataError as error:
+            return [replace(Scalar.undefined(metric.name, str(error)), of=w.of) for metric in w.metrics]
+        return list(found.results)
+
+
+def _absent(entry: Entry, w: Wanted, metric: str) -> Scalar:
+    """The result of a night without the state."""
+    reason = f"{entry.partition} has no {w.of}" if entry.rows else f"{entry.partition} has no rows"
+    return replace(Scalar.undefined(metric, reason), of=w.of)

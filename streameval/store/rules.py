@@ -1,0 +1,181 @@
+"""Rules: what a night must keep, for schedulers.
+
+A rule is a line of text::
+
+    roc_auc[score_lr] >= 0.97            a bound: >=, >, <= or <
+    aul[cluster_loose] drop <= 0.01      how far below the nights before
+
+The baseline of a drop is the median of the last 7 nights that passed; nights that failed any of the rules stay out of
+it, so that a bad week does not become the norm. Without a baseline the rule passes, with a notice. A value that is null
+fails. Where a value is an interval it is judged at its worse end, and so is the baseline: what passes, passes for
+certain.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.results import Scalar
+
+__all__ = ["BASELINE", "Check", "Rule", "Verdict", "judge"]
+
+BASELINE = 7  # passing nights
+_RULE = re.compile(
+    r"\s*(?P<metric>[^\s\[\]<>]+)\s*(?:\[(?P<of>[^\]]+)\])?\s*(?P<drop>\bdrop\b)?\s*(?P<sign>>=|<=|>|<)\s*(?P<bound>\S+)\s*"
+)
+_SIGNS = {
+    ">=": lambda value, bound: value >= bound,
+    ">": lambda value, bound: value > bound,
+    "<=": lambda value, bound: value <= bound,
+    "<": lambda value, bound: value < bound,
+}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule, read.
+
+    Attributes
+    ----------
+    text : as it was written
+    metric, of : what it is about; `of` may be left out where there is one column
+    drop : whether it is about the drop below the baseline
+    sign, bound : the comparison
+
+    Examples
+    --------
+    >>> Rule.read("aul[cluster_loose] drop <= 0.01").drop
+    True
+    """
+
+    text: str
+    metric: str
+    of: str | None
+    drop: bool
+    sign: str
+    bound: float
+
+    @classmethod
+    def read(cls, text: str) -> Rule:
+        """Read a rule.
+
+        Raises
+        ------
+        OptionError
+            If it is none.
+        """
+        found = _RULE.fullmatch(text)
+        try:
+            bound = float(found["bound"]) if found else float("nan")
+        except ValueError:
+            bound = float("nan")
+        if found is None or bound != bound or (found["drop"] and ">" in found["sign"]):
+            msg = f"rule {text!r} is none; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
+            raise OptionError(msg)
+        return cls(text.strip(), found["metric"], found["of"], bool(found["drop"]), found["sign"], bound)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a night fares under a rule.
+
+    Attributes
+    ----------
+    rule : as it was written
+    passed : whether it holds
+    value : the night's value at its worse end; None where it is null
+    baseline : median that a drop is measured from; None where there is none
+    reason : what was compared, in words
+    """
+
+    rule: str
+    passed: bool
+    value: float | None
+    baseline: float | None
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {name: getattr(self, name) for name in ("rule", "passed", "value", "baseline", "reason")}
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a night fares under all rules.
+
+    Attributes
+    ----------
+    partition : the night
+    verdicts : one a rule
+    """
+
+    partition: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether all rules hold."""
+        return all(verdict.passed for verdict in self.verdicts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        told = [verdict.to_dict() for verdict in self.verdicts]
+        return {"partition": self.partition, "passed": self.passed, "rules": told}
+
+
+def judge(rules: Sequence[Rule], nights: Sequence[str], results: Mapping[tuple[str, Rule], Scalar]) -> Check:
+    """Judge the last night; those before it decide the baselines.
+
+    Parameters
+    ----------
+    rules : sequence of Rule
+    nights : sequence of str
+        Partitions in order.
+    results : mapping of (night, rule) to Scalar
+        The value of the rule's metric that night.
+    """
+    passing: list[str] = []
+    check = Check("", ())
+    for night in nights:
+        verdicts = tuple(_verdict(rule, results[night, rule], _before(rule, passing, results)) for rule in rules)
+        check = Check(night, verdicts)
+        if check.passed:
+            passing.append(night)
+    return check
+
+
+def _before(rule: Rule, passing: Sequence[str], results: Mapping[tuple[str, Rule], Scalar]) -> float | None:
+    """The baseline: the median of the last passing nights, each at its upper end."""
+    known = [results[night, rule].upper for night in passing[-BASELINE:]]
+    return median(known) if known else None
+
+
+def _verdict(rule: Rule, result: Scalar, baseline: float | None) -> Verdict:
+    """Judge one night by one rule."""
+    worse = result.lower if rule.drop or ">" in rule.sign else result.upper
+    worse = result.value if worse != worse else worse
+    if worse != worse:
+        return Verdict(rule.text, False, None, None, f"{rule.metric} is null: {result.reason or 'undefined'}")
+    end = "" if result.exact else " (the worse end of its interval)"
+    if not rule.drop:
+        passed = _SIGNS[rule.sign](worse, rule.bound)
+        return Verdict(rule.text, passed, worse, None, f"{rule.metric} is {worse:.6g}{end}")
+    if baseline is None:
+        return Verdict(rule.text, True, worse, None, f"{rule.metric} is {worse:.6g}{end}; no passing night before it")
+    drop = baseline - worse
+    passed = _SIGNS[rule.sign](drop, rule.bound)
+    return Verdict(
+        rule.text,
+        passed,
+        worse,
+        baseline,
+        f"{rule.metric} is {worse:.6g}{end}, {drop:.6g} below the baseline {baseline:.6g}",
+    )

@@ -1,0 +1,200 @@
+"""The history of a store and its rules: kept where nothing changed, computed where something did, judged honestly."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from nightly import DATA, FEW, NIGHTS, correct, land
+
+from streameval import Scalar, Store, evaluate
+from streameval.cli import main
+from streameval.errors import OptionError
+from streameval.store.rules import Rule, judge
+
+
+@pytest.fixture
+def nights(tmp_path):
+    """Five nights and their store."""
+    for name in NIGHTS[:5]:
+        land(name, tmp_path / "data")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", **FEW)
+    return tmp_path / "data", store
+
+
+def expected(data, names, metric="roc_auc"):
+    """The metric of these nights' raw files."""
+    return evaluate([data / name for name in names], **FEW).value(metric)
+
+
+def test_every_night_alone_and_all_up_to_it(nights):
+    """The series has the numbers of the raw files, also when it is read back, and after the table is lost."""
+    data, store = nights
+    found = store.history("roc_auc")
+    names = [point.partition for point in found.points]
+    assert names == NIGHTS[:5]
+    assert [point.night.value for point in found.points] == [expected(data, [name]) for name in names]
+    cumulative = [expected(data, names[: i + 1]) for i in range(5)]
+    assert [point.cumulative.value for point in found.points] == cumulative
+    assert store.history("roc_auc") == found
+    shutil.rmtree(data.parent / "store" / "history")
+    assert store.history("roc_auc") == found
+
+
+def test_what_is_kept_follows_a_correction(nights):
+    """A replaced night changes its own value and the cumulative ones from it on; a removed one leaves the series."""
+    data, store = nights
+    before = store.history("aul").points
+    store.replace(correct(NIGHTS[2], data))
+    after = store.history("aul").points
+    assert after[:2] == before[:2]
+    assert after[2].night.value == expected(data, [NIGHTS[2]], "aul") != before[2].night.value
+    assert after[4].cumulative.value == expected(data, NIGHTS[:5], "aul")
+    assert store.history("aul", as_of=0).points == before
+    store.remove(NIGHTS[0])
+    assert [point.partition for point in store.history("aul").points] == NIGHTS[1:5]
+    assert store.history("aul").points[-1].cumulative.value == expected(data, NIGHTS[1:5], "aul")
+
+
+def test_other_tools_read_the_history(nights):
+    """The table is a Delta table with a row a result, and only those that are due."""
+    data, store = nights
+    store.history("roc_auc")
+    store.remove(NIGHTS[4])
+    table = pl.read_delta(str(data.parent / "store" / "history")).filter(metric="roc_auc", of="score_lr")
+    assert table.filter(span="night")["partition"].to_list() == NIGHTS[:4]
+    assert table.filter(span="cumulative").sort("partition")["value"][-1] == expected(data, NIGHTS[:4])
+    assert set(table["version"]) == {1}
+
+
+def test_metrics_that_were_not_kept_are_computed(nights):
+    """A truncation or an operating point is of the states as well."""
+    data, store = nights
+    found = store.history("agc@0.1", cumulative=False)
+    value = evaluate(data / NIGHTS[3], **FEW, truncate=0.1).value("agc@0.1")
+    assert (found.points[3].night.value, found.points[3].cumulative) == (value, None)
+    for metric, of in (("agc@little", None), ("nothing", None), ("roc_auc", "cluster_loose")):
+        with pytest.raises(OptionError, match=r"metric|no roc_auc of"):
+            store.history(metric, of)
+
+
+def test_columns_must_be_named_where_there_are_several(tmp_path):
+    """Two scores have a roc_auc each."""
+    store = Store(tmp_path / "store")
+    store.update(DATA / NIGHTS[0], score=["score_lr", "score_nb"])
+    with pytest.raises(OptionError, match="score_lr, score_nb; say which"):
+        store.history("roc_auc")
+    assert store.history("roc_auc", "score_nb").of == "score_nb"
+
+
+def test_a_night_of_one_class_has_a_reason_and_no_value(tmp_path):
+    """Null in JSON, empty in CSV, a gap in the picture."""
+    land(NIGHTS[0], tmp_path / "data")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", score="score_lr", pos_label=7)
+    found = store.history("roc_auc")
+    assert json.loads(found.to_json())["points"][0]["night"]["value"] is None
+    assert found.points[0].night.reason
+    assert next(csv.DictReader(io.StringIO(found.to_csv())))["night_value"] == ""
+    assert found.plot(tmp_path / "history.svg").get_title() == "roc_auc of score_lr"
+    assert (tmp_path / "history.svg").read_text().startswith("<?xml")
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def judged(texts, *nights):
+    """Judge values, one or several a night; a pair is an interval, None is null."""
+    rules = [Rule.read(text) for text in ([texts] if isinstance(texts, str) else texts)]
+    results = {}
+    for i, values in enumerate(nights):
+        for rule, value in zip(rules, values if isinstance(values, list) else [values] * len(rules), strict=True):
+            if value is None:
+                result = Scalar.undefined(rule.metric, "one class only")
+            elif isinstance(value, tuple):
+                result = Scalar.between(rule.metric, sum(value) / 2, *value)
+            else:
+                result = Scalar.certain(rule.metric, value)
+            results[str(i), rule] = result
+    return judge(rules, [str(i) for i in range(len(nights))], results)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "passed"),
+    [
+        ("m >= 0.5", 0.5, True),
+        ("m > 0.5", 0.5, False),
+        ("m[c]<=5e-1", 0.5, True),
+        ("m < 0.5", 0.5, False),
+        ("m >= 0.5", (0.49, 0.6), False),
+        ("m <= 0.5", (0.4, 0.51), False),
+        ("m >= 0.5", None, False),
+        ("m drop <= 0.1", None, False),
+        ("m drop <= 0.1", 0.1, True),
+    ],
+)
+def test_bounds_are_judged_at_the_worse_end(rule, value, passed):
+    """What passes, passes for certain; a null value fails."""
+    assert judged(rule, value).passed is passed
+
+
+def test_a_drop_is_measured_from_the_median_of_seven_passing_nights():
+    """The first of eight nights before is forgotten."""
+    check = judged("m drop <= 0.1", 0.9, 0.4, *[0.9] * 3, *[0.8] * 4, 0.75)
+    assert check.passed
+    assert check.verdicts[0].baseline == 0.8
+    assert "no passing night" in judged("m drop <= 0.1", 0.9).verdicts[0].reason
+
+
+def test_failed_nights_stay_out_of_the_baseline():
+    """A bad week does not become the norm, and a night that fails another rule is a bad night."""
+    assert not judged("m drop <= 0.1", 0.9, *[0.5] * 20).passed
+    check = judged(["m drop <= 0.1", "n >= 0"], [0.9, 1], [0.82, -1], [0.81, 1])
+    assert check.verdicts[0].baseline == 0.9
+    assert judged("m drop <= 0.1", None, None, 0.9).verdicts[0].baseline is None
+
+
+def test_intervals_are_far_apart_at_their_worse_ends():
+    """The baseline counts from above, the night from below."""
+    check = judged("m drop <= 0.1", (0.8, 0.9), (0.79, 0.95))
+    assert (check.verdicts[0].baseline, check.verdicts[0].value, check.passed) == (0.9, 0.79, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "m", "m >= ", "m = 3", "m >= x", "m drop >= 1", "m[] >= 1", "m >= nan", "a b >= 1"]
+)
+def test_what_is_no_rule_is_refused(text):
+    """The message shows two that are."""
+    with pytest.raises(OptionError, match="is none; write"):
+        Rule.read(text)
+
+
+def test_names_of_metrics_may_hold_signs():
+    """Operating points have an equals sign in their names."""
+    rule = Rule.read("tpr@fpr=0.001[score]>=0.5")
+    assert (rule.metric, rule.of, rule.sign, rule.bound) == ("tpr@fpr=0.001", "score", ">=", 0.5)
+
+
+def test_the_command_line_stops_a_scheduler(nights, tmp_path):
+    """Status 0 and 3; the reason on stderr; a series as a table, JSON, CSV and a picture."""
+    _, store = nights
+    path = str(tmp_path / "store")
+    invoke = CliRunner().invoke
+    good = invoke(main, ["check", path, "--rule", "roc_auc[score_lr] >= 0.97", "--json", "-"])
+    assert (good.exit_code, json.loads(good.stdout)["passed"]) == (0, True)
+    bad = invoke(main, ["check", path, "--rule", "aul drop <= -1", "--partition", NIGHTS[1], "--quiet"])
+    assert (bad.exit_code, bad.stdout) == (3, "")
+    assert bad.stderr.startswith(f"{NIGHTS[1]}: failed: aul drop <= -1: aul is ")
+    assert invoke(main, ["check", path, "--rule", "nonsense"]).exit_code == 2
+    words = ["history", path, "--metric", "roc_auc"]
+    assert NIGHTS[4] in invoke(main, words).stderr
+    assert json.loads(invoke(main, [*words, "--json", "-"]).stdout) == store.history("roc_auc").to_dict()
+    assert invoke(main, [*words, "--csv", "-", "--nightly", "--last", "2"]).stdout.count("\n") == 3
+    assert invoke(main, [*words, "--plot", str(tmp_path / "h.svg"), "--quiet"]).exit_code == 0
+    assert (tmp_path / "h.svg").exists()
