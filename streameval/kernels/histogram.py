@@ -66,6 +66,7 @@ def _order() -> tuple[np.ndarray, np.ndarray]:
 FIRSTS, SHIFTS, BINS = _grid()
 EMPTY = 0  # the complements of EMPTY and MIXED are bits of NaNs, so no score is either
 MIXED = 1
+_TWO = np.int64(-(1 << 63))
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # narrow, so that float32 scores stay float32
 
 
@@ -80,13 +81,13 @@ def _bin(x, firsts, shifts):
 
 
 @jit
-def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):
+def bin_counts(score, label, limit, packed, only, firsts, shifts):
     """Count scores by bin and label; returns the NaN scores of each label.
 
-    The first three tables have one entry a bin, small ones so that the bins in use stay in the second-level cache.
-    `packed` counts negatives and, 32 bits higher, positives, so that fewer than 2³² rows may go in. `only` has the bits
-    of the first score, and `mixed` says that there was another. Beyond ±`limit` equal floats may stand for different
-    scores, so that every bin there is mixed.
+    The tables have one word a bin, so that the bins in use stay in the second-level cache. `packed` counts negatives in
+    its lower half and positives in the upper, so that fewer than 2³¹ rows may go in; its top bit says that the bin has
+    seen two scores. Until then `only` has the bits of the one. Beyond ±`limit` equal floats may stand for different
+    scores, so that every bin there has seen two.
     """
     nans = np.zeros(2, np.int64)
     for i in range(score.size):
@@ -95,20 +96,21 @@ def bin_counts(score, label, limit, packed, only, mixed, firsts, shifts):
             nans[label[i]] += 1
             continue
         b = _bin(x, firsts, shifts)
-        if not mixed[b]:
+        word = packed[b]
+        if word >= 0:
             bits = np.int64(np.float64(x).view(np.int64))
             exact = abs(x) <= limit
-            if packed[b] == 0 and exact:
+            if word == 0 and exact:
                 only[b] = bits
             elif only[b] != bits or not exact:
-                mixed[b] = True
-        packed[b] += np.int64(1) << (np.int64(label[i]) << 5)
+                word |= _TWO
+        packed[b] = word + (np.int64(1) << (np.int64(label[i]) << 5))
     return nans
 
 
 @jit
-def unpack(packed, only, mixed, table):
-    """Add the tables of `bin_counts` to `table`, an int64 array of shape (3, n_bins), and clear `packed` and `mixed`.
+def unpack(packed, only, table):
+    """Add the tables of `bin_counts` to `table`, an int64 array of shape (3, n_bins), and clear `packed`.
 
     The rows of `table` are negatives, positives, and the complement of the bits of the one score a bin has seen:
     `EMPTY` before the first, `MIXED` once there are two.
@@ -116,10 +118,9 @@ def unpack(packed, only, mixed, table):
     for b in range(packed.size):
         if packed[b]:
             table[0, b] += packed[b] & np.int64(0xFFFFFFFF)
-            table[1, b] += packed[b] >> 32
-            table[2, b] = _joined(table[2, b], MIXED if mixed[b] else ~only[b])
+            table[1, b] += (packed[b] & ~_TWO) >> 32
+            table[2, b] = _joined(table[2, b], MIXED if packed[b] < 0 else ~only[b])
             packed[b] = 0
-            mixed[b] = False
 
 
 @jit

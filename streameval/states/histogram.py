@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bins", "HistogramSpec", "ScoreHistogram"]
 
-_PACKED_ROWS = 1 << 31
+_PACKED_ROWS = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +118,7 @@ class _HistogramBuilder:
     def __init__(self, spec: HistogramSpec) -> None:
         self.spec = spec
         self._table = np.zeros((3, BINS), np.int64)
-        self._packed, self._only = np.zeros((2, BINS), np.int64)
-        self._mixed = np.zeros(BINS, np.bool_)
+        self._packed, self._only = np.zeros(BINS, np.int64), np.empty(BINS, np.int64)
         self._rows = 0  # in the packed table
         self._sums, self._errors = np.zeros((2, BINS if spec.weighted else 0, 2))
         self._nan_rows = np.zeros(2, np.int64)
@@ -134,7 +133,7 @@ class _HistogramBuilder:
         if self._rows + len(values) > _PACKED_ROWS:
             self._unpack()
         self._rows += len(values)
-        tables = self._packed, self._only, self._mixed
+        tables = self._packed, self._only
         self._nan_rows += bin_counts(values, label, float_limit(self.spec.type), *tables, FIRSTS, SHIFTS)
         if weight is not None:
             nans = bin_weights(values, label, weight, self._sums, self._errors, FIRSTS, SHIFTS)
@@ -143,7 +142,7 @@ class _HistogramBuilder:
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
 
     def _unpack(self) -> None:
-        unpack(self._packed, self._only, self._mixed, self._table)
+        unpack(self._packed, self._only, self._table)
         self._rows = 0
 
     def state(self) -> ScoreHistogram:
