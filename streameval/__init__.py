@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from streameval.plots import plot_curve
     from streameval.results import Curve, Scalar
     from streameval.simulation import Simulation, simulate
+    from streameval.sketches import quantile_sketch
+    from streameval.states.quantiles import QuantileSketch
     from streameval.store import Store
 
 _WHERE = {
@@ -77,6 +79,8 @@ _WHERE = {
     "plots": ("plot_curve",),
     "results": ("Curve", "Scalar"),
     "simulation": ("Simulation", "simulate"),
+    "sketches": ("quantile_sketch",),
+    "states.quantiles": ("QuantileSketch",),
     "store": ("Store",),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
@@ -88,6 +92,7 @@ __all__ = [
     "Curve",
     "Evaluation",
     "LiftCurve",
+    "QuantileSketch",
     "RocCurve",
     "Scalar",
     "Simulation",
@@ -122,6 +127,7 @@ __all__ = [
     "plot_precision_recall_curve",
     "precision_recall_curve",
     "product_moment",
+    "quantile_sketch",
     "ratio2weights",
     "roc_auc_score",
     "roc_curve",

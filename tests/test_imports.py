@@ -38,6 +38,7 @@ LAYERS = {
     "simulation": {"states"},
     "arrays": {"kernels", "metrics", "plots", "states"},
     "sampling": {"fold", "metrics", "scan", "states"},
+    "sketches": {"fold", "reduce", "sampling", "scan", "states"},
     "request": {"metrics", "sampling", "scan", "states"},
     "engine": {"fold", "metrics", "reduce", "sampling", "scan", "states"},
     "outcome": {"engine", "fold", "metrics", "report", "request", "states"},

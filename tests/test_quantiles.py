@@ -8,11 +8,13 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval.errors import FormatError, IncompatibleStatesError, OptionError
+import streameval
+from streameval.errors import DataError, FormatError, IncompatibleStatesError, OptionError, SchemaError
 from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
 from streameval.states.quantiles import QuantileSketch, QuantileSpec, sketch
@@ -235,3 +237,25 @@ def test_atoms_keep_their_ranks_roughly():
     state = sketch(values)
     assert rank_error(state, values).max() < 0.05
     assert state.quantile([0.05, 0.55, 0.95]) == pytest.approx([0.0, 0.5, 0.9])
+
+
+def test_columns_of_files_are_sketched_out_of_core(tmp_path):
+    """Several files, threads and types give one sketch, nulls and NaN apart; a digest that was kept merges with it."""
+    values = np.random.default_rng(3).normal(size=120_000)
+    for i, part in enumerate(np.split(values, 3)):
+        column = pa.array([None, *part[1:]], pa.float64(), from_pandas=False)
+        pq.write_table(pa.table({"x": column, "name": ["a"] * part.size}), tmp_path / f"{i}.parquet")
+    seen = []
+    found = streameval.quantile_sketch(tmp_path, "x", progress=lambda *done: seen.append(done))
+    assert (found.count, found.nan) == (119_997, 3)
+    assert max(seen) == (120_000, 120_000)
+    assert found == streameval.quantile_sketch(tmp_path, "x", threads=1)
+    for q in (0.001, 0.5, 0.999):
+        assert abs((values < found.quantile(q)).mean() - q) < 0.02 * min(q, 1 - q)
+    kept = streameval.QuantileSketch.from_dict(streameval.QuantileSketch.from_values(values).to_dict())
+    assert found.merge(kept).count == 239_997
+    assert streameval.QuantileSketch().merge(kept) == kept
+    with pytest.raises(SchemaError, match="name"):
+        streameval.quantile_sketch(tmp_path, "name")
+    with pytest.raises(DataError, match="numbers"):
+        streameval.QuantileSketch.from_values(["a"])

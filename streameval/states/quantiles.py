@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import FormatError, IncompatibleStatesError, OptionError
+from streameval.errors import DataError, FormatError, IncompatibleStatesError, OptionError
 from streameval.kernels.sketch import compress, reduce_sorted
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.scores import numbers
@@ -198,7 +198,9 @@ def sketch(values: Any, spec: QuantileSpec | None = None) -> QuantileSketch:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSketch:
-    """A t-digest, and what it leaves out.
+    """A t-digest, and what it leaves out: quantiles and cumulative distribution of numbers.
+
+    Made by `from_values`, by `from_dict` of a digest that was kept, or by `streameval.quantile_sketch` out of core.
 
     Attributes
     ----------
@@ -216,7 +218,7 @@ class QuantileSketch:
     (array([1. , 2.5, inf]), 0.375, 1)
     """
 
-    spec: QuantileSpec
+    spec: QuantileSpec = field(default_factory=QuantileSpec)
     mean: Array = field(default_factory=lambda: np.empty(0))
     weight: Array = field(default_factory=lambda: np.empty(0))
     low: float = math.inf
@@ -224,6 +226,34 @@ class QuantileSketch:
     below: int = 0
     above: int = 0
     nan: int = 0
+
+    @classmethod
+    def from_values(cls, values: Any, compression: int = 1000) -> QuantileSketch:
+        """The sketch of an array of numbers.
+
+        Parameters
+        ----------
+        values : array of floats or integers, of any shape
+        compression : δ; the memory is about 42·δ bytes
+
+        Raises
+        ------
+        DataError
+            If they are no numbers.
+        OptionError
+            If the compression makes no digest.
+
+        Examples
+        --------
+        >>> nights = [QuantileSketch.from_values(np.arange(n)) for n in (50_000, 100_001)]
+        >>> round(nights[0].merge(nights[1]).quantile(0.5))
+        37500
+        """
+        array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            msg = f"a sketch is of numbers; these are of type {array.dtype}"
+            raise DataError(msg)
+        return sketch(array, QuantileSpec(compression=compression))
 
     @property
     def finite(self) -> float:
