@@ -17,7 +17,7 @@ from streameval.console import deliver, progress_bar, refuse_directory
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 __all__ = ["main"]
 
@@ -30,7 +30,8 @@ class _Group(click.Group):
         try:
             return super().invoke(ctx)
         except OptionError as error:
-            _fail(error, 2)
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            _fail(_spelled(str(error), command.params if command else ()), 2)
         except StreamevalError as error:
             _fail(error, 1)
         except KeyboardInterrupt:
@@ -41,6 +42,15 @@ def _fail(error: Exception | str, status: int) -> None:
     text = " ".join(_message(error).split())
     click.echo(f"streameval: error: {text}", err=True)
     sys.exit(status)
+
+
+def _spelled(text: str, params: Sequence[click.Parameter]) -> str:
+    """A message about an argument of Python that names the option instead: ``memory=0`` becomes ``--memory 0``."""
+    name, _, rest = text.partition("=")
+    for param in params:
+        if param.name == name and param.opts[0].startswith("--"):
+            return f"{param.opts[0]} {rest}".replace(f" ({param.opts[0]})", "")
+    return text
 
 
 def _message(error: Exception | str) -> str:

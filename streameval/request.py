@@ -142,6 +142,11 @@ class Request:
         if self.classes is not None and not self.clusters:
             msg = f"classes={self.classes!r} is compared with clusters: name a cluster column (--cluster)"
             raise OptionError(msg)
+        about = {"truncate": self.truncate, "at": self.at, "weight": self.weight, "nan": self.nan != "error"}
+        unused = [name for name, given in about.items() if given and not self.scores]
+        if unused:
+            msg = f"{' and '.join(unused)} would change nothing without scores: name a score column (--score)"
+            raise OptionError(msg)
         if self.sampling and not self.scores:
             msg = "agc_approx is an area of a score: name a score column (--score)"
             raise OptionError(msg)

@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 from streameval import evaluate, fold
+from streameval.cli import main
 from streameval.errors import (
     CorruptFileError,
     LabelError,
@@ -265,11 +267,31 @@ def test_weights_of_zero_alone_are_no_class() -> None:
         ({"metrics": "roc_uac"}, ("'roc_uac'", "roc_auc, average_precision, pr_auc, max_informedness")),
         ({"metrics": ["roc_auc", "aul"]}, ("'aul'", "roc_auc")),
         ({"metrics": "brier_*"}, ("'brier_*'", "roc_auc")),
+        ({"score": None, "cluster": "id", "truncate": 0.1, "nan": "drop"}, ("truncate and nan", "(--score)")),
+        ({"score": None, "cluster": "id", "at": "k=2"}, ("at would change nothing", "(--score)")),
+        ({"score": None, "cluster": "id", "weight": "weight"}, ("weight would change nothing", "(--score)")),
     ],
 )
 def test_bad_options_show_what_there_is(options: dict[str, Any], words: tuple[str, ...]) -> None:
     """The message repeats the option and lists what it may be."""
     refused(OptionError, pa.table(GOOD), *words, **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--memory lots", "--memory 'lots' is not a positive size; write for instance 2GiB or 500MB"),
+        ("--threads 0", "--threads 0 must be at least 1"),
+        ("--truncate 1.5", "--truncate 1.5 is neither a share in (0, 1] nor a whole number of points above 1"),
+        ("--approx-agc --quantiles 0", "--quantiles 0 is not a number of bins of at least 1"),
+    ],
+)
+def test_the_command_line_speaks_of_its_options(arguments: str, message: str, tmp_path: Path) -> None:
+    """As they were typed, not as arguments of Python, with status 2."""
+    write(tmp_path / "a.parquet")
+    done = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--score", "score", *arguments.split()])
+    assert done.exit_code == 2
+    assert done.stderr == f"streameval: error: {message}\n"
 
 
 def test_asking_for_what_was_not_computed_lists_what_was() -> None:

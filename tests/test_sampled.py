@@ -558,7 +558,7 @@ def test_the_command_line_has_it(tmp_path: Path) -> None:
         assert 0 < r["stderr"] < 0.1
     refused = CliRunner().invoke(main, ["evaluate", str(path), "--score", "score", "--approx-agc", "--sample", "2"])
     assert refused.exit_code == 2
-    assert "sample=2.0 is not a share" in refused.stderr
+    assert "--sample 2.0 is not a share in (0, 1]\n" in refused.stderr
 
 
 if __name__ == "__main__":
