@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.keys import MIX
+from streameval.kernels.keys import ID_BUCKETS, MIX
 
 __all__ = [
     "add_margins",
@@ -24,12 +24,14 @@ __all__ = [
     "group_clusters",
     "number_keys",
     "slots_for",
+    "split_lone",
     "tally_small",
 ]
 
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _ID_MIX = np.uint64(MIX)
 _HALF = np.uint64(32)
+_BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -95,6 +97,49 @@ def number_keys(starts, words, rest, columns, slots, numbers, found):
                 count += 1
             numbers[i] = k
     return count
+
+
+@jit
+def split_lone(starts, words, rest, counts, column, marks, lone, more, kept):
+    """Take out rows that are certainly alone in their cluster; returns how many, and how many rows are left.
+
+    Two bits of `marks` for each of at least eight slots a row of a bucket say whether one row or several fell there,
+    by the bits of the cluster's word below those of the bucket; of ten lone rows nine have a slot for themselves.
+    ``lone`` takes the first words of their classes, `more` the others, both with room for one more; the rows left move
+    to the front of their arrays, those of bucket b from ``kept[b]`` on. There are no branches to mispredict.
+    """
+    found, at = 0, 0
+    for b in range(starts.size - 1):
+        kept[b] = at
+        bits = 5
+        while (1 << bits) < 8 * (starts[b + 1] - starts[b]):
+            bits += 1
+        marks[: (1 << bits) >> 2] = 0
+        shift = np.uint64(64 - bits)
+        for i in range(starts[b], starts[b + 1]):
+            slot = (words[i] << _BUCKET_BITS) >> shift
+            bit = (slot & np.uint64(3)) << np.uint64(1)
+            mark = marks[slot >> np.uint64(2)]
+            again = (np.uint64(mark) >> bit) & np.uint64(1)
+            if counts.size:
+                again |= np.uint64(counts[i] > 1)
+            marks[slot >> np.uint64(2)] = mark | np.uint8((np.uint64(1) | (again << np.uint64(1))) << bit)
+        for i in range(starts[b], starts[b + 1]):
+            slot = (words[i] << _BUCKET_BITS) >> shift
+            bit = (slot & np.uint64(3)) << np.uint64(1)
+            several = np.int64((np.uint64(marks[slot >> np.uint64(2)]) >> (bit + np.uint64(1))) & np.uint64(1))
+            lone[found] = rest[i, column]
+            for m in range(more.shape[1]):
+                more[found, m] = rest[i, column + 1 + m]
+            words[at] = words[i]
+            for m in range(rest.shape[1]):
+                rest[at, m] = rest[i, m]
+            if counts.size:
+                counts[at] = counts[i]
+            found += 1 - several
+            at += several
+    kept[starts.size - 1] = at
+    return found, at
 
 
 @jit

@@ -135,7 +135,9 @@ def _restore(builder: RunBuilder, batch: pa.RecordBatch) -> None:
 class _Builder:
     def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        self._capacity = max(1, capacity * _ROW_BYTES // (8 * sum(spec.keys) + 4))
+        self._capacity = max(
+            1, capacity * _ROW_BYTES // (16 * sum(spec.keys) + 4)
+        )  # words are held twice when they move
         self._budget = budget
         self._cells = RunBuilder(spec.layout, budget, self._capacity)
         self._alone: RunBuilder | None = None
@@ -290,10 +292,12 @@ class ContingencyCounts:
         return summary, core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
 
     def _passes(self, budget: Budget, each: Mapper, *, owner: bool = False) -> tuple[Summary, ClassCells]:
+        pa.default_memory_pool().release_unused()  # what reading has left
         first = each(lambda shard: self.first(shard, budget, owner=owner), self.shards(budget), "clusters")
         classes = self.classes((part for _, part in first), owner=owner)
         found = [summary for summary, _ in first]
         del first
+        budget.settle()
         found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(budget), "classes")
         rows = self.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))

@@ -31,6 +31,7 @@ from streameval.kernels.contingency import (
     group_classes,
     group_clusters,
     slots_for,
+    split_lone,
     tally_small,
 )
 from streameval.kernels.keys import encode_id
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["by_class", "by_cluster", "cluster_shards", "without_cluster"]
 
-RUN = 4  # intervals whose cells go on in one run: the second pass looks into every run for each of its intervals
+RUN = 3  # intervals whose cells go on in one run: the second pass looks into every run for each of its intervals
 
 _SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
 _SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # not the kernels' multiplier: their tables need bits that parts do not share
@@ -102,11 +103,26 @@ class _FirstPass:
     def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int) -> None:
         capacity = 1 << max(items - 1, 0).bit_length()
         self.keys, self.owner = keys, owner
+        self._budget = budget
         self._ones, self._others = (RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows, owner))
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = _NONE
         self._maxima = 0
         self._lone = Summary()
+
+    def without_lone(self, side: Side) -> Side:
+        """Pass on the rows that are quickly seen to be alone in their cluster; returns the others, in place."""
+        size, largest = side.words.size, int(np.diff(side.starts).max(initial=0))
+        lone = self._budget.borrow(1 << size.bit_length(), np.uint64)
+        more = np.empty((size + 1, self.keys.class_ - 1), np.uint64)
+        marks = np.empty(1 << (4 * largest + 7).bit_length(), np.uint8)
+        columns, kept = (side.words, side.rest, side.counts), np.empty_like(side.starts)
+        ones, left = split_lone(side.starts, *columns, self.keys.cluster - 1, marks, lone, more, kept)
+        _add(self._ones, lone[:ones], more[:ones] if more.shape[1] else None)
+        self._budget.give_back(lone)
+        self._sizes[1] += ones
+        self._maxima += ones
+        return Side(kept, side.words[:left], side.rest[:left], side.counts[:left], side.weights)
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
         """Pass cells on by class, given the size of each one's cluster."""
@@ -145,7 +161,7 @@ class _FirstPass:
         return summary, ClassCells(self._ones.finish(), self._others.finish(), self.owner)
 
 
-def _add(builder: RunBuilder, ids: Array, rest: Array) -> None:
+def _add(builder: RunBuilder, ids: Array, rest: Array | None) -> None:
     label = np.zeros(ids.size, np.uint8)
     builder.add(ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), rest)
 
@@ -218,8 +234,9 @@ def _whole(sides: tuple[Side, Side], found: _FirstPass) -> None:
     if sides[1].words.size:
         _visit(lambda: iter([sides]), found)
         return
-    grouped = _Grouped.of(sides[0], found.keys)
-    found.add(sides[0], grouped, grouped.sizes_of_cells(grouped.sizes))
+    side = found.without_lone(sides[0])
+    grouped = _Grouped.of(side, found.keys)
+    found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
     found.close(grouped.sizes, grouped.maxima)
 
 
