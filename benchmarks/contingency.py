@@ -1,0 +1,235 @@
+"""Clustering metrics of a large sparse table: seconds, memory, ratios, and whether the target is met.
+
+    python benchmarks/contingency.py                  # 10⁸ rows; makes 2.2 GB of data in /var/tmp first
+    python benchmarks/contingency.py --rows 10000000  # a quick look
+
+The data are simulated: 10⁶ classes, and 7·10⁷ clusters in 10⁸ rows, since of ten messages seven were missed by the
+clustering. Every case runs in a process of its own: a warm-up on two files, then the best of `--repeat` calls, of which
+the first warms the memory. Peers need the extra ``bench`` (DuckDB, scikit-learn). The C library is told to keep freed
+memory, for all whose time is compared; ``--fresh-memory`` measures the other case. Two cases are about being right: the
+adjusted mutual information against scikit-learn's, and the adjusted Rand index of 3.2·10⁹ points against rational
+arithmetic.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from data import DEFAULT
+from evaluate import KEEP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIGURE = Path(__file__).resolve().parent / "figures" / "contingency.png"
+COLUMNS = {"cluster": "cluster", "classes": "campaign"}
+
+
+def make(folder: Path, rows: int, files: int) -> list[str]:
+    """Simulate the data unless they are there; returns the files."""
+    from streameval.simulation import simulate
+
+    path = folder / f"classes-{rows}-{files}"
+    if not path.exists():
+        simulate(path, rows=rows, partitions=files, singletons=0.0, mean=100, missed=0.69)
+    return sorted(map(str, path.rglob("*.parquet")))
+
+
+def build(files: list[str]) -> None:
+    """The state alone."""
+    from streameval import scan
+    from streameval.engine import Engine
+    from streameval.fold import Plan
+    from streameval.request import Request
+
+    request = Request.checked(**COLUMNS, metrics="rand_index")
+    engine = Engine.start()
+    found = scan.plan(files, request.columns, threads=engine.threads)
+    specs = tuple(wanted.spec for wanted in request.wanted(found))
+    engine.read(found.pieces, found.rows, Plan(found.schema, request.label, None, specs))
+
+
+def ours(metrics: list[str] | None = None, **options: Any) -> Callable[[list[str]], Any]:
+    """A call of streameval; by default all metrics of classes but the matching."""
+
+    def call(files: list[str]) -> Any:
+        from streameval import evaluate
+        from streameval.metrics.clustering import CLUSTERING_METRICS
+
+        asked = metrics or [metric.name for metric in CLUSTERING_METRICS]
+        return evaluate(files, **COLUMNS, metrics=asked, **options).value(asked[0])
+
+    return call
+
+
+def duckdb_cells(files: list[str]) -> Any:
+    """Count the cells."""
+    import duckdb
+
+    query = "SELECT count(*), max(n) FROM (SELECT count(*) AS n FROM read_parquet($1) GROUP BY campaign, cluster)"
+    return duckdb.execute(query, [files]).fetchone()
+
+
+def labels() -> tuple[np.ndarray, np.ndarray]:
+    """10⁶ rows of 1,000 classes and 10,000 clusters, half of them related."""
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 1_000, 1_000_000)
+    related = classes * 10 + rng.integers(0, 10, classes.size)
+    return classes, np.where(rng.random(classes.size) < 0.5, related, rng.integers(0, 10_000, classes.size))
+
+
+def our_ami(_: list[str]) -> float:
+    """Adjusted mutual information of labels in memory."""
+    from streameval import adjusted_mutual_info_score
+
+    return adjusted_mutual_info_score(*labels(), average_method="arithmetic")
+
+
+def sklearn_ami(_: list[str]) -> float:
+    """The same by scikit-learn."""
+    from sklearn.metrics import adjusted_mutual_info_score
+
+    return float(adjusted_mutual_info_score(*labels()))
+
+
+def exact_ari(_: list[str]) -> float:
+    """Error of the adjusted Rand index of 3.2·10⁹ points, whose pair counts overflow 64 bits, against rationals."""
+    from streameval import ContingencyTable
+
+    rng = np.random.default_rng(1)
+    counts = rng.integers(1, 1_000_000, (40, 80))
+    counts[0, 0] += 3_200_000_000 - counts.sum()
+    cells, rows, cols, total = (
+        sum(Fraction(int(n) * (int(n) - 1), 2) for n in sizes)
+        for sizes in (counts.ravel(), counts.sum(axis=1), counts.sum(axis=0), [counts.sum()])
+    )
+    expected = rows * cols / total
+    want = (cells - expected) / ((rows + cols) / 2 - expected)
+    return abs(ContingencyTable(rows=counts).adjusted_rand_index() - float(want))
+
+
+CASES: dict[str, Callable[[list[str]], Any]] = {
+    "state alone": build,
+    "24 metrics": ours(),
+    "assignment score": ours(["assignment_score"]),
+    "24 metrics in 1 GiB": ours(memory="1GiB"),
+    "assignment score in 1 GiB": ours(["assignment_score"], memory="1GiB"),
+    "DuckDB: GROUP BY": duckdb_cells,
+    "AMI in memory": our_ami,
+    "scikit-learn: AMI": sklearn_ami,
+    "ARI of 3.2·10⁹ points": exact_ari,
+}
+PEAK = {"24 metrics in 1 GiB", "assignment score in 1 GiB"}
+ONCE = {"scikit-learn: AMI", "ARI of 3.2·10⁹ points"} | PEAK
+GIB = 2**30
+
+# what, its value, target, whether it must be at least (or else at most) the target
+Found = dict[str, dict[str, Any]]
+TARGETS: list[tuple[str, Callable[[Found], float], float, bool]] = [
+    ("DuckDB against the state alone", lambda f: _ratio(f, "DuckDB: GROUP BY", "state alone"), 4, True),
+    ("24 metrics against the state alone", lambda f: _ratio(f, "24 metrics", "state alone"), 1.5, False),
+    ("scikit-learn against AMI", lambda f: _ratio(f, "scikit-learn: AMI", "AMI in memory"), 50, True),
+    ("peak against the budget, 24 metrics", lambda f: f["24 metrics in 1 GiB"]["peak"] / GIB, 1.25, False),
+    ("peak against the budget, assignment", lambda f: f["assignment score in 1 GiB"]["peak"] / GIB, 1.25, False),
+    (
+        "AMI off scikit-learn's",
+        lambda f: abs(f["AMI in memory"]["value"] - f["scikit-learn: AMI"]["value"]),
+        1e-9,
+        False,
+    ),
+    ("ARI off rational arithmetic", lambda f: f["ARI of 3.2·10⁹ points"]["value"], 1e-15, False),
+]
+
+
+def _ratio(found: Found, above: str, below: str) -> float:
+    return found[above]["seconds"] / found[below]["seconds"]
+
+
+def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
+    """Best time of a case, after a warm-up on two files; its value and the process's peak."""
+    call, times, value = CASES[case], [], None
+    call(files[:2])
+    for _ in range(1 if case in ONCE else repeat + 1):
+        start = time.perf_counter()
+        value = call(files)
+        times.append(time.perf_counter() - start)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": min(times), "all": times, "peak": peak, "value": value}
+
+
+def draw(found: Found, rows: int, path: Path) -> None:
+    """Bars of seconds."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    ax = figure.subplots()
+    cases = [case for case in found if case not in ONCE - {"scikit-learn: AMI"}][::-1]
+    peers = ["C1" if case.startswith(("DuckDB", "scikit-learn")) else "C0" for case in cases]
+    bars = ax.barh(cases, [found[case]["seconds"] for case in cases], color=peers)
+    ax.bar_label(bars, fmt="%.2f", padding=3)
+    ax.set_xscale("log")
+    ax.margins(x=0.1)
+    ax.set_xlabel(f"seconds ({rows:,} rows; AMI: 10⁶ rows, 1,000 × 10,000 labels)")
+    figure.savefig(path, dpi=110)
+
+
+def run(case: str, given: argparse.Namespace) -> dict[str, Any] | None:
+    """Measure a case in a process of its own; prints its line."""
+    options = [f"--{name}={getattr(given, name)}" for name in ("data", "rows", "files", "repeat")]
+    environment = os.environ | ({} if given.fresh_memory or case in PEAK else KEEP)
+    command = [sys.executable, sys.argv[0], *options, "--case", case]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        print(f"| {case} | failed: {done.stderr.strip().splitlines()[-1]} | | |")
+        return None
+    result: dict[str, Any] = json.loads(done.stdout)
+    times = " ".join(f"{t:.2f}" for t in result["all"])
+    print(f"| {case} | {result['seconds']:.2f} | {times} | {result['peak'] / 2**20:,.0f} |", flush=True)
+    return result
+
+
+def main() -> None:
+    """Run every case and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DEFAULT)
+    parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--files", type=int, default=20)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--case", help="run this case alone and print JSON")
+    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
+    parser.add_argument("--only", nargs="*", help="run only these cases")
+    parser.add_argument("--figure", type=Path, default=FIGURE)
+    given = parser.parse_args()
+    files = make(given.data, given.rows, given.files)
+    if given.case:
+        print(json.dumps(measure(given.case, files, given.repeat)))
+        return
+    print(f"{given.rows:,} rows, {given.files} files; best of {given.repeat} after a warm-up\n")
+    print("| case | seconds | all | peak MiB |\n|---|---|---|---|")
+    measured = {case: run(case, given) for case in given.only or CASES}
+    found = {case: result for case, result in measured.items() if result}
+    print("\n| what | measured | target | met |\n|---|---|---|---|")
+    for what, value, target, least in TARGETS:
+        try:
+            number = value(found)
+        except KeyError:  # a case that was not run, or failed
+            continue
+        met = number >= target if least else number <= target
+        print(f"| {what} | {number:.3g} | {'≥' if least else '≤'} {target:g} | {'yes' if met else 'no'} |")
+    draw(found, given.rows, given.figure)
+
+
+if __name__ == "__main__":
+    main()
