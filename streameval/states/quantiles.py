@@ -9,7 +9,7 @@ is never updated number by number.
 
 Error: **there is no guarantee.** Measured on five continuous distributions with 10⁶ rows, in one piece and merged from
 1,000, the rank of an estimated quantile was off by at most 0.6 % of min(q, 1 − q) for q = 0.001 … 0.999
-(``benchmarks/sketch.py``); with 10 and 1,000 distinct values by 0.6 % and 2.1 %. Where few values repeat, numbers
+(``benchmarks/sketch.py``); with 10 and 1,000 distinct values by 0.6 % and 4.4 %. Where few values repeat, numbers
 inside a centroid are wrongly spread between two of them, and a quantile near an atom's edge can lie between atoms,
 where no number is. A digest describes a distribution and chooses bin edges; what lies between edges
 is counted exactly elsewhere.
