@@ -246,8 +246,8 @@ class QuantileSketch:
         Examples
         --------
         >>> nights = [QuantileSketch.from_values(np.arange(n)) for n in (50_000, 100_001)]
-        >>> round(nights[0].merge(nights[1]).quantile(0.5))
-        37500
+        >>> round(nights[0].merge(nights[1]).quantile(0.5), -2)  # the median is 37,500
+        37500.0
         """
         array = np.asarray(values)
         if array.dtype.kind not in "biuf":
