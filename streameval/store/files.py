@@ -15,6 +15,7 @@ import hashlib
 import os
 import tempfile
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,10 +95,11 @@ class StateFiles:
             msg = f"{self.place.name}: cannot be written: {reason(error)}; nothing of this update counts"
             raise StoreError(msg) from error
         finally:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
         return name, size
 
-    def read(self, name: str, budget: Budget | None = None) -> Any:
+    def read(self, name: str, budget: Budget | None = None, due: Any = None) -> Any:
         """The state of a file.
 
         Parameters
@@ -105,6 +107,8 @@ class StateFiles:
         name : str
         budget : Budget, optional
             Owns the state.
+        due : Spec, optional
+            What it must be a state of.
 
         Raises
         ------
@@ -112,12 +116,12 @@ class StateFiles:
             If the file is not there, is damaged, or is no state that this version reads.
         """
         if self._held is None:
-            return self._read(name, budget)
+            return self._read(name, budget, due)
         if name not in self._held:
-            self._held[name] = self._read(name, budget)
+            self._held[name] = self._read(name, budget, due)
         return self._held[name]
 
-    def _read(self, name: str, budget: Budget | None) -> Any:
+    def _read(self, name: str, budget: Budget | None, due: Any) -> Any:
         """Read, verify and decode a file."""
         where = self.place.child(name)
         try:
@@ -127,7 +131,11 @@ class StateFiles:
                 raise FormatError(msg)
             file = pq.ParquetFile(pa.BufferReader(data))
             batches = file.iter_batches(GROUP_ROWS, use_threads=False)
-            return codec.load(pa.RecordBatchReader.from_batches(file.schema_arrow, batches), budget)
+            state = codec.load(pa.RecordBatchReader.from_batches(file.schema_arrow, batches), budget)
+            if due not in (None, state.spec):
+                msg = f"it holds {state.spec} where {due} is due; {_REMEDY}"
+                raise FormatError(msg)
+            return state
         except FormatError as error:
             msg = f"{where.name}: {error}"
             raise FormatError(msg) from error

@@ -176,7 +176,7 @@ def evaluated(
 def _merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles) -> Any:
     """The state of a column over all partitions."""
     kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
-    parts = engine.each(lambda state: files.read(state.file, engine.budget), kept, "state")
+    parts = engine.each(lambda state: files.read(state.file, engine.budget, w.spec), kept, "state")
     return reduce(lambda a, b: a.merge(b), parts, w.spec.empty())
 
 

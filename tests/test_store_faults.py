@@ -1,0 +1,219 @@
+"""The store under faults: killed or out of space at every write, two updates at once, damaged files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from nightly import FEW, NIGHTS, land
+
+from streameval import Store, evaluate
+from streameval.errors import FormatError, StoreError
+from streameval.store import ledger
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory):
+    """The library that counts writes, compiled."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or not sys.platform.startswith("linux"):
+        pytest.skip("needs Linux and a C compiler")
+    folder = tmp_path_factory.mktemp("shim")
+    source = Path(__file__).parent / "faults.c"
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(folder / "shim.so"), str(source), "-ldl"]
+    subprocess.run(command, check=True, capture_output=True)
+    return folder / "shim.so"
+
+
+def faults(mode: str, count: int, shim: Path, tmp_path: Path) -> dict:
+    """Run the driver: a store of three nights, an update by two more."""
+    for name in NIGHTS[:3]:
+        land(name, tmp_path / "data")
+    Store(tmp_path / "store").update(tmp_path / "data", **FEW)
+    for name in NIGHTS[3:5]:
+        land(name, tmp_path / "data")
+    (tmp_path / "work").mkdir()
+    words = [Path(__file__).parent / "faults.py", mode, *(tmp_path / name for name in ("store", "data", "work")), count]
+    done = subprocess.run(
+        [sys.executable, *map(str, words)],
+        env=os.environ | {"LD_PRELOAD": str(shim)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert not found["faults"], (found, done.stderr[:3000])
+    return found
+
+
+@pytest.mark.parametrize("mode", ["kill", "full"])
+def test_a_fault_at_any_write_leaves_the_store_as_before_or_after(mode, shim, tmp_path):
+    """Killed, or told that the disk is full, at the first call that writes, the second, … and the last."""
+    found = faults(mode, 1000, shim, tmp_path)
+    assert found["runs"] > 20
+    assert found["before"]
+    assert found["after"]
+
+
+def test_killed_at_any_time_the_store_is_as_before_or_after(shim, tmp_path):
+    """200 real kills at random times."""
+    found = faults("random", 200, shim, tmp_path)
+    assert found["runs"] == 200
+    assert found["before"]
+
+
+# -- two at once ------------------------------------------------------------------------------------------------------
+
+
+def test_of_two_updates_at_once_one_is_refused_and_can_be_run_again(tmp_path, monkeypatch):
+    """Both read version 0; the second to commit is refused, folds again, and nothing counts twice."""
+    data = tmp_path / "data"
+    land(NIGHTS[0], data)
+    first, second = Store(tmp_path / "store"), Store(tmp_path / "store")
+    first.update(data, **FEW)
+    land(NIGHTS[1], data)
+    land(NIGHTS[2], data)
+    stale = second._ledger.read()
+    first.update(data / NIGHTS[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(second._ledger, "read", lambda *_: stale)
+        with pytest.raises(StoreError, match="another update was committed meanwhile"):
+            second.update(data)
+        with pytest.raises(StoreError, match="run it again"):
+            second.remove(NIGHTS[0])
+    assert second.update(data).new == (NIGHTS[2],)
+    assert second.evaluate().to_json() == evaluate(data, **FEW).to_json()
+
+
+def test_of_two_first_updates_one_begins_the_store(tmp_path, monkeypatch):
+    """The other is refused, whatever its columns."""
+    one, other = Store(tmp_path / "store"), Store(tmp_path / "store")
+    nothing = other._ledger.read()
+    one.update(land(NIGHTS[0], tmp_path / "data"), **FEW)
+    monkeypatch.setattr(other._ledger, "read", lambda *_: nothing)
+    with pytest.raises(StoreError, match="began this store meanwhile"):
+        other.update(tmp_path / "data", score="score_q")
+    assert one.evaluate().value("aul") > 0
+
+
+def test_processes_that_update_at_once_count_every_night_once(tmp_path):
+    """Eight processes race; each lands or is refused, and in the end every night counts once."""
+    for name in NIGHTS[:4]:
+        land(name, tmp_path / "data")
+    store, data = str(tmp_path / "store"), tmp_path / "data"
+    Store(store).update(data / NIGHTS[0], **FEW)
+    words = [sys.executable, "-m", "streameval", "update", store]
+    racing = [
+        subprocess.Popen([*words, str(data / NIGHTS[1 + i % 3])], stderr=subprocess.PIPE, text=True) for i in range(8)
+    ]
+    told = [(process.communicate()[1], process.returncode) for process in racing]
+    assert all(status == 0 or "run it again" in text for text, status in told), told
+    Store(store).update(data)
+    assert [entry.partition for entry in Store(store).partitions()] == NIGHTS[:4]
+    assert Store(store).evaluate().to_json() == evaluate(data, **FEW).to_json()
+
+
+# -- damaged files ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """A store of two nights, and the state files of the second."""
+    for name in NIGHTS[:2]:
+        land(name, tmp_path / "data")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", **FEW)
+    return store, [tmp_path / "store" / "states" / kept.file for kept in store.partitions()[1].states]
+
+
+def test_every_damaged_byte_is_found(stored):
+    """One bit turned round anywhere in a state file refuses it by name; the other night is untouched."""
+    store, [path, *_] = stored
+    expected, whole = store.evaluate(NIGHTS[0]).to_json(), path.read_bytes()
+    for at in range(0, len(whole), max(1, len(whole) // 40)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        with pytest.raises(FormatError, match=rf"{path.name}.*replace"):
+            store.evaluate()
+    assert store.evaluate(NIGHTS[0]).to_json() == expected
+
+
+def test_cut_off_missing_and_exchanged_files_are_refused(stored, tmp_path):
+    """By name, with the remedy; folding the night again mends the store."""
+    store, [one, other] = stored
+    whole, expected = one.read_bytes(), store.evaluate().to_json()
+    for content in (whole[:-9], b"", other.read_bytes()):
+        one.write_bytes(content)
+        with pytest.raises(FormatError, match=one.name):
+            store.evaluate()
+    one.unlink()
+    with pytest.raises(FormatError, match=rf"{one.name}: is not there any more; .*replace"):
+        store.evaluate()
+    store.replace(tmp_path / "data" / NIGHTS[1])
+    assert store.evaluate().to_json() == expected
+
+
+def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) -> None:
+    """Put a state file with other metadata, under the name that its bytes deserve, in a night's first place."""
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **metadata}), path)
+    name = hashlib.sha256(path.read_bytes()).hexdigest() + ".parquet"
+    path.rename(path.with_name(name))
+    snapshot = store._ledger.read()
+    entry = snapshot.entries[NIGHTS[night]]
+    states = (replace(entry.states[0], file=name), *entry.states[1:])
+    entries = snapshot.entries | {entry.partition: replace(entry, states=states)}
+    store._ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "reason"),
+    [
+        ({b"streameval.version": b"99"}, "cannot read version 99 of score_counts"),
+        ({b"streameval.kind": b"horoscope"}, "state of kind 'horoscope'"),
+        ({b"streameval.rows": b"[1, 1]"}, "incomplete or damaged"),
+    ],
+)
+def test_state_files_of_later_versions_and_foreign_ones_are_refused(stored, metadata, reason):
+    """By name and reason, although their bytes are as they were written."""
+    store, [path, *_] = stored
+    planted(store, path, 1, metadata)
+    with pytest.raises(FormatError, match=reason):
+        store.evaluate()
+    assert store.evaluate(NIGHTS[0]).rows
+
+
+def test_a_state_of_another_column_is_not_taken_for_it(stored):
+    """A whole and sound state file in the place of another is refused."""
+    store, [_, other] = stored
+    snapshot = store._ledger.read()
+    entry = snapshot.entries[NIGHTS[1]]
+    states = (replace(entry.states[0], file=other.name), entry.states[1])
+    entries = snapshot.entries | {entry.partition: replace(entry, states=states)}
+    store._ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
+    with pytest.raises(FormatError, match=other.name):
+        store.evaluate()
+
+
+def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, monkeypatch):
+    """Nothing is guessed: the message names the format and the remedy."""
+    store, _ = stored
+    snapshot = store._ledger.read()
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "FORMAT", 2)
+        store._ledger.commit(snapshot, snapshot.configuration, snapshot.entries.values(), "later")
+    with pytest.raises(StoreError, match=r"format 2, .* reads format 1: upgrade it"):
+        store.evaluate()
+    write_deltalake(str(tmp_path / "store" / "ledger"), pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(StoreError, match="is not streameval's"):
+        store.update(tmp_path / "data")
