@@ -22,9 +22,10 @@ from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import tally_labelled, tally_sizes
 from streameval.states.builder import RunBuilder
 from streameval.states.grouping import Labelled
-from streameval.states.ids import SHIFT, id_codes, id_type, id_words, identify
+from streameval.states.ids import SHIFT, id_type, id_words, identify
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, Runs
+from streameval.states.runs import Counts, Interval, Layout, Run, Runs
+from streameval.states.stored import stored_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -87,17 +88,14 @@ class ClusterSpec:
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
         """The state that `ClusterCounts.to_arrow` wrote."""
-        builder = RunBuilder(self.layout, budget, 1 << 20, counted=True)
+        runs: list[Run] = []
         for batch in batches:
-            columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
-            for label, side in enumerate(("negatives", "positives")):
-                here = columns[side] > 0
-                words = columns["key"][here]
-                rest = columns["second"][here].reshape(-1, 1) if self.layout.words == 2 else None
-                builder.add_items(words, id_codes(words, label), rest, columns[side][here], np.empty(0))
-        return ClusterCounts(
-            self, builder.finish(), *(np.array(header[name]) for name in ("single_rows", "dropped_rows"))
-        )
+            words, neg, pos = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
+            more = [batch.column("second").to_numpy()] if self.layout.words == 2 else []
+            rest = np.column_stack(more) if more else np.empty((words.size, 0), np.uint64)
+            runs += stored_runs(self.layout, budget, words, rest, (words >> SHIFT).astype(np.uint32), neg, pos)
+        rows = (np.array(header[name]) for name in ("single_rows", "dropped_rows"))
+        return ClusterCounts(self, Runs(self.layout, tuple(runs)), *rows)
 
 
 class _ClusterBuilder:

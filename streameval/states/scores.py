@@ -18,10 +18,12 @@ import pyarrow as pa
 from streameval.errors import IncompatibleStatesError, NullError, SchemaError
 from streameval.kernels import keys as kernels
 from streameval.kernels.runs import sum_pieces
+from streameval.kernels.sides import buckets_f8, buckets_i8
 from streameval.states.builder import RunBuilder
 from streameval.states.memory import Budget
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, Runs
+from streameval.states.runs import Counts, Interval, Layout, Run, Runs
+from streameval.states.stored import stored_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -203,6 +205,10 @@ class ScoreSpec:
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
         """The state that `ScoreCounts.to_arrow` wrote."""
+        nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
+        if not self.weighted:
+            runs = tuple(run for batch in batches for run in self._stored(batch, budget))
+            return ScoreCounts(self, Runs(self.layout, runs), **nan)
         builder = RunBuilder(self.layout, budget, 1 << 20, counted=True)
         for batch in batches:
             columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
@@ -212,8 +218,17 @@ class ScoreSpec:
                 keys = columns["key"][here]
                 words, codes = _encode_keys(keys, self.type, label)
                 builder.add_items(words, codes, None, columns[side][here], weights)
-        nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
         return ScoreCounts(self, builder.finish(), **nan)
+
+    def _stored(self, batch: pa.RecordBatch, budget: Budget) -> Iterator[Run]:
+        """Runs of a batch of distinct keys."""
+        keys, neg, pos = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
+        if self.type in {"f4", "i4"}:
+            words, buckets = keys.astype(np.uint16), (keys >> np.uint64(16)).astype(np.uint32)
+        else:
+            flip = np.uint64(0) if self.type == "u8" else _SIGN8
+            words, buckets = keys, buckets_f8(keys) if self.type == "f8" else buckets_i8(keys, flip)
+        return stored_runs(self.layout, budget, words, np.empty((keys.size, 0), np.uint64), buckets, neg, pos)
 
 
 def _encode_keys(keys: Array, kind: str, label: int) -> tuple[Array, Array]:
