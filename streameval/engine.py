@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
 
-__all__ = ["Engine"]
+__all__ = ["STATE_SHARE", "Engine"]
 
-_STATE_SHARE = 0.6  # of the memory budget; the rest is for builders and for shards being finalized
+STATE_SHARE = 0.6  # of the memory budget; the rest is for builders and for shards being finalized
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Engine:
             nonlocal total
             total = total + rows if min(total, rows) >= 0 else -1
 
-        return cls(limit, Budget(int(limit * _STATE_SHARE), spill), thread_count(threads), Progress(report), begin)
+        return cls(limit, Budget(int(limit * STATE_SHARE), spill), thread_count(threads), Progress(report), begin)
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """One pass over the pieces: fold tasks, and merge their states as a tree."""
@@ -99,6 +99,10 @@ class Engine:
         folded = tree(one, work, merge, "fold", self.threads)
         self.budget.settle()
         return folded
+
+    def gathered(self, state: Any) -> Any:
+        """The state with its rows in this process, where they are."""
+        return state
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map over shards."""

@@ -15,7 +15,8 @@
     ├── IncompatibleStatesError (ValueError)   two states of different specs were merged
     ├── FormatError                       a stored state cannot be read
     ├── StoreError                        a store cannot be opened, or another update was faster
-    └── SpillError (OSError)              the spill directory is full or not writable
+    ├── SpillError (OSError)              the spill directory is full or not writable
+    └── ClusterError                      a scheduler or a worker is gone, too small, or of another version
 
 Every message is one line that names the file, the column and the remedy, where there is one. The command line prints
 it and exits with status 1, or 2 for an `OptionError`.
@@ -24,6 +25,7 @@ it and exits with status 1, or 2 for an `OptionError`.
 from __future__ import annotations
 
 __all__ = [
+    "ClusterError",
     "CorruptFileError",
     "DataError",
     "FormatError",
@@ -95,3 +97,7 @@ class StoreError(StreamevalError):
 
 class SpillError(StreamevalError, OSError):
     """The spill directory is full or cannot be written."""
+
+
+class ClusterError(StreamevalError):
+    """A scheduler or a worker cannot be reached, died, or has another version of streameval."""

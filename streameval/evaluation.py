@@ -6,6 +6,7 @@ data folds every spec; then the states are finalized shard by shard.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
+    from streameval.cluster import ClusterEngine
     from streameval.outcome import Evaluation
 
 __all__ = ["evaluate"]
@@ -58,6 +60,7 @@ def evaluate(
     spill: str | os.PathLike[str] | None = None,
     on_error: str = "raise",
     threads: int | None = None,
+    client: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Evaluate scores and clusters in one pass over data of any size.
@@ -124,7 +127,11 @@ def evaluate(
     on_error : {"raise", "skip"}
         Whether a file that cannot be read ends the run or is left out and listed.
     threads : int, optional
-        By default as many as processors.
+        Threads to run on in this process, by default as many as processors, unless there is a client.
+    client : distributed.Client or str, optional
+        Run on the workers of this client, or of the scheduler at this address. Without it, on those of the active
+        client, where there is one and `threads` is not given. `memory` is then the budget of each worker, by default a
+        quarter of its memory limit, and `spill` a directory of its machine.
     progress : callable, optional
         Called with (rows folded, rows in all); the latter is −1 if unknown.
 
@@ -164,7 +171,7 @@ def evaluate(
         assignment_cells=assignment_cells,
         sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
     )
-    engine = Engine.start(memory=memory, spill=spill, threads=threads, progress=progress)
+    engine = _engine(client, threads, memory=memory, spill=spill, progress=progress)
     found = scan.plan(data, request.columns, on_error=on_error, threads=engine.threads)
     schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
     found = replace(found, schema=schema)
@@ -183,3 +190,14 @@ def evaluate(
     except BaseException:
         engine.progress.cancel()
         raise
+
+
+def _engine(client: Any, threads: int | None, **options: Any) -> Engine | ClusterEngine:
+    """The engine of this process, or one for the workers of a client."""
+    if client is not None or (threads is None and "distributed" in sys.modules):
+        from streameval.cluster import ClusterEngine, connect  # here, because a cluster takes long to import
+
+        connection = connect(client, threads)
+        if connection is not None:
+            return ClusterEngine.start(connection, **options)
+    return Engine.start(threads=threads, **options)

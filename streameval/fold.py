@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array, Builder, Spec
 
-__all__ = ["TASKS", "Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
+__all__ = ["ROW_BYTES", "TASKS", "Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
 
 BATCH_ROWS = 1 << 20
 LONG_BATCH_ROWS = 1 << 14  # where there are strings or binaries
 RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small
 TASK_ROWS = 1 << 20
 TASKS = 4  # for each thread, whatever the number of rows: so many states live at a time
-_ROW_BYTES = 16  # a builder's buffers, for a row
+ROW_BYTES = 16  # a builder's buffers, for a row
 
 
 @dataclass(frozen=True)
@@ -185,4 +185,4 @@ def merge(parts: Sequence[Folded]) -> Folded:
 
 def run_capacity(limit: int, threads: int, specs: int) -> int:
     """Rows a builder collects at a time, such that the buffers of all builders take a quarter of the budget at most."""
-    return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * max(specs, 1) * _ROW_BYTES)))
+    return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * max(specs, 1) * ROW_BYTES)))

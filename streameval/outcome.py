@@ -11,14 +11,15 @@ import pyarrow as pa
 from streameval._version import __version__
 from streameval.errors import LabelError, MissingInputError, OptionError, WeightError
 from streameval.metrics.contingency_results import contingency_results
-from streameval.metrics.curves import ScorePath, lift_curve, score_curve
+from streameval.metrics.curves import AllSizes, ScorePath, lift_curve, score_curve
 from streameval.metrics.lift import Aul
-from streameval.metrics.threshold import confusion_at
-from streameval.states.clusters import SizeTable
+from streameval.metrics.ranking import PrAuc, RocAuc
+from streameval.metrics.threshold import ConfusionAt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.cluster import ClusterEngine
     from streameval.engine import Engine
     from streameval.fold import Folded, Plan
     from streameval.metrics.confusion import ConfusionMatrix2
@@ -58,7 +59,7 @@ class Evaluation:
     dropped: tuple[tuple[str, int], ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
-    _engine: Engine | None = field(default=None, repr=False, compare=False)
+    _engine: Engine | ClusterEngine | None = field(default=None, repr=False, compare=False)
     _threshold: float = field(default=1, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[Evaluation], tuple[Any, ...]]:
@@ -127,10 +128,9 @@ class Evaluation:
             raise OptionError(msg)
         state = self._states[kind, columns[0]]
         if kind == "score":
-            [path] = self._engine.finalize([(state, [ScorePath()])])[0]
-            return score_curve(name, path, state)
-        table = SizeTable.union(part for shard in state.shards() for part in state.parts(shard, self._engine.budget))
-        area = Aul(self._threshold).combine([table], state)
+            [path, *areas] = self._engine.finalize([(state, [ScorePath(), RocAuc(), PrAuc()])])[0]
+            return score_curve(name, path, state, *areas)
+        [table, area] = self._engine.finalize([(state, [AllSizes(), Aul(self._threshold)])])[0]
         return lift_curve(table, self._threshold, area.value, columns[0])
 
     def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
@@ -157,7 +157,8 @@ class Evaluation:
             have = ", ".join(column for group, column in self._states if group == "score") or "none"
             msg = f"name the score column of the table with of=; there are: {have}"
             raise OptionError(msg)
-        return confusion_at(self._states["score", columns[0]], threshold, self._engine.budget)
+        [[table]] = self._engine.finalize([(self._states["score", columns[0]], [ConfusionAt(threshold)])])
+        return table  # type: ignore[no-any-return]  # a metric's value is Any
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line's JSON has them."""
@@ -203,7 +204,9 @@ class Evaluation:
         return pa.table(columns)
 
 
-def conclude(engine: Engine, names: Sequence[str], plan: Plan, wanted: Sequence[Wanted], folded: Folded) -> Evaluation:
+def conclude(
+    engine: Engine | ClusterEngine, names: Sequence[str], plan: Plan, wanted: Sequence[Wanted], folded: Folded
+) -> Evaluation:
     """Finalize what was folded, and put the results together.
 
     Parameters
@@ -234,7 +237,7 @@ def conclude(engine: Engine, names: Sequence[str], plan: Plan, wanted: Sequence[
     plain = sum(w.group != "classes" for w in wanted)  # they come first
     values = engine.finalize([(state, w.metrics) for state, w in zip(states[:plain], wanted, strict=False)])
     for state, w in zip(states[plain:], wanted[plain:], strict=True):
-        values.append(contingency_results(state, w.metrics, engine.budget, engine.each))
+        values.append(contingency_results(engine.gathered(state), w.metrics, engine.budget, engine.each))
         engine.budget.settle()
     for state, w in zip(states, wanted, strict=True):
         _check_weights(state, w, plan.weight)

@@ -41,8 +41,9 @@ LAYERS = {
     "sketches": {"fold", "reduce", "sampling", "scan", "states"},
     "request": {"metrics", "sampling", "scan", "states"},
     "engine": {"fold", "metrics", "reduce", "sampling", "scan", "states"},
-    "outcome": {"engine", "fold", "metrics", "report", "request", "states"},
-    "evaluation": {"engine", "fold", "metrics", "outcome", "request", "sampling", "scan"},
+    "cluster": {"engine", "fold", "metrics", "sampling", "scan", "states"},
+    "outcome": {"cluster", "engine", "fold", "metrics", "report", "request", "states"},
+    "evaluation": {"cluster", "engine", "fold", "metrics", "outcome", "request", "sampling", "scan"},
     "store": {"codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan", "states"},
     "console": {"outcome", "report"},
     "cli_store": {"console", "report", "store"},
@@ -102,15 +103,15 @@ def test_the_layers_have_no_cycle() -> None:
         done |= ready
 
 
-def test_dask_is_imported_in_two_places_only() -> None:
-    """The engine's graphs are in `reduce`; writing simulated files in parallel is the other use."""
+def test_dask_is_imported_in_three_places_only() -> None:
+    """Graphs are made for threads in `reduce`, for clusters in `cluster`, and to write simulated files in parallel."""
     users = {
         str(path.relative_to(PACKAGE))
         for path in FILES
         for module, _ in imported(path)
         if module.split(".")[0] in {"dask", "distributed"}
     }
-    assert users <= {"reduce.py", "simulation/__init__.py"}
+    assert {user for user in users if not user.startswith("cluster/")} <= {"reduce.py", "simulation/__init__.py"}
 
 
 @pytest.mark.parametrize(

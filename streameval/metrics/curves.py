@@ -15,18 +15,17 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
-from streameval.metrics.finalize import compute
-from streameval.metrics.ranking import PrAuc, RocAuc
 from streameval.results import Curve
+from streameval.states.clusters import SizeTable
 from streameval.states.histogram import Bins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.states.clusters import SizeTable
+    from streameval.results import Scalar
     from streameval.states.protocol import Array
 
-__all__ = ["MAX_POINTS", "Path", "ScorePath", "lift_curve", "score_curve"]
+__all__ = ["MAX_POINTS", "AllSizes", "Path", "ScorePath", "lift_curve", "score_curve"]
 
 MAX_POINTS = 10_000
 _SLOTS = 4_000  # cells by recall, as many by false positive rate, at most a quarter as many by log rank
@@ -83,14 +82,30 @@ class ScorePath:
         return Path(true[kept], false[kept], scores[kept])
 
 
-def score_curve(name: str, path: Path, state: Any) -> Curve:
+@dataclass(frozen=True)
+class AllSizes:
+    """The size table of all clusters; a metric whose value is a `SizeTable`."""
+
+    name: str = "sizes"
+
+    def partial(self, part: SizeTable) -> SizeTable:
+        """The table of one part."""
+        return part
+
+    def combine(self, partials: Sequence[SizeTable], state: Any) -> SizeTable:
+        """The table of all."""
+        return SizeTable.union(partials)
+
+
+def score_curve(name: str, path: Path, state: Any, roc: Scalar, precision: Scalar) -> Curve:
     """A named curve of a score.
 
     Parameters
     ----------
     name : ``roc``, ``precision_recall`` or ``gain``
     path : the score's path
-    state : the score's state, for the exact area
+    state : the score's state
+    roc, precision : its exact areas, of the ROC and the precision-recall curve
     """
     total = state.totals()
     N, P = total.neg_weight, total.pos_weight
@@ -99,15 +114,13 @@ def score_curve(name: str, path: Path, state: Any) -> Curve:
         raise OptionError(msg)
     T, F = (np.concatenate(([0.0], column)) for column in (path.true.astype(float), path.false.astype(float)))
     thresholds = np.concatenate(([np.inf], path.scores))
-    roc = compute(state, RocAuc())
     if name == "roc":
         return Curve(name, state.spec.column, F / N, T / P, thresholds, roc.value, roc.exact, P, N + P)
     if name == "gain":
         area = (P / 2 + N * roc.value) / (N + P)
         return Curve(name, state.spec.column, (T + F) / (N + P), T / P, thresholds, area, roc.exact, P, N + P)
-    area = compute(state, PrAuc())
-    precision = np.divide(T, T + F, out=np.ones_like(T), where=T + F > 0)
-    return Curve(name, state.spec.column, T / P, precision, thresholds, area.value, area.exact, P, N + P)
+    ys = np.divide(T, T + F, out=np.ones_like(T), where=T + F > 0)
+    return Curve(name, state.spec.column, T / P, ys, thresholds, precision.value, precision.exact, P, N + P)
 
 
 def lift_curve(table: SizeTable, threshold: float, area: float, of: str | None) -> Curve:

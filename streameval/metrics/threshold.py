@@ -6,7 +6,7 @@ threshold lies between bins or in a bin that has seen one score, and there is no
 
 from __future__ import annotations
 
-from itertools import chain
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,63 +17,63 @@ from streameval.metrics.confusion import ConfusionMatrix2
 from streameval.states.histogram import ScoreHistogram
 
 if TYPE_CHECKING:
-    from streameval.states.memory import Budget
-    from streameval.states.protocol import Array
+    from collections.abc import Sequence
 
-__all__ = ["confusion_at"]
+__all__ = ["ConfusionAt"]
 
 
-def confusion_at(state: Any, threshold: float, budget: Budget | None = None) -> ConfusionMatrix2:
-    """Table at a threshold; of weights, where the state has them.
+@dataclass(frozen=True)
+class ConfusionAt:
+    """The table at a threshold; a metric whose value is a `ConfusionMatrix2`, of weights where the state has them.
 
-    Parameters
+    Attributes
     ----------
-    state : ScoreCounts or ScoreHistogram
     threshold : float
         Scores at or above it are taken as positive. A NaN score is below every threshold where NaN counts one half,
         and left out otherwise.
-    budget : Budget, optional
-
-    Raises
-    ------
-    OptionError
-        If the threshold is NaN, or within a histogram's bin.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
     >>> from streameval.states.scores import fold_arrays
     >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
-    >>> confusion_at(state, 0.35)
+    >>> compute(state, ConfusionAt(0.35))
     ConfusionMatrix2(rows=[[2, 0], [1, 1]])
     """
-    if threshold != threshold:
-        msg = "threshold is NaN, which no score reaches or misses; give a number or an infinity"
-        raise OptionError(msg)
-    if isinstance(state, ScoreHistogram):
-        _check_bins(state, threshold)
-    neg, pos = _above(state, threshold, budget)
-    total = state.totals()
-    weighted = state.spec.weighted
-    sums = [total.neg_weight, total.pos_weight] if weighted else [total.neg, total.pos]
-    if state.spec.nan == "half":
-        nan = state.nan_weights if weighted else state.nan_rows
-        sums = [have + more for have, more in zip(sums, nan.tolist(), strict=True)]
-    return ConfusionMatrix2(TP=pos, FN=max(sums[1] - pos, 0), FP=neg, TN=max(sums[0] - neg, 0))
 
+    threshold: float
+    name: str = "confusion"
 
-def _above(state: Any, threshold: float, budget: Budget | None) -> tuple[Any, Any]:
-    """Negatives and positives at or above the threshold."""
-    neg: list[Array] = []
-    pos: list[Array] = []
-    for part in chain.from_iterable(state.parts(shard, budget) for shard in state.shards()):
-        above = part.scores >= threshold
-        sides = (part.neg_weight, part.pos_weight) if state.spec.weighted else (part.neg, part.pos)
-        for found, side in zip((neg, pos), sides, strict=True):
-            found.append(side[above].sum())
-        if not above.all():
-            break
-    return sum(x.item() for x in neg), sum(x.item() for x in pos)
+    def __post_init__(self) -> None:
+        if self.threshold != self.threshold:
+            msg = "threshold is NaN, which no score reaches or misses; give a number or an infinity"
+            raise OptionError(msg)
+
+    def partial(self, part: Any) -> tuple[Any, Any]:
+        """Negatives and positives of one part at or above the threshold."""
+        above = part.scores >= self.threshold
+        sides = (part.neg, part.pos) if part.neg_weight is None else (part.neg_weight, part.pos_weight)
+        return sides[0][above].sum().item(), sides[1][above].sum().item()
+
+    def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> ConfusionMatrix2:
+        """The table.
+
+        Raises
+        ------
+        OptionError
+            If the threshold is within a histogram's bin.
+        """
+        if isinstance(state, ScoreHistogram):
+            _check_bins(state, self.threshold)
+        neg, pos = sum(part[0] for part in partials), sum(part[1] for part in partials)
+        total = state.totals()
+        weighted = state.spec.weighted
+        sums = [total.neg_weight, total.pos_weight] if weighted else [total.neg, total.pos]
+        if state.spec.nan == "half":
+            nan = state.nan_weights if weighted else state.nan_rows
+            sums = [have + more for have, more in zip(sums, nan.tolist(), strict=True)]
+        return ConfusionMatrix2(TP=pos, FN=max(sums[1] - pos, 0), FP=neg, TN=max(sums[0] - neg, 0))
 
 
 def _check_bins(state: ScoreHistogram, threshold: float) -> None:

@@ -23,17 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.errors import IncompatibleStatesError
+from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import runs as kernels
 from streameval.states.grouping import Columns, Counts, Labelled, aligned, distinct, sorted_together, tallied
-from streameval.states.memory import Budget
+from streameval.states.memory import Budget, Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval.states.memory import Buffer
-
-__all__ = ["Counts", "Interval", "Layout", "Run", "Runs", "Side", "cut"]
+__all__ = ["Counts", "Interval", "Layout", "Outline", "Run", "Runs", "Side", "cut"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -107,6 +105,24 @@ class Run:
     counts: Buffer | None = None
     weights: Buffer | None = None
 
+    def range(self, start: int, stop: int) -> Run | None:
+        """A copy of the pieces of some buckets, or itself if it has no others; None where there are none."""
+        a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
+        if b - a in (0, self.codes.size):
+            return self if a < b else None
+        first, last = int(self.starts[a]), int(self.starts[b])
+        columns = (self.words, self.rest, self.counts, self.weights)
+        copies = (None if column is None else Buffer(column.read(first, last).copy()) for column in columns)
+        sums = None if self.sums is None else self.sums[a:b].copy()
+        starts = self.starts[a : b + 1] - first
+        return Run(self.codes[a:b].copy(), starts, self.rows[a:b].copy(), sums, *copies)  # type: ignore[arg-type]  # words are never absent
+
+    def held(self, budget: Budget) -> Run:
+        """The same in a budget."""
+        columns = (self.words, self.rest, self.counts, self.weights)
+        held = (None if column is None else budget.hold(column.read()) for column in columns)
+        return Run(self.codes, self.starts, self.rows, self.sums, *held)  # type: ignore[arg-type]  # words are never absent
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -125,6 +141,29 @@ class Side:
 
 
 @dataclass(frozen=True)
+class Outline:
+    """How much there is of each code: what totals, shards and ranges are reckoned from, without the rows.
+
+    Attributes
+    ----------
+    rows, items : int64 arrays of shape (n_codes,)
+    sums : float64 array of shape (n_codes,); empty without weights
+    nbytes : bytes of the items
+    """
+
+    rows: Array
+    items: Array
+    sums: Array
+    nbytes: int
+
+    def __add__(self, other: Outline) -> Outline:
+        """The outline of both."""
+        return Outline(
+            self.rows + other.rows, self.items + other.items, self.sums + other.sums, self.nbytes + other.nbytes
+        )
+
+
+@dataclass(frozen=True)
 class Runs:
     """An immutable multiset of (key, label) rows, with weights or without.
 
@@ -132,12 +171,14 @@ class Runs:
     ----------
     layout : Layout
     runs : tuple of Run
+    whole : Outline, optional
+        Of the multiset that `runs` are a range of, or none of, because the rows lie elsewhere.
 
     Examples
     --------
     >>> import numpy as np
     >>> from streameval.states.builder import RunBuilder
-    >>> from streameval.states.memory import Budget
+    >>> from streameval.states.memory import Budget, Buffer
     >>> layout = Layout(buckets=4, bits=64)
     >>> def encode(rows, words, codes, table):  # the key is the value, its bucket the lower two bits
     ...     words[:] = rows
@@ -153,22 +194,51 @@ class Runs:
 
     layout: Layout
     runs: tuple[Run, ...] = ()
+    whole: Outline | None = None
 
     def merge(self, other: Runs) -> Runs:
         """The union of both multisets."""
         if self.layout != other.layout:
             msg = f"cannot merge {self.layout} with {other.layout}; fold both with the same options"
             raise IncompatibleStatesError(msg)
-        return replace(self, runs=self.runs + other.runs)
+        whole = None if self.whole is None and other.whole is None else self.outline + other.outline
+        return replace(self, runs=self.runs + other.runs, whole=whole)
+
+    @property
+    def outline(self) -> Outline:
+        """How much there is of each code."""
+        if self.whole is not None:
+            return self.whole
+        return Outline(self.rows, self.items, self.sums if self.layout.weighted else _NONE_F8, self.nbytes)
+
+    def hollow(self) -> Runs:
+        """The outline alone."""
+        return Runs(self.layout, whole=self.outline)
+
+    def range(self, start: int, stop: int) -> Runs:
+        """Copies of the rows of some buckets; with `within` they are what the whole is in those buckets."""
+        return Runs(self.layout, tuple(part for run in self.runs if (part := run.range(start, stop)) is not None))
+
+    def held(self, budget: Budget) -> Runs:
+        """The same rows in a budget, which may spill them."""
+        return replace(self, runs=tuple(run.held(budget) for run in self.runs))
+
+    def within(self, whole: Runs) -> Runs:
+        """These rows as a range of `whole`."""
+        return replace(self, whole=whole.outline)
 
     @cached_property
     def rows(self) -> Array:
         """Rows of each code, as an int64 array of shape (n_codes,)."""
+        if self.whole is not None:
+            return self.whole.rows
         return self._total(lambda run: run.rows)
 
     @cached_property
     def items(self) -> Array:
         """Stored items of each code, as an int64 array of shape (n_codes,)."""
+        if self.whole is not None:
+            return self.whole.items
         return self._total(lambda run: np.diff(run.starts))
 
     def _total(self, value: Callable[[Run], Array]) -> Array:
@@ -180,6 +250,8 @@ class Runs:
     @cached_property
     def sums(self) -> Array:
         """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
+        if self.whole is not None:
+            return self.whole.sums
         parts: dict[int, list[float]] = {}
         for run in self.runs:
             if run.sums is not None:
@@ -192,9 +264,16 @@ class Runs:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the items, in memory or spilled."""
+        """Bytes of the items that are here, in memory or spilled."""
         columns = ((run.words, run.rest, run.counts, run.weights) for run in self.runs)
         return sum(column.nbytes for run in columns for column in run if column is not None)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        columns = (column for run in self.runs for column in (run.words, run.rest, run.counts, run.weights))
+        held = sum(column.nbytes for column in columns if column is not None and column.resident)
+        pieces = sum(run.codes.nbytes + run.starts.nbytes + run.rows.nbytes for run in self.runs)
+        return object.__sizeof__(self) + held + pieces
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
         """Cut the buckets into intervals of about `items` items each; see `cut`."""
@@ -260,6 +339,9 @@ class Runs:
                 if out.size and a < b:
                     move = kernels.place if out.ndim == 1 else kernels.place_rows
                     move(_read(getattr(run, name), pieces, out.dtype), pieces, slots, cursors[name], out)
+        if not np.array_equal(cursors["words"], starts[1:]):
+            msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
+            raise ClusterError(msg)
         middle, half = stop - start, int(starts[stop - start])
         return (
             Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),

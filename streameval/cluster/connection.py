@@ -1,0 +1,164 @@
+"""Connection: the client of a run, what its workers are like, and Dask's errors in our words."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval._version import __version__
+from streameval.errors import ClusterError, OptionError
+from streameval.states.memory import available_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["Connection", "connect", "names"]
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A client whose workers can do the run.
+
+    Attributes
+    ----------
+    client : distributed.Client
+    threads : threads of all workers
+    memory : bytes of the smallest worker
+    width : most threads of a worker
+    """
+
+    client: Any
+    threads: int
+    memory: int
+    width: int
+
+    def submit(self, nodes: Sequence[Any]) -> list[Any]:
+        """Futures of the nodes of one graph."""
+        with self.errors():
+            return list(self.client.compute(list(nodes), optimize_graph=False))
+
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
+        """Results of futures, in order."""
+        with self.errors():
+            return list(self.client.gather(list(futures)))
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what Dask raises about its own into one clear line."""
+        import distributed
+        from distributed.comm import CommClosedError
+
+        try:
+            yield
+        except distributed.KilledWorker as error:
+            msg = (
+                f"task {error.task} was lost with {error.allowed_failures + 1} workers, the last at "
+                f"{error.last_worker.address}: most likely out of memory; give the workers more memory or fewer threads"
+            )
+            raise ClusterError(msg) from error
+        except (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError) as error:
+            msg = f"the Dask scheduler at {_address(self.client)} is gone, and the run with it; start both again"
+            raise ClusterError(msg) from error
+
+
+def names() -> Callable[..., str]:
+    """Makes the keys of one graph: the dashboard shows their names, and no two graphs share a task.
+
+    Examples
+    --------
+    >>> key = names()
+    >>> key("split", 3, 0)
+    'streameval-split-...-3-0'
+    """
+    graph = uuid.uuid4().hex[:8]
+    return lambda name, *numbers: "-".join((f"streameval-{name}", graph, *map(str, numbers)))
+
+
+def connect(client: Any, threads: int | None) -> Connection | None:
+    """The connection to run on; None to run on threads.
+
+    Parameters
+    ----------
+    client : distributed.Client, the address of a scheduler, or None
+        None is the active client, where there is one.
+    threads : int, optional
+        Threads to run on here, whatever client is active.
+
+    Raises
+    ------
+    OptionError
+        If both are given, or `client` is no client.
+    ClusterError
+        If the scheduler does not answer, has no workers, or these have another version of streameval.
+    """
+    if threads is not None:
+        if client is not None:
+            msg = "threads run here and a client (--scheduler) elsewhere: give one of them"
+            raise OptionError(msg)
+        return None
+    found = _active() if client is None else _opened(client) if isinstance(client, str) else client
+    if found is None:
+        return None
+    if getattr(found, "asynchronous", None) is not False:
+        msg = f"client={client!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
+        raise OptionError(msg)
+    return _checked(found)
+
+
+def _active() -> Any:
+    """The client that is active in this process, if distributed is there at all."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None
+
+
+def _opened(address: str) -> Any:
+    """A client of its own for a scheduler."""
+    import distributed
+
+    try:
+        return distributed.Client(address, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        msg = f"{address}: no Dask scheduler answers there; check the address and that it runs"
+        raise ClusterError(msg) from error
+
+
+def _address(client: Any) -> str:
+    scheduler = getattr(client, "scheduler", None)
+    return str(getattr(scheduler, "address", None) or "an unknown address")
+
+
+def _checked(client: Any) -> Connection:
+    """The connection, if all workers have what it takes."""
+
+    def probe() -> tuple[str | None, int]:  # a function of a function travels by value: a worker may have no streameval
+        try:
+            from streameval._version import __version__ as version
+            from streameval.states.memory import available_memory as available
+        except ImportError:
+            return None, 0
+        return version, available()
+
+    connection = Connection(client, 1, available_memory(), 1)
+    with connection.errors():
+        workers = client.scheduler_info()["workers"]
+        found: dict[str, tuple[str | None, int]] = client.run(probe) if workers else {}
+    if not found:
+        msg = f"the Dask scheduler at {_address(client)} has no workers; start some"
+        raise ClusterError(msg)
+    for worker, (version, _) in found.items():
+        if version != __version__:
+            have = f"has streameval {version}" if version else "has no streameval"
+            msg = f"worker {worker} {have}, the client {__version__}: install the same version everywhere"
+            raise ClusterError(msg)
+    nthreads = [workers[name]["nthreads"] for name in found if name in workers]
+    limits = [workers[name]["memory_limit"] or found[name][1] for name in found if name in workers]
+    return Connection(client, sum(nthreads), min(limits), max(nthreads))

@@ -1,0 +1,191 @@
+"""The engine on a cluster: the steps of `streameval.engine.Engine`, as graphs.
+
+The states that a pass gives back are outlines where they are large. Their rows stay on the workers as ranges, which
+this engine knows by spec, for as long as somebody holds it: an `Evaluation` does, for its curves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streameval.cluster import work
+from streameval.cluster.connection import names
+from streameval.cluster.exchange import exchange, tree
+from streameval.cluster.folds import folds
+from streameval.engine import STATE_SHARE, Engine
+from streameval.fold import ROW_BYTES, TASKS, Folded, run_capacity, tasks
+from streameval.metrics.finalize import combine
+from streameval.sampling import task_threads
+from streameval.states.memory import parse_bytes
+from streameval.states.ranges import balanced, buckets, joined, keyed, nbytes, restored
+from streameval.states.sampled import DigestsSpec
+from streameval.states.sampled_bins import BinsSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.cluster.connection import Connection
+    from streameval.fold import Plan
+    from streameval.metrics.protocol import Metric
+    from streameval.scan import Piece
+    from streameval.states.memory import Budget
+    from streameval.states.runs import Interval
+
+__all__ = ["ClusterEngine"]
+
+RANGE_BYTES = 1 << 24  # of a state below which more ranges cost more than they bring
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Where the rows of some states lie.
+
+    Attributes
+    ----------
+    outlines : future of the outlines
+    futures : of each range
+    shards : of each spec, those in each range
+    """
+
+    outlines: Any
+    futures: list[Any]
+    shards: Mapping[Any, list[list[Interval]]]
+
+
+@dataclass(frozen=True)
+class ClusterEngine:
+    """What every step of one run shares.
+
+    Attributes
+    ----------
+    connection : the client
+    local : the engine for what is small
+    worker : bytes that a worker gives to states
+    spill : directory of a worker's spill file
+    ranges : where states lie that were folded
+    """
+
+    connection: Connection
+    local: Engine
+    worker: int
+    spill: str | None = None
+    ranges: list[Ranges] = field(default_factory=list)
+
+    @classmethod
+    def start(
+        cls,
+        connection: Connection,
+        *,
+        memory: int | str | None = None,
+        spill: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ClusterEngine:
+        """An engine on a connection; `memory` and `spill` are those of every worker."""
+        worker = connection.memory // 4 if memory is None else parse_bytes(memory)
+        return cls(connection, Engine.start(progress=progress), worker, None if spill is None else str(spill))
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of this process, for what is small or was gathered."""
+        return self.local.budget
+
+    @property
+    def threads(self) -> int:
+        """Threads of this process: planning is done here."""
+        return self.local.threads
+
+    @property
+    def progress(self) -> Any:
+        """Counts rows, and ends what runs here."""
+        return self.local.progress
+
+    @property
+    def _share(self) -> int:
+        """Bytes of a state that a task may have at a time."""
+        return max(1, self.connection.memory // (4 * self.connection.width))
+
+    def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
+        """One pass over the pieces: fold tasks, and their states as outlines and ranges."""
+        self.local.begin(rows)
+        resources = self._resources(len(plan.specs))
+        work_list = tasks(pieces, rows, self._cut_for(rows, plan), by_file=plan.skip, whole=plan.whole)
+        made, skipped = folds(self.connection, work_list, plan, resources, self.progress)
+        if not made:
+            nothing = {spec: spec.empty() for spec in plan.specs}
+            return Folded({plan.label: plan.label.empty()} | nothing, skipped)
+        key = names()
+        [outlines] = self.connection.submit([tree([fold.outline for fold in made], work.merge, key)])
+        [folded] = self.connection.gather([outlines])
+        self._keep([fold.spread for fold in made], outlines, folded, key)
+        with self.connection.errors():
+            self.connection.client.run(work.release, on_error="ignore")
+        return Folded(folded.states, skipped)
+
+    def _resources(self, specs: int) -> work.Resources:
+        capacity = run_capacity(self.worker, self.connection.width, specs)
+        return work.Resources(int(self.worker * STATE_SHARE), self.spill, capacity)
+
+    def _cut_for(self, rows: int, plan: Plan) -> int:
+        """Threads to cut tasks for: all, or more where a task would make more than its share of states."""
+        if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):
+            return task_threads(rows)
+        return max(self.connection.threads, rows * ROW_BYTES * len(plan.specs) // (TASKS * self._share))
+
+    def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
+        """Send the rows of large states to their ranges, and remember where these are."""
+        states = {spec: state for spec, state in folded.states.items() if keyed(state)}
+        if not states:
+            return
+        total = sum(map(nbytes, states.values()))
+        count = max(1, -(-total // self._share), min(self.connection.threads, total // RANGE_BYTES))
+        found = {spec: balanced(state, buckets(state), count) for spec, state in states.items()}
+        most = max(map(len, found.values()))
+        cuts = [{spec: parts[r][0] if r < len(parts) else (0, 0) for spec, parts in found.items()} for r in range(most)]
+        shards = {spec: [part for _, part in parts] for spec, parts in found.items()}
+        self.ranges.append(Ranges(outlines, self.connection.submit(exchange(spreads, cuts, key)), shards))
+
+    def finalize(self, wanted: Sequence[tuple[Any, Sequence[Metric]]]) -> list[list[Any]]:
+        """Results of several states: of ranges where they lie, of small states here."""
+        there = [self._where(state) for state, _ in wanted]
+        here = [i for i, ranges in enumerate(there) if ranges is None]
+        results = dict(zip(here, self.local.finalize([wanted[i] for i in here]), strict=True))
+        for ranges in self.ranges:
+            asked = [i for i, other in enumerate(there) if other is ranges]
+            found = self._partials(ranges, [(wanted[i][0].spec, wanted[i][1]) for i in asked]) if asked else []
+            for n, i in enumerate(asked):
+                results[i] = combine(*wanted[i], [shard for part in found for shard in part[n]])
+        return [results[i] for i in range(len(wanted))]
+
+    def _partials(self, ranges: Ranges, asked: Sequence[tuple[Any, Sequence[Metric]]]) -> list[Any]:
+        """Of every range and every state asked for, the partials of its shards."""
+        import dask
+
+        key, nodes = names(), []
+        for r, future in enumerate(ranges.futures):
+            wanted = [
+                (spec, ranges.shards[spec][r], metrics) for spec, metrics in asked if r < len(ranges.shards[spec])
+            ]
+            one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
+            nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
+        return self.connection.gather(self.connection.submit(nodes))
+
+    def _where(self, state: Any) -> Ranges | None:
+        """Where the rows of a state lie; None if they are here."""
+        return next((ranges for ranges in self.ranges if state.spec in ranges.shards), None)
+
+    def gathered(self, state: Any) -> Any:
+        """The state with its rows here, within the budget of this process."""
+        ranges = self._where(state)
+        if ranges is None:
+            return state
+        rows = []
+        for future in ranges.futures:
+            [part] = self.connection.gather([future])
+            rows.append({name: runs.held(self.budget) for name, runs in part[state.spec].items()})
+        return restored(state, joined(rows))
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
+        """Map over shards, here."""
+        return self.local.each(function, items, name)

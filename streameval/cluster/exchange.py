@@ -1,0 +1,82 @@
+"""Exchange: the folds of states, wherever they lie, become ranges of whole states.
+
+Of F folds and R ranges the exchange makes F·R split tasks and R merges. A task costs the scheduler about a millisecond,
+so where the product is large it goes in levels: groups of folds exchange coarse ranges first, and the merges of each
+coarse range exchange its fine ones: about F·√R + R·√F tasks instead of F·R.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streameval.cluster import work
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.states.runs import Interval
+
+    Cut = Mapping[Any, Interval]  # of every state
+
+__all__ = ["FAN_IN", "TASKS", "exchange", "tree"]
+
+FAN_IN = 32  # results merged by one task
+TASKS = 100_000  # most split tasks of one level
+
+
+def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
+    """One node from many, merged as a tree of bounded fan-in."""
+    import dask
+
+    join = dask.delayed(merge, pure=False)
+    level, depth = list(nodes), 0
+    while len(level) > 1 or not depth:
+        depth += 1
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [join(group, dask_key_name=key("merge", *numbers, depth, i)) for i, group in enumerate(groups)]
+    return level[0]
+
+
+def exchange(
+    folds: Sequence[Any], cuts: Sequence[Cut], key: Callable[..., str], *numbers: int, tasks: int = TASKS
+) -> list[Any]:
+    """Nodes of the ranges of whole states.
+
+    Parameters
+    ----------
+    folds : nodes or futures of what `work.split` takes apart
+    cuts : for every range, the buckets of each state
+    key : makes the keys of tasks
+    numbers : tell this exchange from others
+    tasks : most split tasks of one level
+    """
+    if len(folds) * len(cuts) <= tasks or len(cuts) < 4:
+        return [tree(_split(folds, cut, key, *numbers, r), work.join, key, *numbers, r) for r, cut in enumerate(cuts)]
+    step = math.isqrt(len(cuts))
+    coarse = [cuts[i : i + step] for i in range(0, len(cuts), step)]
+    size = max(FAN_IN, math.isqrt(len(folds)))
+    groups = [folds[i : i + size] for i in range(0, len(folds), size)]
+    hulls = [_hull(fine) for fine in coarse]
+    level = [exchange(group, hulls, key, *numbers, g, tasks=tasks) for g, group in enumerate(groups)]
+    ranges: list[Any] = []
+    for c, fine in enumerate(coarse):
+        ranges += exchange([merged[c] for merged in level], fine, key, *numbers, len(groups) + c, tasks=tasks)
+    return ranges
+
+
+def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: int) -> list[Any]:
+    import dask
+
+    split = dask.delayed(partial(work.split, intervals=cut), pure=False)
+    return [split(fold, dask_key_name=key("split", *numbers, i)) for i, fold in enumerate(folds)]
+
+
+def _hull(cuts: Sequence[Cut]) -> Cut:
+    """The buckets of neighbouring ranges together."""
+    hulls = {}
+    for spec in cuts[0]:
+        filled = [cut[spec] for cut in cuts if cut[spec][0] < cut[spec][1]] or [(0, 0)]
+        hulls[spec] = min(start for start, _ in filled), max(stop for _, stop in filled)
+    return hulls

@@ -1,0 +1,120 @@
+"""Folds: one pass over the data on a cluster, until every task is done or one has failed for good.
+
+A file that cannot be read is tried twice more, anywhere. Errors that the data would give again come back at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streameval.cluster import work
+from streameval.cluster.connection import names
+from streameval.errors import ClusterError, CorruptFileError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.cluster.connection import Connection
+    from streameval.fold import Plan
+    from streameval.scan import Piece
+
+__all__ = ["Fold", "folds"]
+
+RETRIES = 2  # of a file that could not be read
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One task and its futures.
+
+    Attributes
+    ----------
+    pieces : what it folds
+    spread : future of its outline and rows
+    outline : future of its outline
+    """
+
+    pieces: Sequence[Piece]
+    spread: Any
+    outline: Any
+
+    @property
+    def rows(self) -> int:
+        """Rows to fold, −1 where it is not known."""
+        return min(sum(piece.rows for piece in self.pieces), *(piece.rows for piece in self.pieces))
+
+
+def folds(
+    connection: Connection,
+    tasks: Sequence[Sequence[Piece]],
+    plan: Plan,
+    resources: work.Resources,
+    progress: Callable[[int], None],
+) -> tuple[list[Fold], tuple[tuple[str, str], ...]]:
+    """Fold all tasks; those that could be, in order, and the files that were left out.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be evaluated, or a file cannot be read and the plan does not say to skip it.
+    """
+    plain = replace(plan, skip=False)  # whether to skip a file is decided here, after it has been tried again
+    made = _submitted(connection, tasks, plain, resources)
+    try:
+        _check_sight(connection, tasks, plain)
+        failed = _finish(connection, made, progress, skip=plan.skip)
+    except BaseException:
+        with connection.errors():
+            connection.client.cancel([fold.spread for fold in made])
+        raise
+    alive = [fold for i, fold in enumerate(made) if i not in failed]
+    return alive, tuple((made[i].pieces[0].name, failed[i]) for i in sorted(failed))
+
+
+def _submitted(
+    connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan, resources: work.Resources
+) -> list[Fold]:
+    import dask
+
+    key, made = names(), []
+    for i, pieces in enumerate(tasks):
+        fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)(dask_key_name=key("fold", i))
+        made += [fold, dask.delayed(work.outline, pure=False)(fold, dask_key_name=key("outline", i))]
+    futures = connection.submit(made)
+    return [Fold(pieces, *futures[2 * i : 2 * i + 2]) for i, pieces in enumerate(tasks)]
+
+
+def _check_sight(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
+    """Open one file on a worker, so that a path only the client sees is one clear error."""
+
+
+def _finish(
+    connection: Connection, made: Sequence[Fold], progress: Callable[[int], None], *, skip: bool
+) -> dict[int, str]:
+    """Wait for all tasks, trying files again; the tasks left out, with the reason."""
+    import distributed
+
+    waiting = {fold.outline: i for i, fold in enumerate(made)}
+    tries = dict.fromkeys(range(len(made)), 0)
+    failed: dict[int, str] = {}
+    with connection.errors():
+        done = distributed.as_completed(list(waiting), loop=connection.client.loop)
+        for future in done:
+            i = waiting[future]
+            error = None if future.status == "finished" else future.exception()
+            if error is None:
+                progress(max(made[i].rows, 0))
+            elif isinstance(error, CorruptFileError) and tries[i] < RETRIES:
+                tries[i] += 1
+                connection.client.retry([future])
+                done.add(future)
+            elif isinstance(error, CorruptFileError) and skip:
+                failed[i] = str(error)
+            elif isinstance(error, MemoryError):
+                msg = f"{made[i].pieces[0].name}: a worker is out of memory; give the workers more, or fewer threads"
+                raise ClusterError(msg) from error
+            else:
+                raise error
+    return failed

@@ -1,0 +1,123 @@
+"""Work: what runs on workers. Plain functions of plain values; each gives the same for the same.
+
+States that a task makes are in a budget of the worker's process, made there from the worker's memory. What a task gives
+back is Dask's, to hold, send and spill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from streameval import fold as folding
+from streameval.errors import MissingInputError
+from streameval.fold import Folded, Plan
+from streameval.metrics.finalize import partials
+from streameval.scan import read
+from streameval.states.memory import Budget
+from streameval.states.ranges import hollow, joined, keyed, ranged, restored
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.metrics.protocol import Metric
+    from streameval.scan import Piece
+    from streameval.states.ranges import Rows
+    from streameval.states.runs import Interval
+
+    Spread = tuple[Folded, dict[Any, Rows]]
+
+__all__ = ["Resources", "finalize", "fold", "join", "merge", "outline", "probe", "release", "split"]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a worker gives to the states that its tasks make.
+
+    Attributes
+    ----------
+    limit : bytes
+    spill : directory of what exceeds them; by default the worker's own
+    capacity : rows a builder collects at a time
+    """
+
+    limit: int
+    spill: str | None
+    capacity: int
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of this process."""
+        return _budget(self.limit, self.spill)
+
+
+@lru_cache(maxsize=1)
+def _budget(limit: int, spill: str | None) -> Budget:
+    return Budget(limit, spill)
+
+
+def release() -> None:
+    """Let go of this process's budget: what it owns lives on with the states."""
+    _budget.cache_clear()
+
+
+def probe(piece: Piece, plan: Plan) -> None:
+    """Open a piece; the error names the worker that cannot."""
+    try:
+        next(iter(read(piece, plan.schema, 1)), None)
+    except MissingInputError as error:
+        raise _here(error) from None
+
+
+def _here(error: MissingInputError) -> MissingInputError:
+    """The error with the worker's address."""
+    from distributed import get_worker
+
+    where = get_worker().address
+    return MissingInputError(f"{error} (on worker {where}; every worker must see the data under the same name)")
+
+
+def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources) -> Spread:
+    """Fold the pieces of one task: the outline of its states, and their rows beside it."""
+    try:
+        folded = folding.fold(pieces, plan, resources.budget, resources.capacity, lambda _: None)
+    except MissingInputError as error:
+        raise _here(error) from None
+    rows = {spec: found for spec, state in folded.states.items() if (found := keyed(state))}
+    return Folded({spec: hollow(state) for spec, state in folded.states.items()}, folded.skipped), rows
+
+
+def outline(spread: Spread) -> Folded:
+    """What a task folded, without the rows."""
+    return spread[0]
+
+
+def merge(parts: Sequence[Folded]) -> Folded:
+    """Outlines of several tasks as one."""
+    return folding.merge(parts)
+
+
+def split(folded: Spread | dict[Any, Rows], intervals: Mapping[Any, Interval]) -> dict[Any, Rows]:
+    """One range of what a task folded, or of a coarser range."""
+    rows = folded if isinstance(folded, dict) else folded[1]
+    return {spec: ranged(rows[spec], interval) for spec, interval in intervals.items()}
+
+
+def join(parts: Sequence[Mapping[Any, Rows]]) -> dict[Any, Rows]:
+    """One range of several tasks."""
+    return {spec: joined([part[spec] for part in parts]) for spec in parts[0]}
+
+
+def finalize(
+    ranges: Mapping[Any, Rows],
+    outlines: Folded,
+    wanted: Sequence[tuple[Any, Sequence[Interval], Sequence[Metric]]],
+    resources: Resources,
+) -> list[list[list[list[Any]]]]:
+    """Partials of the shards of one range, for several states."""
+    found = []
+    for spec, shards, metrics in wanted:
+        state = restored(outlines.states[spec], ranges[spec])
+        found.append([partials(state, shard, metrics, resources.budget) for shard in shards])
+    return found
