@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import signal
-import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from streameval import evaluate
-from streameval.cluster import connect, exchange
-from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.simulation import simulate
 
 if TYPE_CHECKING:
