@@ -153,8 +153,9 @@ class Request:
         if not (isinstance(self.threshold, int | float) and 0 <= self.threshold < math.inf):
             msg = f"threshold={self.threshold!r} must be a cluster size, a number of at least 0"
             raise OptionError(msg)
-        if not (isinstance(self.assignment_cells, int) and self.assignment_cells >= 0):
-            msg = f"assignment_cells={self.assignment_cells!r} must be a number of cells, at least 0"
+        cells = self.assignment_cells
+        if not isinstance(cells, int) or isinstance(cells, bool) or cells < 0:
+            msg = f"assignment_cells={cells!r} must be a number of cells, at least 0"
             raise OptionError(msg)
         _ = self.of_scores, self.of_classes  # refuses unknown names before anything is read
 

@@ -329,6 +329,12 @@ ROWS = {"label": [0, 1, 1], "c": [1, 1, 2], "k": [5, None, 6], "f": [0.5, 1.5, 2
         ({"cluster": "c", "classes": "k", "metrics": "pairwise.kappas.7"}, OptionError, "no metric is named"),
         ({"cluster": "c", "classes": "k", "metrics": "pairwise.fscore/beta=x"}, OptionError, "no metric is named"),
         ({"cluster": "c", "classes": "nope"}, ValueError, "nope"),
+        (
+            {"cluster": "c", "classes": "k", "assignment_cells": -1},
+            OptionError,
+            "assignment_cells=-1 must be a number of",
+        ),
+        ({"cluster": "c", "classes": "k", "assignment_cells": 0.5}, OptionError, "assignment_cells=0.5 must be"),
     ],
 )
 def test_bad_input_gets_one_line(options: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -517,5 +523,7 @@ def test_the_confusion_matrix_counts_nan_and_refuses_what_it_cannot_know() -> No
         approx.confusion(0.30000000005)
     with pytest.raises(OptionError, match="threshold is NaN"):
         approx.confusion(np.nan)
+    with pytest.raises(OptionError, match="threshold='high' must be a number"):
+        approx.confusion("high")  # type: ignore[arg-type]  # what a caller without types may give
     with pytest.raises(OptionError, match="name the score column"):
         approx.confusion(0.3, of="other")

@@ -7,6 +7,8 @@ threshold lies between bins or in a bin that has seen one score, and there is no
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +48,9 @@ class ConfusionAt:
     name: str = "confusion"
 
     def __post_init__(self) -> None:
+        if not _is_number(self.threshold):
+            msg = f"threshold={self.threshold!r} must be a number, in the unit of the scores"
+            raise OptionError(msg)
         if self.threshold != self.threshold:
             msg = "threshold is NaN, which no score reaches or misses; give a number or an infinity"
             raise OptionError(msg)
@@ -74,6 +79,10 @@ class ConfusionAt:
             nan = state.nan_weights if weighted else state.nan_rows
             sums = [have + more for have, more in zip(sums, nan.tolist(), strict=True)]
         return ConfusionMatrix2(TP=pos, FN=max(sums[1] - pos, 0), FP=neg, TN=max(sums[0] - neg, 0))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
 def _check_bins(state: ScoreHistogram, threshold: float) -> None:

@@ -66,7 +66,7 @@ class Sizes:
 
     @classmethod
     def _repeated(cls, sizes: Values, times: NDArray[np.int64]) -> Sizes:
-        small = np.zeros(_SMALL, np.int64)
+        small = np.zeros(min(_SMALL, int(sizes.max(initial=0)) + 1), np.int64)
         low = sizes < _SMALL
         np.add.at(small, sizes[low], times[low])
         found = np.flatnonzero(small[1:]) + 1

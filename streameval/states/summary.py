@@ -314,11 +314,11 @@ def _compiled_sums(
 def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
     """Group Σ n² of the classes (or clusters) by size."""
     result: defaultdict[Number, Number] = defaultdict(int)
-    table = np.zeros((_TABLE, 2), np.int64)
+    table = np.zeros((min(_TABLE, int(totals.max(initial=0)) + 1), 2), np.int64)
     squares_by_size(totals, squares, table)
     for size in np.flatnonzero(table[:, 0] | table[:, 1]).tolist():
         result[size] = (int(table[size, 0]) << 32) + int(table[size, 1])
-    for i in np.flatnonzero(totals >= _TABLE):
+    for i in np.flatnonzero(totals >= _TABLE) if table.shape[0] == _TABLE else ():
         high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
         result[int(totals[i])] += (high << 32) + low
     return result
