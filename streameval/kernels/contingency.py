@@ -14,24 +14,18 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.keys import ID_BUCKETS, MIX
 
 __all__ = [
     "add_margins",
-    "emit_ones",
-    "emit_others",
     "group_classes",
     "group_clusters",
     "number_keys",
     "slots_for",
-    "split_lone",
     "tally_small",
 ]
 
 _MIX = np.uint64(0xD6E8FEB86659FD93)
-_ID_MIX = np.uint64(MIX)
 _HALF = np.uint64(32)
-_BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
@@ -100,49 +94,6 @@ def number_keys(starts, words, rest, columns, slots, numbers, found):
 
 
 @jit
-def split_lone(starts, words, rest, counts, column, marks, lone, more, kept):
-    """Take out rows that are certainly alone in their cluster; returns how many, and how many rows are left.
-
-    Two bits of `marks` for each of at least eight slots a row of a bucket say whether one row or several fell there,
-    by the bits of the cluster's word below those of the bucket; of ten lone rows nine have a slot for themselves.
-    ``lone`` takes the first words of their classes, `more` the others, both with room for one more; the rows left move
-    to the front of their arrays, those of bucket b from ``kept[b]`` on. There are no branches to mispredict.
-    """
-    found, at = 0, 0
-    for b in range(starts.size - 1):
-        kept[b] = at
-        bits = 5
-        while (1 << bits) < 8 * (starts[b + 1] - starts[b]):
-            bits += 1
-        marks[: (1 << bits) >> 2] = 0
-        shift = np.uint64(64 - bits)
-        for i in range(starts[b], starts[b + 1]):
-            slot = (words[i] << _BUCKET_BITS) >> shift
-            bit = (slot & np.uint64(3)) << np.uint64(1)
-            mark = marks[slot >> np.uint64(2)]
-            again = (np.uint64(mark) >> bit) & np.uint64(1)
-            if counts.size:
-                again |= np.uint64(counts[i] > 1)
-            marks[slot >> np.uint64(2)] = mark | np.uint8((np.uint64(1) | (again << np.uint64(1))) << bit)
-        for i in range(starts[b], starts[b + 1]):
-            slot = (words[i] << _BUCKET_BITS) >> shift
-            bit = (slot & np.uint64(3)) << np.uint64(1)
-            several = np.int64((np.uint64(marks[slot >> np.uint64(2)]) >> (bit + np.uint64(1))) & np.uint64(1))
-            lone[found] = rest[i, column]
-            for m in range(more.shape[1]):
-                more[found, m] = rest[i, column + 1 + m]
-            words[at] = words[i]
-            for m in range(rest.shape[1]):
-                rest[at, m] = rest[i, m]
-            if counts.size:
-                counts[at] = counts[i]
-            found += 1 - several
-            at += several
-    kept[starts.size - 1] = at
-    return found, at
-
-
-@jit
 def group_clusters(starts, words, rest, counts, columns, slots, first, sizes, firsts, strays, owners, cuts):
     """Group rows by cluster; returns the numbers of clusters and of strays.
 
@@ -181,6 +132,48 @@ def group_clusters(starts, words, rest, counts, columns, slots, first, sizes, fi
 
 
 @jit
+def _group_ones(ones, rest, counts, start, stop, columns, slots, bits, found, totals, singles, maxima, classes):
+    """Number the classes of the cells n = c = 1 of one bucket, from `classes` on; returns how many there are then."""
+    mask = (1 << bits) - 1
+    before = classes
+    for i in range(start, stop):
+        at = _hashed(ones[i], rest, i, columns, bits)
+        k = slots[at]
+        while k >= 0 and not (ones[found[k]] == ones[i] and _equal(rest, found[k], rest, i, columns)):
+            at = (at + 1) & mask
+            k = slots[at]
+        if k < 0:
+            k = classes
+            slots[at] = k
+            found[k] = i
+            singles[k] = 0
+            classes += 1
+        singles[k] += counts[i] if counts.size else np.int64(1)
+    for k in range(before, classes):
+        totals[k] = singles[k]
+        maxima[k] = 1
+    return classes
+
+
+@jit
+def _class_of(ones, one_rest, others, rest, i, columns, slots, bits, found, middle):
+    """Slot of the class of other cell i; classes below `middle` were found among the ones."""
+    mask = (1 << bits) - 1
+    at = _hashed(others[i], rest, i, columns, bits)
+    k = slots[at]
+    while k >= 0:
+        j = found[k]
+        if k < middle:
+            if ones[j] == others[i] and _equal(one_rest, j, rest, i, columns):
+                break
+        elif others[j] == others[i] and _equal(rest, j, rest, i, columns):
+            break
+        at = (at + 1) & mask
+        k = slots[at]
+    return at
+
+
+@jit
 def group_classes(
     ones, one_rest, one_counts, one_starts, others, rest, counts, starts, columns, packed, slots,
     found, totals, singles, maxima, numbers, n, c,
@@ -194,38 +187,15 @@ def group_classes(
     """
     classes = 0
     for b in range(starts.size - 1):
-        bits = _cleared(slots, one_starts[b + 1] - one_starts[b] + starts[b + 1] - starts[b])
-        mask = (1 << bits) - 1
-        before = classes
-        for i in range(one_starts[b], one_starts[b + 1]):
-            at = _hashed(ones[i], one_rest, i, columns, bits)
-            k = slots[at]
-            while k >= 0 and not (ones[found[k]] == ones[i] and _equal(one_rest, found[k], one_rest, i, columns)):
-                at = (at + 1) & mask
-                k = slots[at]
-            if k < 0:
-                k = classes
-                slots[at] = k
-                found[k] = i
-                singles[k] = 0
-                classes += 1
-            singles[k] += one_counts[i] if one_counts.size else np.int64(1)
-        for k in range(before, classes):
-            totals[k] = singles[k]
-            maxima[k] = 1
+        start, stop = one_starts[b], one_starts[b + 1]
+        bits = _cleared(slots, stop - start + starts[b + 1] - starts[b])
+        classes = _group_ones(
+            ones, one_rest, one_counts, start, stop, columns, slots, bits, found, totals, singles, maxima, classes
+        )
         middle = classes
         for i in range(starts[b], starts[b + 1]):
-            at = _hashed(others[i], rest, i, columns, bits)
+            at = _class_of(ones, one_rest, others, rest, i, columns, slots, bits, found, middle)
             k = slots[at]
-            while k >= 0:
-                j = found[k]
-                if k < middle:
-                    if ones[j] == others[i] and _equal(one_rest, j, rest, i, columns):
-                        break
-                elif others[j] == others[i] and _equal(rest, j, rest, i, columns):
-                    break
-                at = (at + 1) & mask
-                k = slots[at]
             if k < 0:
                 k = classes
                 slots[at] = k
@@ -260,57 +230,3 @@ def tally_small(sizes, table):
         else:
             larger += 1
     return larger
-
-
-@jit
-def emit_ones(rows, sizes, rest, column, start, shift, words, codes, more, counts):
-    """Fill `words` with the classes of cells whose cluster has one row, from cell `start` on; returns the next cell.
-
-    A cell has a row whose words from `column` on are its class, and its cluster's size. The first word is mixed, and
-    its code counted, as ``encode_id`` does; the others go to `more`.
-    """
-    at = 0
-    k = start
-    while at < words.size:
-        if sizes[k] == 1:
-            i = rows[k]
-            word = rest[i, column] * _ID_MIX
-            code = np.uint32(word >> shift) << np.uint32(1)
-            words[at] = word
-            codes[at] = code
-            counts[code] += 1
-            for m in range(more.shape[1]):
-                more[at, m] = rest[i, column + 1 + m]
-            at += 1
-        k += 1
-    return k
-
-
-@jit
-def emit_others(rows, counts, sizes, owners, rest, column, packed, words, more):
-    """Write the cells of clusters of several rows; returns how many.
-
-    The words of the class are followed by count and size, in one word if `packed`, and, where `more` has room, by the
-    words of the cluster: the row's first one, in `owners`, and its further words before `column`.
-    """
-    at = 0
-    columns = rest.shape[1] - column - 1
-    after = columns + (1 if packed else 2)
-    for k in range(counts.size):
-        if sizes[k] == 1:
-            continue
-        i, n, c = rows[k], np.uint64(counts[k]), np.uint64(sizes[k])
-        words[at] = rest[i, column]
-        for m in range(columns):
-            more[at, m] = rest[i, column + 1 + m]
-        if packed:
-            more[at, columns] = (n << _HALF) | c
-        else:
-            more[at, columns] = n
-            more[at, columns + 1] = c
-        if more.shape[1] > after:
-            more[at, after] = owners[i]
-            for m in range(column):
-                more[at, after + 1 + m] = rest[i, m]
-        at += 1
-    return at

@@ -19,17 +19,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.states.builder import RunBuilder
+from streameval.states.cell_table import cell_batch, cell_schema, read_cells
 from streameval.states.cells import ClassCells, Keys, Mapper, class_layouts
-from streameval.states.ids import SHIFT, id_codes, id_words, identify
+from streameval.states.class_pass import by_class, without_cluster
+from streameval.states.ids import SHIFT, id_words, identify
 from streameval.states.matching import CoreCells, core_cells
-from streameval.states.pairs import by_class, by_cluster, cluster_shards, without_cluster
+from streameval.states.pairs import by_cluster, cluster_shards
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, Runs
+from streameval.states.runs import Interval, Layout, Runs
 from streameval.states.summary import Summary
 
 if TYPE_CHECKING:
@@ -87,11 +88,7 @@ class ContingencySpec:
     @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table: the words of both ids, rows, and how many more have no class."""
-        words = [
-            f"{side}_{i}" for side, count in zip(("cluster", "class"), self.keys, strict=True) for i in range(count)
-        ]
-        types = dict.fromkeys(words, pa.uint64()) | {"rows": pa.int64(), "without_class": pa.int64()}
-        return pa.schema(types | {"has_cluster": pa.bool_()})
+        return cell_schema(self.keys)
 
     def builder(self, budget: Budget, capacity: int) -> _Builder:
         """A builder whose runs hold about `capacity` rows."""
@@ -106,12 +103,8 @@ class ContingencySpec:
     ) -> ContingencyCounts:
         """The state that `ContingencyCounts.to_arrow` wrote."""
         layouts = self.layout, class_layouts(self.keys, 0)[0]
-        builders = [RunBuilder(layout, budget, 1 << 20, counted=True) for layout in layouts]
-        for batch in batches:
-            for here, builder in enumerate(reversed(builders)):
-                _restore(builder, batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))
-        cells, alone = (builder.finish() for builder in builders)
-        state = ContingencyCounts(self, cells, alone, *(np.array(header[name]) for name in _FACTS))
+        runs = read_cells(batches, layouts, budget)
+        state = ContingencyCounts(self, *runs, *(np.array(header[name]) for name in _FACTS))
         if state.cell_rows != state.totals().rows:
             msg = f"{state.totals().rows} rows are due where the cells have {state.cell_rows}"
             raise ValueError(msg)
@@ -121,23 +114,11 @@ class ContingencySpec:
 _FACTS = ("label_rows", "dropped_rows")
 
 
-def _restore(builder: RunBuilder, batch: pa.RecordBatch) -> None:
-    """Add the rows of one batch of a state's table; the builder's layout says how many words a key has."""
-    names = [name for name in batch.schema.names if name[-1].isdigit()][-builder.layout.words :]
-    words = np.column_stack([batch.column(name).to_numpy() for name in names])
-    for label, name in enumerate(("rows", "without_class")):
-        counts = batch.column(name).to_numpy()
-        here = counts > 0
-        first = words[here, 0]
-        builder.add_items(first, id_codes(first, label), words[here, 1:], counts[here], np.empty(0))
-
-
 class _Builder:
     def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        self._capacity = max(
-            1, capacity * _ROW_BYTES // (16 * sum(spec.keys) + 4)
-        )  # words are held twice when they move
+        bytes_each = 16 * sum(spec.keys) + 4  # words are held twice when they move
+        self._capacity = max(1, capacity * _ROW_BYTES // bytes_each)
         self._budget = budget
         self._cells = RunBuilder(spec.layout, budget, self._capacity)
         self._alone: RunBuilder | None = None
@@ -312,7 +293,7 @@ class ContingencyCounts:
         for runs in (self.cells, self.without_cluster):
             for shard in runs.intervals():
                 for counts in runs.grouped(shard):
-                    yield _table(counts, self.spec)
+                    yield cell_batch(counts, self.spec.keys)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state: the same table, whatever the runs."""
@@ -325,20 +306,6 @@ class ContingencyCounts:
 
 def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
     return [function(item) for item in items]
-
-
-def _table(counts: Counts, spec: ContingencySpec) -> pa.RecordBatch:
-    """Part of the state's table; the words of absent clusters are 0."""
-    words = np.column_stack((counts.keys, counts.rest))
-    absent = sum(spec.keys) - words.shape[1]
-    columns = [
-        *np.zeros((absent, words.shape[0]), np.uint64),
-        *words.T,
-        counts.neg,
-        counts.pos,
-        np.full(words.shape[0], not absent),
-    ]
-    return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=spec.schema)
 
 
 def _canonical(state: ContingencyCounts) -> pa.Table:

@@ -13,7 +13,8 @@ holds a giant cluster or a giant class. In the first pass its rows are spread ov
 key and the parts visited twice, first for the clusters' sizes; in the second pass it is streamed twice. What stays in
 memory is the distinct clusters, or classes, of that bucket. Equal cells of a giant class come with a multiplicity.
 
-Both passes are pure functions of an interval; partial summaries add up to the same bits in any order.
+The second pass is in `streameval.states.class_pass`. Both are pure functions of an interval; partial summaries add up
+to the same bits in any order.
 """
 
 from __future__ import annotations
@@ -24,23 +25,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.contingency import (
-    add_margins,
-    emit_ones,
-    emit_others,
-    group_classes,
-    group_clusters,
-    slots_for,
-    split_lone,
-    tally_small,
-)
+from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
 from streameval.kernels.keys import encode_id
+from streameval.kernels.passing import emit_ones, emit_others, split_lone
 from streameval.states.builder import RunBuilder
 from streameval.states.cells import ClassCells, Keys, Margins, class_layouts, interval_items, numbered
+from streameval.states.class_pass import lone_classes
 from streameval.states.ids import SHIFT, id_codes
 from streameval.states.runs import SLAB, Interval, Runs, Side, cut
 from streameval.states.sizes import Sizes
-from streameval.states.summary import Summary, summarize_cells, summarize_classes
+from streameval.states.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +42,7 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
 
-__all__ = ["by_class", "by_cluster", "cluster_shards", "without_cluster"]
+__all__ = ["by_cluster", "cluster_shards"]
 
 RUN = 3  # intervals whose cells go on in one run: the second pass looks into every run for each of its intervals
 
@@ -145,7 +139,7 @@ class _FirstPass:
 
     def add_lone(self, sizes: Array, times: Array) -> None:
         """Note the classes of one row, `times` of them in clusters of each size."""
-        self._lone = self._lone.merge(_lone_classes(sizes, times))
+        self._lone = self._lone.merge(lone_classes(sizes, times))
 
     def close(self, sizes: Array, maxima: Array) -> None:
         """Note clusters that are complete."""
@@ -164,27 +158,6 @@ class _FirstPass:
 def _add(builder: RunBuilder, ids: Array, rest: Array | None) -> None:
     label = np.zeros(ids.size, np.uint8)
     builder.add(ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), rest)
-
-
-def _lone_classes(sizes: Array, times: Array) -> Summary:
-    """Cells of classes of one row, `times` of them in clusters of each size."""
-    total = int(times.sum())
-    ones = np.ones(sizes.size, np.int64)
-    cells = _known_cells(np.zeros(sizes.size, np.int64), ones, ones[:1], sizes, times)
-    return cells.merge(Summary(classes=Sizes.repeat(1, total), row_maxima=total))
-
-
-def _known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
-    """What cells decide of which both sizes are known; clusters of one size are taken as one."""
-    numbers, found = numbered(np.array([0, c.size]), c.view(np.uint64), np.empty((c.size, 0), np.uint64), 0)
-    return summarize_cells(codes, numbers, n, totals, c[found], times)
-
-
-def without_cluster(rows: int, lone: int) -> Summary:
-    """What `rows` clusters of one row add beside their classes, and `lone` more whose class has one row as well."""
-    total = rows + lone
-    clusters = Summary(clusters=Sizes.repeat(1, total), column_maxima=total)
-    return clusters.merge(_lone_classes(np.ones(1, np.int64), np.array([lone]))) if lone else clusters
 
 
 def cluster_shards(runs: Runs, budget: Budget) -> list[Interval]:
@@ -274,61 +247,3 @@ def _spread(runs: Runs, bucket: int, budget: Budget) -> Runs:
             hashed = (hashed ^ (hashed >> np.uint64(29))) * _SPREAD
             builder.add_items(words, id_codes(hashed, label), rest, counts, weights)
     return builder.finish()
-
-
-def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
-    """Second pass: what classes decide, and what cells decide that know both sizes.
-
-    Parameters
-    ----------
-    cells : ClassCells
-        Of all intervals of the first pass, merged.
-    interval : (int, int)
-        Buckets to take.
-    budget : Budget
-        Decides what is streamed.
-    """
-    start, stop = interval
-    if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
-        return _giant_classes(cells, start)
-    one, other = cells.ones.gather(start, stop)[0], cells.others.gather(start, stop)[0]
-    most = one.words.size + other.words.size
-    found, totals, singles, maxima = np.empty((4, most), np.int64)
-    numbers, n, c = np.empty((3, other.words.size), np.int64)
-    table = slots_for(one.starts + other.starts)
-    groups = (one.words, one.rest, one.counts, one.starts, other.words, other.rest, other.counts, other.starts)
-    columns = cells.ones.layout.words - 1
-    classes = group_classes(*groups, columns, cells.packed, table, found, totals, singles, maxima, numbers, n, c)
-    totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
-    known = _known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
-    return summarize_classes(totals, maxima).merge(known).merge(_singles(singles, totals))
-
-
-def _singles(times: Array, totals: Array) -> Summary:
-    """Cells of one row that is alone in its cluster, so many of each class."""
-    codes = np.flatnonzero(times)
-    ones = np.ones(codes.size, np.int64)
-    return summarize_cells(codes, np.zeros(codes.size, np.int64), ones, totals, ones[:1], times[codes])
-
-
-def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
-    """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
-    columns = cells.ones.layout.words - 1
-    margins = Margins(columns)
-    for words, rest, counts, _ in cells.ones.pieces(bucket, 0):
-        ones = np.ones(words.size, np.int64)
-        margins.add(words, rest, counts if counts.size else ones, ones)
-    singles = margins.totals.copy()
-    for words, rest, n, _, times in _unpacked(cells, bucket):
-        margins.add(words, rest, n * times, n)
-    summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
-    for words, rest, n, c, times in _unpacked(cells, bucket):
-        codes = margins.number(words, rest)
-        summary = summary.merge(_known_cells(codes, n, margins.totals, c, times))
-    return summary
-
-
-def _unpacked(cells: ClassCells, bucket: int) -> Iterator[tuple[Array, ...]]:
-    """Class words, n, c and multiplicity of the other cells of one bucket."""
-    for words, rest, counts, _ in cells.others.pieces(bucket, 0):
-        yield words, rest, *cells.counts(rest), counts if counts.size else np.ones(words.size, np.int64)

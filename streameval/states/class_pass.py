@@ -1,0 +1,106 @@
+"""The second pass over (cluster, class) cells, by class; see `streameval.states.pairs` for both.
+
+All cells of a class lie in one bucket, each with its count n and the size c of its cluster: the class's size r = Σ n
+and its largest cell are known, and with them everything of the cell. Cells n = c = 1 are counted as many of a kind. A
+bucket that holds a giant class is streamed twice, first for the sizes, then for the cells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.contingency import group_classes, slots_for
+from streameval.states.cells import Margins, interval_items, numbered
+from streameval.states.sizes import Sizes
+from streameval.states.summary import Summary, summarize_cells, summarize_classes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval.states.cells import ClassCells
+    from streameval.states.memory import Budget
+    from streameval.states.protocol import Array
+    from streameval.states.runs import Interval
+
+__all__ = ["by_class", "lone_classes", "without_cluster"]
+
+
+def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
+    """Second pass: what classes decide, and what cells decide that know both sizes.
+
+    Parameters
+    ----------
+    cells : ClassCells
+        Of all intervals of the first pass, merged.
+    interval : (int, int)
+        Buckets to take.
+    budget : Budget
+        Decides what is streamed.
+    """
+    start, stop = interval
+    if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
+        return _giant_classes(cells, start)
+    one, other = cells.ones.gather(start, stop)[0], cells.others.gather(start, stop)[0]
+    most = one.words.size + other.words.size
+    found, totals, singles, maxima = np.empty((4, most), np.int64)
+    numbers, n, c = np.empty((3, other.words.size), np.int64)
+    table = slots_for(one.starts + other.starts)
+    groups = (one.words, one.rest, one.counts, one.starts, other.words, other.rest, other.counts, other.starts)
+    columns = cells.ones.layout.words - 1
+    classes = group_classes(*groups, columns, cells.packed, table, found, totals, singles, maxima, numbers, n, c)
+    totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
+    known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
+    return summarize_classes(totals, maxima).merge(known).merge(_singles(singles, totals))
+
+
+def _singles(times: Array, totals: Array) -> Summary:
+    """Cells of one row that is alone in its cluster, so many of each class."""
+    codes = np.flatnonzero(times)
+    ones = np.ones(codes.size, np.int64)
+    return summarize_cells(codes, np.zeros(codes.size, np.int64), ones, totals, ones[:1], times[codes])
+
+
+def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
+    """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
+    columns = cells.ones.layout.words - 1
+    margins = Margins(columns)
+    for words, rest, counts, _ in cells.ones.pieces(bucket, 0):
+        ones = np.ones(words.size, np.int64)
+        margins.add(words, rest, counts if counts.size else ones, ones)
+    singles = margins.totals.copy()
+    for words, rest, n, _, times in _unpacked(cells, bucket):
+        margins.add(words, rest, n * times, n)
+    summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
+    for words, rest, n, c, times in _unpacked(cells, bucket):
+        codes = margins.number(words, rest)
+        summary = summary.merge(known_cells(codes, n, margins.totals, c, times))
+    return summary
+
+
+def _unpacked(cells: ClassCells, bucket: int) -> Iterator[tuple[Array, ...]]:
+    """Class words, n, c and multiplicity of the other cells of one bucket."""
+    for words, rest, counts, _ in cells.others.pieces(bucket, 0):
+        yield words, rest, *cells.counts(rest), counts if counts.size else np.ones(words.size, np.int64)
+
+
+def lone_classes(sizes: Array, times: Array) -> Summary:
+    """Cells of classes of one row, `times` of them in clusters of each size."""
+    total = int(times.sum())
+    ones = np.ones(sizes.size, np.int64)
+    cells = known_cells(np.zeros(sizes.size, np.int64), ones, ones[:1], sizes, times)
+    return cells.merge(Summary(classes=Sizes.repeat(1, total), row_maxima=total))
+
+
+def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
+    """What cells decide of which both sizes are known; clusters of one size are taken as one."""
+    numbers, found = numbered(np.array([0, c.size]), c.view(np.uint64), np.empty((c.size, 0), np.uint64), 0)
+    return summarize_cells(codes, numbers, n, totals, c[found], times)
+
+
+def without_cluster(rows: int, lone: int) -> Summary:
+    """What `rows` clusters of one row add beside their classes, and `lone` more whose class has one row as well."""
+    total = rows + lone
+    clusters = Summary(clusters=Sizes.repeat(1, total), column_maxima=total)
+    return clusters.merge(lone_classes(np.ones(1, np.int64), np.array([lone]))) if lone else clusters
