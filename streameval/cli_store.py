@@ -149,6 +149,37 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **options: Any) 
 
 @click.command()
 @_STORE
+@click.argument("data", nargs=-1)
+@click.option("--score", multiple=True, help="Score column that joins; repeat for several.")
+@click.option("--cluster", multiple=True, help="Cluster id column that joins; repeat for several.")
+@click.option("--since", metavar="DATE", help="Fold only nights from this date on.")
+@_with(*_RUN, _QUIET)
+def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
+    """Let a new column join STORE: its nights are folded for it alone.
+
+    DATA is where their files are, if they are not where they were.
+    """
+    with progress_bar(quiet) as (_, advance):
+        done = _open(store, options, advance).add(data=list(data) or None, **_given(options))
+    _tell(store, done, quiet)
+
+
+@click.command()
+@_STORE
+@click.option(
+    "--keep", metavar="SPAN", help="Turn exact scores of nights older than this, such as 90d, into histograms."
+)
+@click.option("--grace", metavar="SPAN", default="1d", show_default=True, help="Leave younger files alone.")
+@_with(*_RUN, _QUIET)
+def vacuum(store: str, keep: str | None, grace: str, quiet: bool, **options: Any) -> None:
+    """Delete files of STORE that no version needs, and merge the states of old nights."""
+    done = _open(store, options).vacuum(keep=keep, grace=grace)
+    if not quiet:
+        click.echo(f"{store}: {done}", err=True)
+
+
+@click.command()
+@_STORE
 @_with(*_CHOSEN, *_REPORTED, *_RUN, _JSON, _QUIET)
 def show(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
     """Evaluate the partitions of STORE, or some of them, without reading the data again."""
@@ -241,4 +272,4 @@ def _tell(store: str, done: Update, quiet: bool, dry_run: bool = False) -> None:
         click.echo(f"{store}: {'would do: ' * dry_run}{done}{rows}; version {done.version}", err=True)
 
 
-COMMANDS = (update, show, replace, remove, history, check)
+COMMANDS = (update, show, replace, remove, history, check, add, vacuum)

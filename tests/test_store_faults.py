@@ -128,12 +128,13 @@ def test_processes_that_update_at_once_count_every_night_once(tmp_path):
 
 
 @pytest.fixture
-def stored(tmp_path):
+def stored(tmp_path, monkeypatch):
     """A store of two nights, and the state files of the second."""
     for name in NIGHTS[:2]:
         land(name, tmp_path / "data")
     store = Store(tmp_path / "store")
     store.update(tmp_path / "data", **FEW)
+    monkeypatch.setattr(store._remembered, "recall", lambda *_: None)  # what is remembered needs no state
     return store, [tmp_path / "store" / "states" / kept.file for kept in store.partitions()[1].states]
 
 

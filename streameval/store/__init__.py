@@ -6,6 +6,8 @@
       ledger/    a Delta table: which partitions count, with which state files; the only truth
       states/    one immutable Parquet file a partition and state, named by the hash of its bytes
       history/   a Delta table: every metric, night by night; derived
+      merged/    states of old nights merged into larger files; derived
+      results/   evaluations that are kept until the ledger changes; derived
 
 An update folds the partitions that are new or changed, writes their states, and then makes them count with one commit
 of the ledger. Killed before the commit, it leaves files that nothing names, and the store as it was; killed after, the
@@ -13,7 +15,8 @@ store is as it will be. To run it again is harmless: what counts already is know
 
 The modules, from the bottom: ``place`` (where a store is), ``files`` (states in files), ``ledger``, ``partitions``
 (what is new in the data), ``configuration`` (what is kept of them), ``folding`` (partitions to states, states to
-results), ``history`` and ``nightly`` (results that are kept), ``rules``, ``store`` (the verbs).
+results), ``runs`` (nights merged), ``history``, ``nightly`` and ``remembered`` (results that are kept),
+``rules``, ``joining``, ``vacuum``, ``store`` (the verbs).
 """
 
 from streameval.store.history import History

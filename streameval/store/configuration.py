@@ -124,7 +124,7 @@ class Configuration:
 
     def typed(self, found: Scan) -> Configuration:
         """The same with the key types of what was found for columns that have none yet."""
-        types = {name: self.types.get(name) or _key_type(self, found.schema.field(name)) for name in self._columns}
+        types = {name: self.types.get(name) or _key_type(self, found.schema.field(name)) for name in self.key_columns}
         return replace(self, types=types)
 
     def conformed(self, found: Scan) -> Scan:
@@ -153,7 +153,7 @@ class Configuration:
         raise SchemaError(msg)
 
     @property
-    def _columns(self) -> tuple[str, ...]:
+    def key_columns(self) -> tuple[str, ...]:
         """Columns that are keys."""
         classes = [self.options["classes"]] if self.options["classes"] else []
         return (*self.options["score"], *self.options["cluster"], *classes)
@@ -163,6 +163,10 @@ class Configuration:
         fields = {name: pa.decimal128(18, int(t[1:])) if t[0] == "d" else _ARROW[t] for name, t in self.types.items()}
         pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names)
         return self.request(**changes).wanted(Scan(pa.schema(fields), pieces, 0, 0))
+
+    def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
+        """The spec of every state, by its group and column."""
+        return {(w.group, w.of): w.spec for w in self.wanted(names, metrics=(), truncate=(), at=())} if names else {}
 
 
 class _Nothing:

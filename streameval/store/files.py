@@ -28,13 +28,13 @@ from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.states.memory import Budget
     from streameval.states.protocol import State
     from streameval.store.place import Place
 
-__all__ = ["StateFiles"]
+__all__ = ["StateFiles", "put", "read_bytes"]
 
 GROUP_ROWS = 1 << 20  # rows of a row group
 CHUNK = 16 << 20  # bytes hashed or sent at a time
@@ -121,6 +121,10 @@ class StateFiles:
             self._held[name] = self._read(name, budget, due)
         return self._held[name]
 
+    def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
+        """The states of several files, side by side; `each` maps a function over a sequence, as `Engine.each`."""
+        return each(lambda name: self.read(name, budget, due), names, "state")
+
     def _read(self, name: str, budget: Budget | None, due: Any) -> Any:
         """Read, verify and decode a file."""
         where = self.place.child(name)
@@ -187,6 +191,26 @@ class StateFiles:
         ):
             while chunk := source.read(CHUNK):
                 target.write(chunk)
+
+
+def read_bytes(place: Place) -> bytes:
+    """A small file, whole."""
+    with place.filesystem.open_input_file(place.path) as file:
+        content: bytes = file.read()
+    return content
+
+
+def put(place: Place, content: bytes) -> None:
+    """Write a small file whole or not at all."""
+    if not place.local:
+        with place.filesystem.open_output_stream(place.path) as target:
+            target.write(content)
+        return
+    path = Path(place.path)
+    part = path.with_name(f".{uuid.uuid4().hex}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part.write_bytes(content)
+    part.replace(path)
 
 
 def _write(state: State, path: Path, facts: dict[str, str]) -> None:

@@ -8,9 +8,9 @@ of any partitions and finalizes them exactly as if the files had been read: the 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import reduce
+from functools import partial, reduce
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,13 @@ from streameval.errors import DataError, FormatError, MissingInputError
 from streameval.fold import TASK_ROWS, Folded, Plan
 from streameval.outcome import Evaluation, conclude
 from streameval.results import Scalar
+from streameval.states.bounded import bounded, bounded_spec
+from streameval.states.histogram import HistogramSpec
 from streameval.states.memory import Budget
+from streameval.states.scores import ScoreSpec
 from streameval.store.ledger import Entry, Kept
 from streameval.store.partitions import fingerprint
+from streameval.store.remembered import Later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,8 +36,9 @@ if TYPE_CHECKING:
     from streameval.store.configuration import Configuration
     from streameval.store.files import StateFiles
     from streameval.store.partitions import Partition
+    from streameval.store.runs import Runs
 
-__all__ = ["Night", "evaluated", "fold_partitions", "labels_of", "typed"]
+__all__ = ["Night", "evaluated", "fold_partitions", "labels_of", "merged", "states_of", "typed"]
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ def evaluated(
     entries: Sequence[Entry],
     configuration: Configuration,
     engine: Engine,
-    files: StateFiles,
+    files: StateFiles | Runs,
     *,
     only: tuple[str, str] | None = None,
     **changes: Any,
@@ -163,20 +168,42 @@ def evaluated(
     names = [entry.partition for entry in entries]
     wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
     request = configuration.request(**changes)
-    whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
+    complete = [all(entry.state(w.group, w.of) for entry in entries if entry.rows) for w in wanted]
+    wanted = [_as_kept(w, entries) for w in wanted]
+    whole = [w for w, there in zip(wanted, complete, strict=True) if there]
     states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}
     for w in whole:
-        states[w.spec] = _merged(w, entries, engine, files)
+        states[w.spec] = merged(w, entries, engine, files)
     engine.budget.settle()
     plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
     found = conclude(engine, names, plan, whole, Folded(states))
     return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
 
 
-def _merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles) -> Any:
+def states_of(
+    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Runs, **changes: Any
+) -> Later:
+    """The states that an evaluation of these partitions would have, each read when it is asked for."""
+    wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
+    whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
+    return Later({(w.group, w.of): partial(merged, w, entries, engine, files) for w in whole})
+
+
+def _as_kept(w: Wanted, entries: Sequence[Entry]) -> Wanted:
+    """The state to be had: a histogram where a partition has no exact scores any more."""
+    kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
+    return w.remade(bounded_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
+
+
+def merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
     """The state of a column over all partitions."""
     kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
-    parts = engine.each(lambda state: files.read(state.file, engine.budget, w.spec), kept, "state")
+    same = [state.file for state in kept if state.kind == w.spec.kind]
+    parts = files.read_all(same, engine.budget, w.spec, engine.each)
+    exact = [state.file for state in kept if state.kind != w.spec.kind]
+    if exact:
+        spec = ScoreSpec(**asdict(w.spec))
+        parts += engine.each(lambda name: bounded(files.read(name, engine.budget, spec)), exact, "bounded")
     return reduce(lambda a, b: a.merge(b), parts, w.spec.empty())
 
 

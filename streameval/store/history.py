@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["History", "Point", "Series", "asked", "key_of"]
 
-_FLOATS = ("value", "lower", "upper", "stderr", "threshold")
+_FLOATS = ("value", "lower", "upper", "stderr", "threshold", "bound")
 _KINDS = dict.fromkeys(_FLOATS, pa.float64()) | {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
 _SCALAR = [field.name for field in fields(Scalar)]
 _SCHEMA = pa.schema(

@@ -136,7 +136,7 @@ class Nightly:
         """Key of a night's results, or of those before it and this one; empty where it has no state."""
         state = entry.state(w.group, w.of)
         chosen = {name: options.get(name, self.configuration.options[name]) for name in REPORTED}
-        return key_of([before, state.file], [w.group, w.of, chosen]) if state else ""
+        return key_of([before, entry.partition, state.file], [w.group, w.of, chosen]) if state else ""
 
     def _computed(
         self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any], files: StateFiles

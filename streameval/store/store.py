@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from streameval._version import __version__
 from streameval.engine import Engine
 from streameval.errors import MissingInputError, OptionError, StoreError
 from streameval.store.configuration import Configuration
 from streameval.store.files import StateFiles
-from streameval.store.folding import evaluated, fold_partitions, labels_of, typed
-from streameval.store.history import History, Point, Series
+from streameval.store.folding import evaluated, fold_partitions, labels_of, states_of, typed
+from streameval.store.history import History, Point, Series, key_of
+from streameval.store.joining import columns_of, join
 from streameval.store.ledger import Ledger
 from streameval.store.nightly import Nightly
 from streameval.store.partitions import changes, chosen, discover, in_order
 from streameval.store.place import Place
+from streameval.store.remembered import Remembered
 from streameval.store.rules import Rule, judge
+from streameval.store.runs import Runs
+from streameval.store.vacuum import Vacuumed, bound, columns_kept, older, seconds
 
 if TYPE_CHECKING:
     import os
@@ -107,6 +113,8 @@ class Store:
         self._run: dict[str, Any] = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
         self._ledger = Ledger(self._place.child("ledger"))
         self._files = StateFiles(self._place.child("states"))
+        self._runs = Runs(self._place.child("merged"), self._files)
+        self._remembered = Remembered(self._place.child("results"))
 
     def __repr__(self) -> str:
         return f"Store({self._place.name!r})"
@@ -211,8 +219,110 @@ class Store:
         snapshot = self._begun(as_of)
         named = [partition] if isinstance(partition, str) else partition
         entries = chosen(snapshot.entries, partition=named, since=since, until=until, last=last)
+        configuration, engine = Configuration.read(snapshot.configuration), Engine.start(**self._run)
+        request = configuration.request(**metrics)
+        asked = [getattr(request, name) for name in ("patterns", "truncate", "at", "threshold")]
+        key = key_of([text for e in entries for text in (e.labels, *(s.file for s in e.states))], [__version__, asked])
+        later = states_of(entries, configuration, engine, self._runs, **metrics)
+        known = self._remembered.recall(snapshot.version, key, later, engine, request.threshold)
+        if known is not None:
+            return known
+        found = evaluated(entries, configuration, engine, self._runs, **metrics)
+        if as_of is None:
+            self._remembered.keep(snapshot.version, key, found)
+        return found
+
+    def add(
+        self,
+        *,
+        score: str | Sequence[str] = (),
+        cluster: str | Sequence[str] = (),
+        data: Any = None,
+        since: str | None = None,
+    ) -> Update:
+        """A new column joins: nights whose files are still there are folded for it alone, in one commit.
+
+        Nights that lack it have null metrics of it, and so has every set of nights that one of them is in. Nights that
+        land later must have it.
+
+        Parameters
+        ----------
+        score, cluster : str or sequence of str
+            The columns.
+        data : path, URI, or list of those, optional
+            Where the files of the nights are; by default where they were.
+        since : str, optional
+            Only nights from this date on are folded.
+
+        Returns
+        -------
+        Update
+            `changed` are the nights that were folded, `gone` those that were not: without files, or without the column.
+
+        Raises
+        ------
+        DataError
+            If the files of a night changed since it was folded, or no night has the column.
+        """
+        snapshot, columns = self._begun(), columns_of(score, cluster)
+        entries = chosen(snapshot.entries, since=since)
+        engine = Engine.start(**self._run)
+        joined = join(Configuration.read(snapshot.configuration), columns, entries, data, engine, self._files)
+        names = tuple(entry.partition for entry in joined.entries)
+        rows = sum(entry.rows for entry in joined.entries)
+        before = joined.configuration.to_dict() == Configuration.read(snapshot.configuration).to_dict()
+        absent = (*joined.gone, *joined.without)
+        done = Update(snapshot.version + bool(names or not before), changed=names, gone=absent, rows=rows)
+        if done.version > snapshot.version:
+            changed = snapshot.entries | {entry.partition: entry for entry in joined.entries}
+            said = f"add {', '.join(name for some in columns.values() for name in some)}: {done}"
+            kept = joined.configuration.to_dict()
+            self._nightly(self._ledger.commit(snapshot, kept, changed.values(), said)).write()
+        return done
+
+    def vacuum(self, *, keep: str | None = None, grace: str = "1d") -> Vacuumed:
+        """Delete the files that no version needs, and merge the states of old nights into larger files.
+
+        Parameters
+        ----------
+        keep : str, optional
+            A span such as ``90d``: exact scores of nights further back than this from the newest one are turned into
+            fixed histograms, for good. Their metrics are certain intervals then, and earlier versions of the ledger
+            cannot be evaluated over them.
+        grace : str
+            Files younger than this are left alone: another update may be about to name them.
+
+        Raises
+        ------
+        OptionError
+            If a span is none, or `keep` is given and a partition has no date.
+        """
+        wait, snapshot, engine = seconds(grace), self._begun(), Engine.start(**self._run)
+        old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
         configuration = Configuration.read(snapshot.configuration)
-        return evaluated(entries, configuration, Engine.start(**self._run), self._files, **metrics)
+        specs = configuration.specs(list(snapshot.entries))
+        entries = [
+            bound(entry, specs, self._files, engine.budget) if entry.partition in old else entry
+            for entry in snapshot.entries.values()
+        ]
+        turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
+        if turned:
+            action = f"{len(turned)} nights turned into histograms"
+            snapshot = self._ledger.commit(snapshot, snapshot.configuration, entries, action)
+            self._nightly(snapshot, configuration).write()
+        runs = self._runs.compact(columns_kept(entries, specs), engine.budget)
+        needed, now = self._needed(old), time.time()
+        dead = {n: size for n, size, when in self._files.list() if n not in needed and now - when >= wait}
+        self._files.delete(dead)
+        return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, runs)
+
+    def _needed(self, old: set[str]) -> set[str]:
+        """State files that a version names, without the exact scores of old nights."""
+        needed = set()
+        for fact in self._ledger.versions():
+            for name, entry in self._ledger.read(fact["version"]).entries.items():
+                needed |= {s.file for s in entry.states if not (name in old and s.kind == "score_counts")}
+        return needed
 
     def history(
         self,

@@ -1,0 +1,119 @@
+"""Vacuum: what a store can do without.
+
+Files that no version of the ledger names are what killed updates left behind; they are deleted once they are older than
+any update may take. With ``keep``, the exact scores of older nights are turned into fixed histograms, which take some
+megabytes a night at most, whatever its rows; the exact files are deleted, so that earlier versions of the ledger cannot
+be evaluated over those nights any more.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.states.bounded import bounded, bounded_spec
+from streameval.store.ledger import Kept
+from streameval.store.partitions import moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streameval.states.memory import Budget
+    from streameval.store.files import StateFiles
+    from streameval.store.ledger import Entry
+
+__all__ = ["Vacuumed", "bound", "columns_kept", "older", "seconds"]
+
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """What a vacuum did.
+
+    Attributes
+    ----------
+    version : version of the ledger after it
+    deleted, bytes : state files deleted, and their size
+    bounded : nights whose scores were turned into histograms
+    runs : files of merged nights there are
+    """
+
+    version: int
+    deleted: int
+    bytes: int
+    bounded: tuple[str, ...]
+    runs: int
+
+    def __str__(self) -> str:
+        parts = [f"{self.deleted} files deleted ({self.bytes / 1e6:,.1f} MB)"]
+        if self.bounded:
+            span = f"{self.bounded[0]} to {self.bounded[-1]}" if len(self.bounded) > 1 else self.bounded[0]
+            parts.append(f"{len(self.bounded)} nights turned into histograms ({span}); their metrics are intervals now")
+        return ", ".join([*parts, f"{self.runs} runs of merged nights"])
+
+
+def seconds(text: str) -> int:
+    """A span of time such as ``90d``, ``12h`` or ``0s`` in seconds.
+
+    Examples
+    --------
+    >>> seconds("90d"), seconds("12h")
+    (7776000, 43200)
+    """
+    found = re.fullmatch(r"(\d+)\s*([dhms])", str(text).strip())
+    if found is None:
+        msg = f"{text!r} is no span of time; write for instance 90d or 12h"
+        raise OptionError(msg)
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def older(entries: Iterable[Entry], keep: str) -> list[Entry]:
+    """The nights that are further back than a span from the newest night.
+
+    Raises
+    ------
+    OptionError
+        If a partition's name holds no date.
+    """
+    dated = {entry: _date(entry.partition) for entry in entries}
+    limit = max(dated.values(), default=date.min) - timedelta(seconds=seconds(keep))
+    return [entry for entry, when in dated.items() if when <= limit]
+
+
+def _date(name: str) -> date:
+    """The date of a partition."""
+    try:
+        year, month, day = moment(name)
+        return date(year, month, day)
+    except ValueError:
+        msg = f"{name}: there is no date in this partition's name, so nights cannot be kept by their age"
+        raise OptionError(msg) from None
+
+
+def columns_kept(entries: Sequence[Entry], specs: Mapping[tuple[str, str], Any]) -> list[tuple[Any, list[str]]]:
+    """The spec and the state files, in order of the nights, of every column."""
+    kept = {column: [entry.state(*column) for entry in entries] for column in specs}
+    return [(specs[c], [s.file for s in states if s and s.kind == specs[c].kind]) for c, states in kept.items()]
+
+
+def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles, budget: Budget) -> Entry:
+    """The entry with histograms for exact scores, whose files are written.
+
+    Parameters
+    ----------
+    entry : Entry
+    specs : mapping of (group, column) to Spec
+    files, budget : what reads and writes states
+    """
+    states = []
+    for kept in entry.states:
+        if kept.kind == "score_counts":
+            spec = specs[kept.group, kept.of]
+            state = bounded(files.read(kept.file, budget, spec))
+            kept = Kept(kept.group, kept.of, bounded_spec(spec).kind, *files.write(state))
+        states.append(kept)
+    return replace(entry, states=tuple(states))
