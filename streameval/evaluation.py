@@ -67,8 +67,8 @@ def evaluate(
 
     Parameters
     ----------
-    data : path, glob, URI, list of those, pyarrow Dataset, Table, RecordBatch or reader, or pandas DataFrame
-        What to read; a directory may be Hive-partitioned.
+    data : path, glob, URI, list of those, pyarrow Dataset, Table, RecordBatch or reader, pandas or Dask DataFrame
+        What to read; a directory may be Hive-partitioned. A list of delayed Arrow tables, too.
     label : str
         Column of true classes: bool, number, or string with `pos_label`.
     score, cluster : str or sequence of str
@@ -172,7 +172,7 @@ def evaluate(
         sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
     )
     engine = _engine(client, threads, memory=memory, spill=spill, progress=progress)
-    found = scan.plan(data, request.columns, on_error=on_error, threads=engine.threads)
+    found = scan.plan(data, request.columns, on_error=on_error, threads=engine.threads, compute=engine.compute)
     schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
     found = replace(found, schema=schema)
     wanted = request.wanted(found)

@@ -119,7 +119,13 @@ def test_dask_is_imported_in_three_places_only() -> None:
 )
 def test_heavy_libraries_are_imported_where_they_are_used(heavy: str) -> None:
     """None of them at the top of a file, except in the parts that exist for them."""
-    own = {"matplotlib": {"plots"}, "bokeh": {"report"}, "deltalake": {"store"}}.get(heavy, set())
+    own = {
+        "dask": {"cluster"},
+        "distributed": {"cluster"},
+        "matplotlib": {"plots"},
+        "bokeh": {"report"},
+        "deltalake": {"store"},
+    }.get(heavy, set())
     for path in FILES:
         part = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         for module, early in imported(path):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import distributed
+from distributed.comm import CommClosedError
 
 from streameval._version import __version__
 from streameval.errors import ClusterError, OptionError
@@ -49,9 +51,6 @@ class Connection:
     @contextmanager
     def errors(self) -> Iterator[None]:
         """Turn what Dask raises about its own into one clear line."""
-        import distributed
-        from distributed.comm import CommClosedError
-
         try:
             yield
         except distributed.KilledWorker as error:
@@ -110,10 +109,7 @@ def connect(client: Any, threads: int | None) -> Connection | None:
 
 
 def _active() -> Any:
-    """The client that is active in this process, if distributed is there at all."""
-    distributed = sys.modules.get("distributed")
-    if distributed is None:
-        return None
+    """The client that is active in this process."""
     try:
         return distributed.default_client()
     except ValueError:
@@ -122,8 +118,6 @@ def _active() -> Any:
 
 def _opened(address: str) -> Any:
     """A client of its own for a scheduler."""
-    import distributed
-
     try:
         return distributed.Client(address, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

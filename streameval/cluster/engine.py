@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import dask
+
 from streameval.cluster import work
 from streameval.cluster.connection import names
 from streameval.cluster.exchange import exchange, tree
@@ -160,8 +162,6 @@ class ClusterEngine:
 
     def _partials(self, ranges: Ranges, asked: Sequence[tuple[Any, Sequence[Metric]]]) -> list[Any]:
         """Of every range and every state asked for, the partials of its shards."""
-        import dask
-
         key, nodes = names(), []
         for r, future in enumerate(ranges.futures):
             wanted = [
@@ -174,6 +174,10 @@ class ClusterEngine:
     def _where(self, state: Any) -> Ranges | None:
         """Where the rows of a state lie; None if they are here."""
         return next((ranges for ranges in self.ranges if state.spec in ranges.shards), None)
+
+    def compute(self, delayed: Any) -> Any:
+        """The value of something that Dask has still to compute."""
+        return self.connection.gather(self.connection.submit([delayed]))[0]
 
     def gathered(self, state: Any) -> Any:
         """The state with its rows here, within the budget of this process."""

@@ -11,6 +11,8 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import dask
+
 from streameval.cluster import work
 
 if TYPE_CHECKING:
@@ -28,8 +30,6 @@ TASKS = 100_000  # most split tasks of one level
 
 def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
     """One node from many, merged as a tree of bounded fan-in."""
-    import dask
-
     join = dask.delayed(merge, pure=False)
     level, depth = list(nodes), 0
     while len(level) > 1 or not depth:
@@ -67,8 +67,6 @@ def exchange(
 
 
 def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: int) -> list[Any]:
-    import dask
-
     split = dask.delayed(partial(work.split, intervals=cut), pure=False)
     return [split(fold, dask_key_name=key("split", *numbers, i)) for i, fold in enumerate(folds)]
 

@@ -5,13 +5,20 @@ A file that cannot be read is tried twice more, anywhere. Errors that the data w
 
 from __future__ import annotations
 
+import pickle
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import dask
+from distributed import CancelledError, KilledWorker, as_completed
+from distributed.comm import CommClosedError
+
 from streameval.cluster import work
 from streameval.cluster.connection import names
-from streameval.errors import ClusterError, CorruptFileError
+from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
+from streameval.scan import LazySource, RowGroups, TableSource, uncomputable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -61,49 +68,58 @@ def folds(
         If the data cannot be evaluated, or a file cannot be read and the plan does not say to skip it.
     """
     plain = replace(plan, skip=False)  # whether to skip a file is decided here, after it has been tried again
+    _check_pieces(connection, tasks, plain)
     made = _submitted(connection, tasks, plain, resources)
     try:
-        _check_sight(connection, tasks, plain)
         failed = _finish(connection, made, progress, skip=plan.skip)
     except BaseException:
-        with connection.errors():
+        with suppress(ClusterError), connection.errors():
             connection.client.cancel([fold.spread for fold in made])
         raise
     alive = [fold for i, fold in enumerate(made) if i not in failed]
     return alive, tuple((made[i].pieces[0].name, failed[i]) for i in sorted(failed))
 
 
+def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
+    """Refuse what cannot leave this process; let a worker open the first file, which only the client may see."""
+    pieces = [piece for task in tasks for piece in task]
+    for piece in pieces:
+        if not isinstance(piece.source, RowGroups | TableSource | LazySource):
+            try:
+                pickle.dumps(piece)
+            except (TypeError, pickle.PicklingError) as error:
+                msg = f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
+                raise OptionError(msg) from error
+    if isinstance(pieces[0].source, RowGroups):
+        probe = dask.delayed(partial(work.probe, pieces[0], plan), pure=False)
+        connection.gather(connection.submit([probe(dask_key_name=names()("open"))]))
+
+
 def _submitted(
     connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan, resources: work.Resources
 ) -> list[Fold]:
-    import dask
-
     key, made = names(), []
     for i, pieces in enumerate(tasks):
-        fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)(dask_key_name=key("fold", i))
-        made += [fold, dask.delayed(work.outline, pure=False)(fold, dask_key_name=key("outline", i))]
+        fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)
+        parts = [piece.source.data for piece in pieces if isinstance(piece.source, LazySource)]
+        made.append(fold(*parts, dask_key_name=key("fold", i)))
+        made.append(dask.delayed(work.outline, pure=False)(made[-1], dask_key_name=key("outline", i)))
     futures = connection.submit(made)
     return [Fold(pieces, *futures[2 * i : 2 * i + 2]) for i, pieces in enumerate(tasks)]
-
-
-def _check_sight(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
-    """Open one file on a worker, so that a path only the client sees is one clear error."""
 
 
 def _finish(
     connection: Connection, made: Sequence[Fold], progress: Callable[[int], None], *, skip: bool
 ) -> dict[int, str]:
     """Wait for all tasks, trying files again; the tasks left out, with the reason."""
-    import distributed
-
     waiting = {fold.outline: i for i, fold in enumerate(made)}
     tries = dict.fromkeys(range(len(made)), 0)
     failed: dict[int, str] = {}
     with connection.errors():
-        done = distributed.as_completed(list(waiting), loop=connection.client.loop)
+        done = as_completed(list(waiting), loop=connection.client.loop)
         for future in done:
             i = waiting[future]
-            error = None if future.status == "finished" else future.exception()
+            error = None if future.status == "finished" else _ours(future.exception(), made[i])
             if error is None:
                 progress(max(made[i].rows, 0))
             elif isinstance(error, CorruptFileError) and tries[i] < RETRIES:
@@ -118,3 +134,10 @@ def _finish(
             else:
                 raise error
     return failed
+
+
+def _ours(error: BaseException, fold: Fold) -> BaseException:
+    """The error, or ours where it is one of the code that makes a partition."""
+    lazy = any(isinstance(piece.source, LazySource) for piece in fold.pieces)
+    foreign = not isinstance(error, StreamevalError | KilledWorker | CancelledError | CommClosedError)
+    return uncomputable(fold.pieces[0].name, error) if lazy and foreign else error

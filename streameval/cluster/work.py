@@ -6,7 +6,7 @@ back is Dask's, to hold, send and spill.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from streameval import fold as folding
 from streameval.errors import MissingInputError
 from streameval.fold import Folded, Plan
 from streameval.metrics.finalize import partials
-from streameval.scan import read
+from streameval.scan import LazySource, read
 from streameval.states.memory import Budget
 from streameval.states.ranges import hollow, joined, keyed, ranged, restored
 
@@ -78,8 +78,18 @@ def _here(error: MissingInputError) -> MissingInputError:
     return MissingInputError(f"{error} (on worker {where}; every worker must see the data under the same name)")
 
 
-def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources) -> Spread:
-    """Fold the pieces of one task: the outline of its states, and their rows beside it."""
+def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: Any) -> Spread:
+    """Fold the pieces of one task: the outline of its states, and their rows beside it.
+
+    `computed` are the partitions that Dask had still to compute, in the order of their pieces.
+    """
+    parts = iter(computed)
+    pieces = [
+        replace(piece, source=LazySource(next(parts), piece.name, computed=True))
+        if isinstance(piece.source, LazySource)
+        else piece
+        for piece in pieces
+    ]
     try:
         folded = folding.fold(pieces, plan, resources.budget, resources.capacity, lambda _: None)
     except MissingInputError as error:

@@ -18,6 +18,7 @@ The modules, in the order the data meet them:
 - ``footers``: files to row groups, types and sizes;
 - ``datasets``: Arrow datasets to files, or to fragments of other formats;
 - ``memory``: tables, frames, readers and such fragments;
+- ``lazy``: partitions that Dask has still to compute;
 - ``widen``: the smallest type that holds every file's values, and the cast to it;
 - ``pieces``: what a piece is and how each kind of it is opened;
 - ``planning`` and ``reading``: the two halves themselves.
@@ -25,9 +26,10 @@ The modules, in the order the data meet them:
 Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.
 """
 
+from streameval.scan.lazy import LazySource, uncomputable
 from streameval.scan.listing import details
 from streameval.scan.paths import READ_ERRORS, File, locate, reason, shown
-from streameval.scan.pieces import Piece, Scan, join
+from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
 from streameval.scan.widen import widen as widened
@@ -35,8 +37,11 @@ from streameval.scan.widen import widen as widened
 __all__ = [
     "READ_ERRORS",
     "File",
+    "LazySource",
     "Piece",
+    "RowGroups",
     "Scan",
+    "TableSource",
     "details",
     "join",
     "locate",
@@ -44,5 +49,6 @@ __all__ = [
     "read",
     "reason",
     "shown",
+    "uncomputable",
     "widened",
 ]

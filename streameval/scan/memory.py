@@ -22,7 +22,7 @@ from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSou
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["SLICE_ROWS", "Fragment", "as_table", "holding"]
+__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "holding"]
 
 SLICE_ROWS = 1 << 21  # rows of a table that one piece covers
 
@@ -64,7 +64,7 @@ def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
     if isinstance(item, Fragment):
         return _fragment_holding(item, columns, first_row)
     if _is_frame(item):
-        return _table_holding(_from_frame(item, columns), columns, name, first_row, item.columns)
+        return _table_holding(from_frame(item, columns), columns, name, first_row, item.columns)
     if isinstance(item, pa.Table | pa.RecordBatch):
         return _table_holding(as_table(item), columns, name, first_row)
     if isinstance(item, pa.RecordBatchReader) or hasattr(item, "__arrow_c_stream__"):
@@ -89,7 +89,7 @@ def _is_frame(data: object) -> bool:
     return pandas is not None and isinstance(data, pandas.DataFrame)
 
 
-def _from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
+def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
     """The requested columns of a frame, as far as they are there; the index does not count."""
     arrays, names = [], []
     for i, column in enumerate(frame.columns):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 import pyarrow.fs
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from streameval.errors import MissingInputError
@@ -152,9 +153,21 @@ class TableSource:
 
     table: pa.Table
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Carry the slice alone: Arrow would send all that it is a slice of."""
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, self.table.schema) as stream:
+            stream.write_table(self.table)
+        return _received, (sink.getvalue(),)
+
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the table's chunks, cut to `batch_rows`."""
         yield from self.table.select(list(columns)).to_batches(max_chunksize=batch_rows)
+
+
+def _received(stream: pa.Buffer) -> TableSource:
+    """The source that another process sent."""
+    return TableSource(pa.ipc.open_stream(stream).read_all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,26 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
-from streameval.scan import footers, memory
+from streameval.scan import footers, lazy, memory
 from streameval.scan.columns import Holding
 from streameval.scan.paths import File, locate, shown
 from streameval.scan.pieces import Scan, StreamSource
 from streameval.scan.widen import widen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["plan"]
 
 
-def plan(data: Any, columns: Sequence[str], *, on_error: str = "raise", threads: int | None = None) -> Scan:
+def plan(
+    data: Any,
+    columns: Sequence[str],
+    *,
+    on_error: str = "raise",
+    threads: int | None = None,
+    compute: Callable[[Any], Any] | None = None,
+) -> Scan:
     """Find everything that is to be read, and the schema that it shares.
 
     Parameters
@@ -30,13 +37,16 @@ def plan(data: Any, columns: Sequence[str], *, on_error: str = "raise", threads:
     data : path, pattern, URI, dataset, table, reader or frame, or a list of those
         A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned or not), a glob, or a URI of
         `pyarrow.fs`. In memory: `pyarrow.Table`, `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a
-        pandas frame, and whatever offers ``__arrow_c_stream__``.
+        pandas frame, and whatever offers ``__arrow_c_stream__``. What Dask computes: a `dask.dataframe`, or a list of
+        delayed Arrow tables.
     columns : sequence of str
         The requested columns; repeated names count once.
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
         1 keeps planning to this thread; otherwise slow footers are read on Arrow's I/O threads.
+    compute : callable, optional
+        Computes a delayed value; by default in this thread.
 
     Returns
     -------
@@ -58,7 +68,10 @@ def plan(data: Any, columns: Sequence[str], *, on_error: str = "raise", threads:
     if not columns or on_error not in ("raise", "skip"):
         msg = f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
         raise OptionError(msg)
-    found = list(_holdings(data, columns, skip=on_error == "skip", parallel=threads != 1))
+    if lazy.is_frame(data) or lazy.are_delayed(data):
+        found: list[Any] = list(lazy.holdings(data, columns, compute))
+    else:
+        found = list(_holdings(data, columns, skip=on_error == "skip", parallel=threads != 1))
     skipped = tuple(item for item in found if isinstance(item, tuple))
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
     if not holdings:

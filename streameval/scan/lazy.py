@@ -1,0 +1,120 @@
+"""Lazy: inputs that Dask has still to compute, partition by partition.
+
+A `dask.dataframe` of any source, or a list of `delayed` Arrow tables. Each partition is one piece: it
+is computed by the task that folds it, here, or before it, on a cluster; the client never holds one. A frame's types are
+known from its plan; those of delayed tables are the types of the first, which is computed once more for that.
+
+Dask is never imported here: who gives such an input has imported it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval.errors import CorruptFileError, SchemaError, StreamevalError
+from streameval.scan.columns import Holding, find
+from streameval.scan.memory import as_table, from_frame
+from streameval.scan.paths import reason
+from streameval.scan.pieces import Piece, TableSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+__all__ = ["LazySource", "are_delayed", "holdings", "is_frame", "uncomputable"]
+
+
+@dataclass(frozen=True, slots=True)
+class LazySource:
+    """A partition: what computes it, or what it was computed to.
+
+    Without its graph it travels: a cluster computes the partition beside the task, and fills it in there.
+    """
+
+    data: Any
+    name: str
+    computed: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LazySource, (self.data if self.computed else None, self.name, self.computed)
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the partition's rows."""
+        data = self.data
+        if not self.computed:
+            try:
+                data = data.compute(scheduler="synchronous")
+            except StreamevalError:
+                raise
+            except Exception as error:
+                raise uncomputable(self.name, error) from error
+        table = as_table(data) if isinstance(data, pa.Table | pa.RecordBatch) else from_frame(data, columns)
+        yield from TableSource(table).batches(columns, batch_rows)
+
+
+def uncomputable(name: str, error: BaseException) -> CorruptFileError:
+    """The exception for a partition whose own code failed."""
+    return CorruptFileError(f"{name}: cannot be computed: {type(error).__name__}: {reason(error)}")
+
+
+def is_frame(data: object) -> bool:
+    """Whether `data` is a Dask frame, without importing Dask."""
+    loaded = sys.modules.get("dask.dataframe")
+    return loaded is not None and isinstance(data, loaded.DataFrame)
+
+
+def are_delayed(data: object) -> bool:
+    """Whether `data` is a list of delayed tables, without importing Dask."""
+    loaded = sys.modules.get("dask.delayed")
+    return (
+        loaded is not None
+        and isinstance(data, list | tuple)
+        and bool(data)
+        and all(isinstance(item, loaded.Delayed) for item in data)
+    )
+
+
+def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | None = None) -> Iterator[Holding]:
+    """What each partition holds, of the columns asked for.
+
+    Parameters
+    ----------
+    data : dask.dataframe.DataFrame, or list of dask.delayed.Delayed
+    columns : the requested columns
+    compute : computes a delayed value; by default in this thread
+    """
+    if is_frame(data):
+        what, schema = "the Dask DataFrame", _frame_schema(data)
+        kinds = find(schema, columns, what)
+        parts = data[list(columns)].to_delayed()
+    else:
+        what, parts = "the delayed tables", list(data)
+        kinds = find(_first_schema(parts[0], compute), columns, what)
+    for i, part in enumerate(parts):
+        name = f"partition {i} of {what}"
+        yield Holding(name, kinds, (Piece("", name, 0, -1, 0, name, source=LazySource(part, name)),))
+
+
+def _first_schema(part: Any, compute: Callable[[Any], Any] | None) -> pa.Schema:
+    """The schema of a delayed table."""
+    schema = part.schema  # delayed as well
+    try:
+        return compute(schema) if compute else schema.compute(scheduler="synchronous")
+    except AttributeError as error:
+        msg = f"the delayed tables: {reason(error)}; each must compute to a pyarrow.Table"
+        raise SchemaError(msg) from error
+
+
+def _frame_schema(frame: Any) -> pa.Schema:
+    """Types of a Dask frame's columns, as its plan knows them; what pandas calls objects are strings."""
+    from pandas import Series
+
+    kinds = {}
+    for column, dtype in frame.dtypes.items():
+        dtype = getattr(getattr(dtype, "categories", None), "dtype", dtype)
+        kind = pa.array(Series(dtype=dtype), from_pandas=True).type
+        kinds[str(column)] = pa.large_string() if pa.types.is_null(kind) else kind
+    return pa.schema(kinds)
