@@ -136,7 +136,9 @@ def main() -> None:
     type=click.IntRange(1, 2),
     help="agc_approx: reads of the data. [default: 2 where scores repeat or all rows are drawn]",
 )
-@click.option("--memory", help="Budget for states, such as 2GiB. [default: a quarter of the memory]")
+@click.option(
+    "--memory", help="Budget for states, such as 2GiB, of each worker on a cluster. [default: a quarter of the memory]"
+)
 @click.option(
     "--spill",
     type=click.Path(path_type=Path),
@@ -149,7 +151,10 @@ def main() -> None:
     show_default=True,
     help="Files that cannot be read.",
 )
-@click.option("--threads", type=int, help="[default: one a processor]")
+@click.option("--threads", type=int, help="Run here. [default: one a processor]")
+@click.option(
+    "--scheduler", "client", metavar="ADDRESS", help="Run on the workers of this Dask scheduler, tcp://host:8786."
+)
 @click.option(
     "--json",
     "json_to",

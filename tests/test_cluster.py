@@ -2,39 +2,90 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import streameval
 from streameval import evaluate
+from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.simulation import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-distributed = pytest.importorskip("distributed")
+import dask
+import distributed
 
 REAL = Path(__file__).parent / "data" / "spam_messages"
 COLUMNS: dict[str, Any] = {"score": ["score_lr", "score_nb", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}
+SMALL = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": "2GiB"}
+
+
+@contextmanager
+def cluster(n_workers: int = 2, **options: Any) -> Iterator[Any]:
+    """A client of some processes with one thread each."""
+    with (
+        distributed.LocalCluster(n_workers=n_workers, **(SMALL | options)) as made,
+        distributed.Client(made, set_as_default=False) as client,
+    ):
+        yield client
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """A client of two processes with one thread each."""
-    with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
-        ) as cluster,
-        distributed.Client(cluster, set_as_default=False) as found,
-    ):
+    """A client of two processes."""
+    with cluster() as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three million messages, whose states are large enough for several ranges."""
-    return Path(simulate(tmp_path_factory.mktemp("cluster") / "data", rows=3_000_000, partitions=6).path)
+    """Messages enough that states have several ranges."""
+    return Path(simulate(tmp_path_factory.mktemp("cluster") / "data", rows=6_000_000, partitions=8).path)
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, Any]:
+    """What is asked of simulated data."""
+    return {"score": ["score_a", "score_b"], "cluster": "cluster", "truncate": 0.01}
+
+
+@pytest.fixture(scope="module")
+def expected(simulated: Path, options: dict[str, Any]) -> str:
+    """The JSON of a run on threads."""
+    return evaluate(simulated, threads=2, **options).to_json()
+
+
+def workers(client: Any) -> dict[str, int]:
+    """Address and process of every worker."""
+    found: dict[str, int] = client.run(os.getpid)
+    return found
+
+
+def once(function: Callable[[], object]) -> Callable[[int, int], None]:
+    """A progress callback that does something the first time it is called: in the middle of the run."""
+    done: list[int] = []
+
+    def progress(rows: int, _: int) -> None:
+        if not done:
+            done.append(rows)
+            function()
+
+    return progress
 
 
 @pytest.mark.parametrize(
@@ -53,3 +104,241 @@ def test_real_data_give_the_bytes_of_threads(client: Any, options: dict[str, Any
     options = COLUMNS | {"nulls": "singleton"} | options
     there, here = evaluate(str(REAL), client=client, **options), evaluate(str(REAL), threads=2, **options)
     assert there.to_json() == here.to_json()
+
+
+def test_many_ranges_give_the_bytes_of_threads(
+    client: Any, simulated: Path, options: dict[str, Any], expected: str
+) -> None:
+    """States that are split over workers, and the curves of what stays there."""
+    seen: list[tuple[int, int]] = []
+    there = evaluate(simulated, client=client, progress=lambda *now: seen.append(now), **options)
+    assert there.to_json() == expected
+    assert seen[-1] == (6_000_000, 6_000_000)
+    here = evaluate(simulated, threads=1, **options)
+    for name, of in (("roc", "score_a"), ("precision_recall", "score_b"), ("gain", "score_a"), ("lift", "cluster")):
+        one, other = there.curve(name, of), here.curve(name, of)
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_array_equal(one.y, other.y)
+        assert one.area == other.area
+    assert there.confusion(0.5, "score_a") == here.confusion(0.5, "score_a")
+    assert pickle.loads(pickle.dumps(there)).to_json() == expected  # noqa: S301 - made here
+
+
+def test_an_active_client_is_found_and_threads_stay_here(client: Any) -> None:
+    """Without naming it, the active client runs the evaluation; `threads` runs it in this process all the same."""
+    data = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]})
+    with distributed.Client(client.scheduler.address):
+        seen = [type(evaluate(data, score="score", threads=n)._engine).__name__ for n in (None, 2)]
+    assert seen == ["ClusterEngine", "Engine"]
+
+
+@contextmanager
+def bare_worker(client: Any, **environment: str) -> Iterator[str]:
+    """The address of one more worker, which nobody starts again; it keeps the environment given."""
+    known = set(workers(client))
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address]
+    process = subprocess.Popen(
+        [*command, "--no-nanny", "--nthreads", "1", "--memory-limit", "2GiB", "--no-dashboard"],
+        env=os.environ | environment,
+        cwd="/",  # or it would come first on the path
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        client.wait_for_workers(len(known) + 1, timeout=60)
+        yield next(iter(set(workers(client)) - known))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_worker_changes_nothing(simulated: Path, options: dict[str, Any], expected: str) -> None:
+    """One killed in the middle, which its nanny starts again, and one after the run, before a curve: the same bytes."""
+    with cluster() as client:
+        victims = iter(workers(client).values())
+        kill = once(lambda: os.kill(next(victims), signal.SIGKILL))
+        found = evaluate(simulated, client=client, progress=kill, **options)
+        assert found.to_json() == expected
+        os.kill(next(victims), signal.SIGKILL)
+        assert found.curve("roc", "score_a").area == found.value("roc_auc", "score_a")
+
+
+def test_a_worker_that_never_returns_changes_nothing(simulated: Path, options: dict[str, Any], expected: str) -> None:
+    """One without a nanny is killed in the middle: the others do its work."""
+    with cluster(1) as client, bare_worker(client) as victim:
+        kill = once(lambda: os.kill(workers(client)[victim], signal.SIGKILL))
+        assert evaluate(simulated, client=client, progress=kill, **options).to_json() == expected
+
+
+def test_a_scheduler_that_goes_away_is_one_clear_error(
+    tmp_path: Path, simulated: Path, options: dict[str, Any]
+) -> None:
+    """One killed in the middle of the run ends it with one line that names it."""
+    address = tmp_path / "scheduler.json"
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0"]
+    process = subprocess.Popen(
+        [*command, "--scheduler-file", str(address), "--no-dashboard"], cwd="/", stderr=subprocess.DEVNULL
+    )
+    try:
+        while not address.exists():
+            time.sleep(0.05)
+        with (
+            dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
+            distributed.Client(scheduler_file=str(address), set_as_default=False) as client,
+            bare_worker(client),
+            pytest.raises(ClusterError, match=r"scheduler at tcp://.* is gone"),
+        ):
+            evaluate(simulated, client=client, progress=once(process.kill), **options)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_scheduler_that_does_not_answer_is_one_clear_error() -> None:
+    """An address where nobody listens."""
+    with (
+        dask.config.set({"distributed.comm.timeouts.connect": "1s"}),
+        pytest.raises(ClusterError, match="no Dask sche"),
+    ):
+        evaluate(str(REAL), client="tcp://127.0.0.1:9", **COLUMNS)
+
+
+def test_threads_and_a_client_exclude_each_other(client: Any) -> None:
+    """Both at once are refused, and so is what is no client."""
+    with pytest.raises(OptionError, match="give one of them"):
+        evaluate(str(REAL), client=client, threads=2, **COLUMNS)
+    with pytest.raises(OptionError, match=r"must be a distributed.Client"):
+        evaluate(str(REAL), client=7, **COLUMNS)
+
+
+def test_mixed_versions_are_refused(client: Any, tmp_path: Path) -> None:
+    """A worker with another version of streameval is named, with both versions."""
+    shutil.copytree(Path(streameval.__file__).parent, tmp_path / "streameval")
+    (tmp_path / "streameval" / "_version.py").write_text('__version__ = "0.0.7"\n')
+    ours = streameval.__version__
+    with (
+        bare_worker(client, PYTHONPATH=str(tmp_path)) as odd,
+        pytest.raises(ClusterError, match=rf"{odd} has streameval 0\.0\.7, the client {ours}"),
+    ):
+        evaluate(str(REAL), client=client, **COLUMNS)
+
+
+def test_a_path_that_workers_cannot_see_names_the_worker(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A path through the working directory, which workers do not share."""
+    pq.write_table(pa.table({"label": [0, 1], "score": [0.1, 0.9]}), tmp_path / "data.parquet")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingInputError, match=r"data.parquet: no such file.* \(on worker tcp://"):
+        evaluate("/proc/self/cwd/data.parquet", score="score", client=client)
+
+
+def test_an_error_of_the_data_comes_back_at_once(client: Any) -> None:
+    """Labels of three classes are not tried again; the error is that of threads."""
+    table = pa.table({"label": [0, 1, 2], "score": [0.1, 0.9, 0.4]})
+    with pytest.raises(LabelError) as here:
+        evaluate(table, score="score", threads=1)
+    with pytest.raises(LabelError) as there:
+        evaluate(table, score="score", client=client)
+    assert str(there.value) == str(here.value)
+
+
+def damaged(folder: Path) -> str:
+    """Three files, of which one has lost its pages but not its footer."""
+    rng = np.random.default_rng(0)
+    for i in range(3):
+        data = {"label": rng.integers(0, 2, 1000), "score": rng.random(1000)}
+        pq.write_table(pa.table(data), folder / f"part-{i}.parquet", compression="zstd")
+    with (folder / "part-1.parquet").open("r+b") as file:
+        file.seek(4)
+        file.write(bytes(2000))
+    return str(folder)
+
+
+def test_a_file_that_never_reads_is_an_error_or_left_out(client: Any, tmp_path: Path) -> None:
+    """The error names it; told to skip, the run leaves it out and lists it, as threads do."""
+    data = damaged(tmp_path)
+    with pytest.raises(CorruptFileError, match=r"part-1.parquet: cannot be read"):
+        evaluate(data, score="score", client=client)
+    found = [evaluate(data, score="score", on_error="skip", **where) for where in ({"client": client}, {"threads": 1})]
+    assert found[0].to_json() == found[1].to_json()
+    assert [Path(name).name for name, _ in found[0].skipped] == ["part-1.parquet"]
+
+
+def flaky(folder: Path, failures: int) -> Any:
+    """A delayed table that fails so many times first."""
+
+    def make() -> pa.Table:
+        tried = len(list(folder.iterdir()))
+        if tried < failures:
+            (folder / str(tried)).touch()
+            msg = f"attempt {tried}"
+            raise OSError(msg)
+        return pa.table({"label": [0, 1, 1], "score": [0.1, 0.9, 0.4], "unused": ["a", "b", "c"]})
+
+    return dask.delayed(make)(dask_key_name=f"flaky-{folder.name}-{failures}")
+
+
+def test_a_partition_that_fails_twice_is_read_the_third_time(client: Any, tmp_path: Path) -> None:
+    """Reads are tried three times; one that fails for good is named, or left out."""
+    plain = dask.delayed(pa.table)({"label": [1, 0], "score": [0.2, 0.3]})
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    for folder in folders:
+        folder.mkdir()
+    assert evaluate([plain, flaky(folders[0], 2)], score="score", client=client).rows == 5
+    with pytest.raises(CorruptFileError, match=r"partition 1 .* cannot be computed: OSError: attempt 2"):
+        evaluate([plain, flaky(folders[1], 3)], score="score", client=client)
+    found = evaluate([plain, flaky(folders[2], 3)], score="score", client=client, on_error="skip")
+    assert (found.rows, len(found.skipped)) == (2, 1)
+
+
+@pytest.mark.parametrize("where", ["client", "threads"])
+def test_dask_frames_and_delayed_tables_are_read_partition_by_partition(client: Any, where: str) -> None:
+    """A Dask DataFrame of any source, and a list of delayed tables, give what the table in memory gives."""
+    import dask.dataframe as dd
+
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame(
+        {"label": rng.random(500) < 0.3, "score": rng.random(500), "cluster": rng.choice(["a", "b", "c"], 500)}
+    )
+    run: dict[str, Any] = {"client": client} if where == "client" else {"threads": 2}
+    asked: dict[str, Any] = {"score": "score", "cluster": "cluster"}
+    expected = evaluate(frame, threads=1, **asked).to_json()
+    assert evaluate(dd.from_pandas(frame, npartitions=3), **run, **asked).to_json() == expected
+    parts = [dask.delayed(pa.Table.from_pandas)(part) for part in (frame[:100], frame[100:350], frame[350:])]
+    assert evaluate(parts, **run, **asked).to_json() == expected
+    assert evaluate(pa.Table.from_pandas(frame), **run, **asked).to_json() == expected
+
+
+def test_a_reader_cannot_leave_its_process(client: Any) -> None:
+    """A stream of this process is refused with the remedy."""
+    data = pa.table({"label": [0, 1], "score": [0.1, 0.9]}).to_reader()
+    with pytest.raises(OptionError, match="cannot leave this process; give threads="):
+        evaluate(data, score="score", client=client)
+
+
+def test_a_partition_that_kills_its_workers_is_one_clear_error() -> None:
+    """As many workers as Dask allows die of one task: the error names memory."""
+
+    def die() -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    plain = dask.delayed(pa.table)({"label": [1, 0], "score": [0.2, 0.3]})
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 0}),
+        cluster(1) as client,
+        pytest.raises(ClusterError, match="most likely out of memory"),
+    ):
+        evaluate([plain, dask.delayed(die)()], score="score", client=client)
+
+
+def test_the_command_line_runs_on_a_scheduler(client: Any, tmp_path: Path) -> None:
+    """`--scheduler` writes the JSON of threads; a wrong version of the question is a usage error."""
+    command = [sys.executable, "-m", "streameval", "evaluate", str(REAL), "--score", "score_lr", "--quiet", "--json"]
+    there, here = tmp_path / "there.json", tmp_path / "here.json"
+    subprocess.run([*command, str(there), "--scheduler", client.scheduler.address], check=True, timeout=120)
+    subprocess.run([*command, str(here), "--threads", "1"], check=True, timeout=120)
+    assert there.read_bytes() == here.read_bytes()
+    both = subprocess.run(
+        [*command, "-", "--scheduler", "tcp://x:1", "--threads", "1"], capture_output=True, check=False
+    )
+    assert both.returncode == 2

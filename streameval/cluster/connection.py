@@ -5,20 +5,23 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import distributed
 from distributed.comm import CommClosedError
 
 from streameval._version import __version__
-from streameval.errors import ClusterError, OptionError
+from streameval.errors import ClusterError, OptionError, StreamevalError
 from streameval.states.memory import available_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 __all__ = ["Connection", "connect", "names"]
+
+
+_GONE = (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError)
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,14 @@ class Connection:
     threads : threads of all workers
     memory : bytes of the smallest worker
     width : most threads of a worker
+    address : the scheduler's
     """
 
     client: Any
     threads: int
     memory: int
     width: int
+    address: str
 
     def submit(self, nodes: Sequence[Any]) -> list[Any]:
         """Futures of the nodes of one graph."""
@@ -59,8 +64,11 @@ class Connection:
                 f"{error.last_worker.address}: most likely out of memory; give the workers more memory or fewer threads"
             )
             raise ClusterError(msg) from error
-        except (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError) as error:
-            msg = f"the Dask scheduler at {_address(self.client)} is gone, and the run with it; start both again"
+        except (Exception, asyncio.CancelledError) as error:
+            gone = isinstance(error, _GONE) or self.client.status in ("closing", "closed")
+            if isinstance(error, StreamevalError) or not gone:
+                raise
+            msg = f"the Dask scheduler at {self.address} is gone, and the run with it; start both again"
             raise ClusterError(msg) from error
 
 
@@ -141,12 +149,12 @@ def _checked(client: Any) -> Connection:
             return None, 0
         return version, available()
 
-    connection = Connection(client, 1, available_memory(), 1)
+    connection = Connection(client, 1, available_memory(), 1, _address(client))
     with connection.errors():
         workers = client.scheduler_info()["workers"]
         found: dict[str, tuple[str | None, int]] = client.run(probe) if workers else {}
     if not found:
-        msg = f"the Dask scheduler at {_address(client)} has no workers; start some"
+        msg = f"the Dask scheduler at {connection.address} has no workers; start some"
         raise ClusterError(msg)
     for worker, (version, _) in found.items():
         if version != __version__:
@@ -155,4 +163,4 @@ def _checked(client: Any) -> Connection:
             raise ClusterError(msg)
     nthreads = [workers[name]["nthreads"] for name in found if name in workers]
     limits = [workers[name]["memory_limit"] or found[name][1] for name in found if name in workers]
-    return Connection(client, sum(nthreads), min(limits), max(nthreads))
+    return replace(connection, threads=sum(nthreads), memory=min(limits), width=max(nthreads))

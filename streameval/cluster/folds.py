@@ -41,11 +41,13 @@ class Fold:
     pieces : what it folds
     spread : future of its outline and rows
     outline : future of its outline
+    parts : futures of the partitions that Dask computes for it, held until then: only a task that is held is retried
     """
 
     pieces: Sequence[Piece]
     spread: Any
     outline: Any
+    parts: list[Any]
 
     @property
     def rows(self) -> int:
@@ -98,14 +100,19 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
 def _submitted(
     connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan, resources: work.Resources
 ) -> list[Fold]:
-    key, made = names(), []
+    key, nodes = names(), []
     for i, pieces in enumerate(tasks):
-        fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)
         parts = [piece.source.data for piece in pieces if isinstance(piece.source, LazySource)]
-        made.append(fold(*parts, dask_key_name=key("fold", i)))
-        made.append(dask.delayed(work.outline, pure=False)(made[-1], dask_key_name=key("outline", i)))
-    futures = connection.submit(made)
-    return [Fold(pieces, *futures[2 * i : 2 * i + 2]) for i, pieces in enumerate(tasks)]
+        fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)
+        spread = fold(*parts, dask_key_name=key("fold", i))
+        outline = dask.delayed(work.outline, pure=False)(spread, dask_key_name=key("outline", i))
+        nodes.append((spread, outline, *parts))
+    futures = iter(connection.submit([node for group in nodes for node in group]))
+    made = []
+    for pieces, group in zip(tasks, nodes, strict=True):
+        spread, outline, *parts = (next(futures) for _ in group)
+        made.append(Fold(pieces, spread, outline, parts))
+    return made
 
 
 def _finish(
@@ -121,6 +128,7 @@ def _finish(
             i = waiting[future]
             error = None if future.status == "finished" else _ours(future.exception(), made[i])
             if error is None:
+                made[i].parts.clear()
                 progress(max(made[i].rows, 0))
             elif isinstance(error, CorruptFileError) and tries[i] < RETRIES:
                 tries[i] += 1
