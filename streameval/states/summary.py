@@ -25,16 +25,12 @@ float64 cells carry the rounding of their margins.
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from streameval.kernels.clustering import cell_sums, margin_sums, squares_by_size
+from streameval.states.cell_sums import INERTIA_BITS, Codes, compiled_sums, exact_sum, exact_sums, float_sums, margin
 from streameval.states.sizes import Number, Sizes, Values
 
 if TYPE_CHECKING:
@@ -50,14 +46,7 @@ __all__ = [
     "summarize_shard",
 ]
 
-Codes = NDArray[np.int64]
-
-INERTIA_BITS = 104
 _SAFE = 2**53
-_TABLE = 1 << 16
-
-
-_ONCE = np.empty(0, dtype=np.int64)  # every cell stands for itself
 _NONE = Sizes(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 
@@ -183,8 +172,8 @@ def summarize(class_codes: Codes, cluster_codes: Codes, counts: Values) -> Summa
     counts : int64, float64 or object array of shape (n_cells,)
         Positive counts.
     """
-    class_totals, class_maxima = _margin(class_codes, counts)
-    cluster_totals, cluster_maxima = _margin(cluster_codes, counts)
+    class_totals, class_maxima = margin(class_codes, counts)
+    cluster_totals, cluster_maxima = margin(cluster_codes, counts)
     return (
         summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
         .merge(summarize_classes(class_totals, class_maxima))
@@ -214,7 +203,7 @@ def summarize_shard(class_codes: Codes, cluster_codes: Codes, counts: Values, cl
     >>> rest.merge(first).merge(summarize_classes(totals, np.array([5, 3]))) == summarize(rows, cols, n)
     True
     """
-    cluster_totals, cluster_maxima = _margin(cluster_codes, counts)
+    cluster_totals, cluster_maxima = margin(cluster_codes, counts)
     cells = summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
     return cells.merge(summarize_clusters(cluster_totals, cluster_maxima))
 
@@ -227,12 +216,12 @@ def summarize_classes(totals: Values, maxima: Values) -> Summary:
     totals, maxima : arrays of shape (n_classes,)
         Over all cells of the class.
     """
-    return Summary(classes=Sizes.of(totals), row_maxima=_exact_sum(maxima))
+    return Summary(classes=Sizes.of(totals), row_maxima=exact_sum(maxima))
 
 
 def summarize_clusters(totals: Values, maxima: Values) -> Summary:
     """The part of a summary that clusters decide; see `summarize_classes`."""
-    return Summary(clusters=Sizes.of(totals), column_maxima=_exact_sum(maxima))
+    return Summary(clusters=Sizes.of(totals), column_maxima=exact_sum(maxima))
 
 
 def summarize_cells(
@@ -266,10 +255,10 @@ def summarize_cells(
     if times is not None:
         return _repeated_cells(class_codes, cluster_codes, *arrays, times)
     if counts.dtype.kind == "f":
-        sums = _float_sums
+        sums = float_sums
     else:
         compiled = all(a.dtype.kind == "i" and (not a.size or a.max() < _SAFE) for a in arrays)
-        sums = _compiled_sums if compiled else _exact_sums
+        sums = compiled_sums if compiled else exact_sums
     by_class, by_cluster, inertia = sums(class_codes, cluster_codes, *arrays)
     return Summary(cells=Sizes.of(counts), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
 
@@ -282,104 +271,8 @@ def _repeated_cells(
     result, shift = Summary(), 0
     while counts.size and (times >> shift).any():
         digit = (times >> shift) & ((1 << width) - 1)
-        by_class, by_cluster, inertia = _compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
+        by_class, by_cluster, inertia = compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
         part = Summary(Sizes.of(counts, digit), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
         result = result.merge(part.scaled(1 << shift))
         shift += width
     return result
-
-
-def _compiled_sums(
-    rows: Codes,
-    cols: Codes,
-    counts: Values,
-    row_totals: Values,
-    col_totals: Values,
-    times: Codes = _ONCE,
-) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    wide = times.size > 0 or (counts.size > 0 and int(counts.max()) * int(counts.sum()) >= 2**63)  # Σ n² ≤ max n · Σ n
-    row_squares, col_squares = (np.zeros((t.size, 2 if wide else 1), np.int64) for t in (row_totals, col_totals))
-    words = np.zeros(4, np.int64)
-    cell_sums(rows, cols, counts, times, row_totals, col_totals, row_squares, col_squares, words)
-    by_class, by_cluster = _by_size(row_totals, row_squares), _by_size(col_totals, col_squares)
-    for i in np.flatnonzero(counts >= 2**31) if counts.size else ():
-        square = int(counts[i]) ** 2 * (int(times[i]) if times.size else 1)
-        by_class[int(row_totals[rows[i]])] += square
-        by_cluster[int(col_totals[cols[i]])] += square
-    h0, l0, h1, l1 = words.tolist()
-    inertia = (((h0 << 32) + l0) << 52) + (h1 << 32) + l1
-    return _positive(by_class), _positive(by_cluster), inertia
-
-
-def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
-    """Group Σ n² of the classes (or clusters) by size."""
-    result: defaultdict[Number, Number] = defaultdict(int)
-    table = np.zeros((min(_TABLE, int(totals.max(initial=0)) + 1), 2), np.int64)
-    squares_by_size(totals, squares, table)
-    for size in np.flatnonzero(table[:, 0] | table[:, 1]).tolist():
-        result[size] = (int(table[size, 0]) << 32) + int(table[size, 1])
-    for i in np.flatnonzero(totals >= _TABLE) if table.shape[0] == _TABLE else ():
-        high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
-        result[int(totals[i])] += (high << 32) + low
-    return result
-
-
-def _exact_sums(
-    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
-) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    """The same in Python numbers: counts beyond 2^53, and fractions."""
-    by_class: defaultdict[Number, Number] = defaultdict(int)
-    by_cluster: defaultdict[Number, Number] = defaultdict(int)
-    inertia = 0
-    r, c, unit = row_totals.tolist(), col_totals.tolist(), 1 << INERTIA_BITS
-    for row, col, n in zip(rows.tolist(), cols.tolist(), counts.tolist(), strict=True):
-        square = n * n
-        by_class[r[row]] += square
-        by_cluster[c[col]] += square
-        inertia += math.floor(Fraction(square) / Fraction(r[row] * c[col]) * unit)
-    return _positive(by_class), _positive(by_cluster), inertia
-
-
-def _float_sums(
-    rows: Codes, cols: Codes, counts: Values, row_totals: Values, col_totals: Values
-) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    """The same for fractional float64 counts."""
-    squares = counts * counts
-    sides = []
-    for codes, totals in ((rows, row_totals), (cols, col_totals)):
-        sizes, position = np.unique(totals, return_inverse=True)
-        sums = np.bincount(position[codes], weights=squares, minlength=sizes.size)
-        sides.append(_positive(dict(zip(sizes.tolist(), sums.tolist(), strict=True))))
-    inertia = math.fsum((squares / (row_totals[rows] * col_totals[cols])).tolist())
-    return sides[0], sides[1], int(inertia * 2.0**INERTIA_BITS)
-
-
-def _positive(sums: Mapping[Number, Number]) -> dict[Number, Number]:
-    return {size: squares for size, squares in sorted(sums.items()) if squares}
-
-
-def _margin(codes: Codes, counts: Values) -> tuple[Values, Values]:
-    """Total and largest cell for each code."""
-    size = int(codes.max()) + 1 if codes.size else 0
-    wide = counts.dtype.kind == "O" or (counts.size > 0 and int(counts.max()) * counts.size >= 2**63)
-    if wide and counts.dtype.kind != "f":
-        totals, maxima = np.zeros(size, dtype=object), np.zeros(size, dtype=counts.dtype)
-        np.add.at(totals, codes, counts.astype(object))
-        np.maximum.at(maxima, codes, counts)
-        return totals.astype(np.int64) if _fits(totals) else totals, maxima
-    totals, maxima = np.zeros(size, dtype=counts.dtype), np.zeros(size, dtype=counts.dtype)
-    margin_sums(codes, counts, totals, maxima)
-    return totals, maxima
-
-
-def _fits(totals: Values) -> bool:
-    return all(isinstance(t, int) and t < 2**63 for t in totals.tolist())
-
-
-def _exact_sum(values: Values) -> Number:
-    if values.dtype.kind == "f":
-        return math.fsum(values.tolist())
-    if values.dtype.kind == "O" or (values.size and int(values.max()) * values.size >= 2**63):
-        total: Number = sum(values.tolist())
-        return total
-    return int(values.sum())
