@@ -1,0 +1,118 @@
+"""The store on S3-compatible storage, on an endpoint on loopback: the same verbs, the same numbers."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import suppress
+
+import pytest
+from click.testing import CliRunner
+from nightly import DATA, NIGHTS, OPTIONS, correct, land
+from pyarrow import fs
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.errors import FormatError, StoreError
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    """An object store, empty and alone; a process of its own, since deltalake holds the interpreter while it waits."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", port]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        for _ in range(300):
+            with suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), timeout=1):
+                break
+            time.sleep(0.1)
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+
+
+@pytest.fixture
+def bucket(endpoint):
+    """An endpoint with a new bucket, and how both libraries reach it."""
+    reset = urllib.request.Request(f"{endpoint}/moto-api/reset", method="POST")  # noqa: S310 - on loopback
+    urllib.request.urlopen(reset).close()  # noqa: S310 - likewise
+    host = endpoint.removeprefix("http://")
+    disk = fs.S3FileSystem(
+        access_key="k",
+        secret_key="s",  # noqa: S106 - nobody's
+        endpoint_override=host,
+        scheme="http",
+        allow_bucket_creation=True,
+        region="us-east-1",
+    )
+    disk.create_dir("nights")
+    options = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_REGION": "us-east-1",
+    }
+    return disk, options, f"?endpoint_override={host}&scheme=http&region=us-east-1"
+
+
+def upload(disk, folder, name):
+    """Put a night's file into the bucket."""
+    disk.create_dir(f"nights/data/{name}")
+    with disk.open_output_stream(f"nights/data/{name}/part-0.parquet") as target:
+        target.write((folder / name / "part-0.parquet").read_bytes())
+
+
+def test_fourteen_nights_on_an_object_store(bucket, tmp_path):
+    """Night by night, one replaced and one removed: data and store in the bucket, numbers as on a disk."""
+    disk, options, query = bucket
+    data = f"s3://k:s@nights/data{query}"
+    store = Store("s3://nights/store", storage_options=options)
+    for name in NIGHTS:
+        upload(disk, DATA, name)
+        assert store.update(data, **OPTIONS).new == (name,)
+    assert store.evaluate().to_json() == evaluate(DATA, **OPTIONS).to_json()
+    land(NIGHTS[10], tmp_path)
+    correct(NIGHTS[10], tmp_path)
+    upload(disk, tmp_path, NIGHTS[10])
+    assert store.replace(f"s3://k:s@nights/data/{NIGHTS[10]}{query}").changed == (NIGHTS[10],)
+    store.remove(NIGHTS[3])
+    rest = [tmp_path / name if name == NIGHTS[10] else DATA / name for name in NIGHTS if name != NIGHTS[3]]
+    assert store.evaluate().value("roc_auc", "score_lr") == evaluate(rest, **OPTIONS).value("roc_auc", "score_lr")
+    assert store.evaluate(as_of=13).to_json() == evaluate(DATA, **OPTIONS).to_json()
+    assert store.update(data).new == (NIGHTS[3],)
+    assert len(store.history("aul", "cluster_loose").points) == 14
+    assert store.vacuum(grace="0s").deleted == 0
+
+
+def test_two_updates_at_once_in_a_bucket(bucket, monkeypatch):
+    """The object store refuses the second commit of a version."""
+    disk, options, query = bucket
+    for name in NIGHTS[:2]:
+        upload(disk, DATA, name)
+    one, other = (Store("s3://nights/store", storage_options=options) for _ in range(2))
+    one.update(f"s3://k:s@nights/data/{NIGHTS[0]}{query}", score="score_lr")
+    stale = other._ledger.read()
+    one.update(f"s3://k:s@nights/data/{NIGHTS[1]}{query}")
+    monkeypatch.setattr(other._ledger, "read", lambda *_: stale)
+    with pytest.raises(StoreError, match="run it again"):
+        other.update(f"s3://k:s@nights/data/{NIGHTS[1]}{query}")
+
+
+def test_the_command_line_reaches_a_bucket(bucket):
+    """With options, or with a URI that has them; a state that is gone is named without credentials."""
+    disk, options, query = bucket
+    upload(disk, DATA, NIGHTS[0])
+    words = [word for key, value in options.items() for word in ("--storage", f"{key}={value}")]
+    data = f"s3://k:s@nights/data{query}"
+    done = CliRunner().invoke(main, ["update", "s3://nights/store", data, "--score", "score_lr", *words])
+    assert done.exit_code == 0, done.stderr
+    done = CliRunner().invoke(main, ["show", f"s3://k:s@nights/store{query}", "--json", "-", "--metric", "roc_auc"])
+    assert json.loads(done.stdout) == evaluate(DATA / NIGHTS[0], score="score_lr", metrics="roc_auc").to_dict()
+    disk.delete_dir("nights/store/states")
+    with pytest.raises(FormatError, match=r"^s3://nights/store/states/.*is not there any more"):
+        Store("s3://nights/store", storage_options=options).evaluate(metrics="agc")
