@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from streameval.errors import OptionError, StoreError
 from streameval.scan import READ_ERRORS, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from deltalake import DeltaTable
 
@@ -170,8 +171,10 @@ class Ledger:
                 raise OptionError(msg)
             return Snapshot()
         if as_of is not None:
-            table.load_as_version(self._version(table, as_of))
-        said = table.history(1)[0].get("streameval")
+            version = self._version(table, as_of)
+            with _clear(self.place):
+                table.load_as_version(version)
+        said = _commits(table, self.place, 1)[0].get("streameval")
         if said is None:
             msg = f"{self.place.name}: its last commit is not streameval's; restore the version before it"
             raise StoreError(msg)
@@ -215,7 +218,7 @@ class Ledger:
         table = open_table(self.place)
         return [
             {"version": fact["version"], "when": _when(fact), "action": fact.get("action", fact.get("operation"))}
-            for fact in ([] if table is None else table.history())
+            for fact in ([] if table is None else _commits(table, self.place))
         ]
 
     def _version(self, table: DeltaTable, as_of: str | int) -> int:
@@ -227,7 +230,7 @@ class Ledger:
                 raise OptionError(msg)
             return int(text)
         until = _moment(text)
-        known = [(_when(fact), fact["version"]) for fact in table.history()]
+        known = [(_when(fact), fact["version"]) for fact in _commits(table, self.place)]
         before = [version for when, version in known if when < until]
         if not before:
             msg = f"as_of={as_of!r}: the store was begun later, at {min(known)[0]:%Y-%m-%d %H:%M} UTC"
@@ -308,6 +311,24 @@ def commit_table(
         else:
             msg = f"{place.name}: cannot be written: {reason(error)}; nothing of this update counts"
         raise StoreError(msg) from error
+
+
+@contextmanager
+def _clear(place: Place) -> Iterator[None]:
+    """Errors of deltalake as those of a store."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        msg = f"{place.name}: cannot be read: {reason(error)}"
+        raise StoreError(msg) from error
+
+
+def _commits(table: DeltaTable, place: Place, limit: int | None = None) -> list[dict[str, Any]]:
+    """What the commits say, newest first."""
+    with _clear(place):
+        return list(table.history(limit))
 
 
 def _entry(row: dict[str, Any]) -> Entry:
