@@ -1,0 +1,163 @@
+"""Object storage: a real S3 endpoint on loopback, read by threads and by a cluster."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import distributed
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from moto.server import DomainDispatcherApplication, create_backend_app
+from pyarrow import fs
+from werkzeug.serving import WSGIRequestHandler, make_server
+
+from streameval import evaluate
+from streameval.errors import CorruptFileError, MissingInputError
+from streameval.scan import plan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streameval.outcome import Evaluation
+
+FILES, ROWS = 6, 20_000
+
+
+class Quiet(WSGIRequestHandler):
+    """Serves without a log."""
+
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - the name is werkzeug's
+        """Say nothing."""
+
+
+class Counting:
+    """The application, which counts the bytes it serves and refuses those that it is told to."""
+
+    def __init__(self, app: Callable[..., Any]) -> None:
+        self.app = app
+        self.served = 0
+        self.gets: Counter[str] = Counter()
+        self.refuse: dict[str, range] = {}
+
+    def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
+        """Answer a request."""
+        get = environ["REQUEST_METHOD"] == "GET"
+        path = environ["PATH_INFO"]
+        self.gets[path] += get
+        if get and self.gets[path] in self.refuse.get(path, ()):
+            start("403 Forbidden", [("Content-Type", "text/plain")])
+            return [b"refused"]
+
+        def counted(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            self.served += get * sum(int(value) for name, value in headers if name.lower() == "content-length")
+            return start(status, headers, *more)
+
+        return self.app(environ, counted)
+
+
+@pytest.fixture(scope="module")
+def environment() -> Iterator[None]:
+    """Credentials where everyone looks for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ACCESS_KEY_ID", "test")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(environment: None) -> Iterator[tuple[Counting, str]]:  # noqa: ARG001 - it comes first
+    """The endpoint with some objects, and the options of its URIs."""
+    app = Counting(DomainDispatcherApplication(create_backend_app))
+    made = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    query = f"?endpoint_override=http://127.0.0.1:{made.server_port}&region=us-east-1"
+    store, _ = fs.FileSystem.from_uri(f"s3://bucket{query}&allow_bucket_creation=true")
+    store.create_dir("bucket")
+    for i in range(FILES):
+        pq.write_table(table(i), f"bucket/scores/night={i}/part.parquet", filesystem=store, row_group_size=ROWS // 2)
+    yield app, query
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture(scope="module")
+def client(environment: None) -> Iterator[Any]:  # noqa: ARG001 - workers inherit it
+    """A client of two processes, which have the credentials."""
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0", memory_limit="1GiB"
+        ) as made,
+        distributed.Client(made, set_as_default=False) as found,
+    ):
+        yield found
+
+
+def table(number: int) -> pa.Table:
+    """One object: a score, a label, and a column larger than both that nobody asks for."""
+    rng = np.random.default_rng(number)
+    label = rng.random(ROWS) < 0.3
+    text = [value.hex() for value in rng.random(ROWS).tolist()]
+    return pa.table({"label": label, "score": rng.random(ROWS) + 0.2 * label, "text": [4 * value for value in text]})
+
+
+def expected() -> str:
+    """The JSON of the same rows in memory."""
+    return evaluate(pa.concat_tables(table(i) for i in range(FILES)).drop(["text"]), score="score", threads=1).to_json()
+
+
+@pytest.mark.parametrize("name", ["scores/", "scores/night=*/part.parquet", "scores/**"])
+def test_a_uri_with_options_is_read_by_threads_and_by_a_cluster(
+    server: tuple[Counting, str], client: Any, name: str
+) -> None:
+    """A directory and patterns, the endpoint in the URI, the credentials in the environment."""
+    uri = f"s3://bucket/{name}{server[1]}"
+    for where in ({"threads": 2}, {"client": client}):
+        assert evaluate(uri, score="score", **where).to_json() == expected()
+
+
+def test_only_the_columns_asked_for_are_read(server: tuple[Counting, str], client: Any) -> None:
+    """Bytes served are those of the two columns and the footers, each read at most four times."""
+    app, query = server
+    store, _ = fs.FileSystem.from_uri(f"s3://bucket{query}")
+    footers = [pq.read_metadata(f"bucket/scores/night={i}/part.parquet", filesystem=store) for i in range(FILES)]
+    groups = [footer.row_group(g) for footer in footers for g in range(footer.num_row_groups)]
+    columns = sum(group.column(i).total_compressed_size for group in groups for i in (0, 1))
+    overhead = FILES * (4 * (64 << 10))  # a footer is read with up to 64 KiB before it
+    app.served = 0
+    evaluate(f"s3://bucket/scores/{query}", score="score", client=client)
+    assert columns <= app.served <= 2 * columns + overhead
+    assert app.served < sum(group.total_byte_size for group in groups) / 2
+
+
+def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Counting, str], client: Any) -> None:
+    """A read that is refused is tried again by the cluster; one that always is, is named or left out."""
+    app, query = server
+    uri, path = f"s3://bucket/scores/{query}", "/bucket/scores/night=3/part.parquet"
+
+    def run(refused: int, **options: Any) -> Evaluation:
+        app.refuse, app.gets = {}, Counter()
+        plan(uri, ["label", "score"])
+        first = app.gets[path] + 1  # after the plan of the run itself
+        app.refuse, app.gets = {path: range(first, first + refused)}, Counter()
+        return evaluate(uri, score="score", client=client, **options)
+
+    assert run(2).to_json() == expected()
+    with pytest.raises(CorruptFileError, match=r"^s3://bucket/scores/night=3/part.parquet: "):
+        run(3)
+    found = run(3, on_error="skip")
+    assert (found.rows, [name for name, _ in found.skipped]) == (5 * ROWS, ["s3://bucket/scores/night=3/part.parquet"])
+    app.refuse = {}
+
+
+def test_a_bucket_that_is_not_there_is_named(server: tuple[Counting, str]) -> None:
+    """The error has the URI without its options."""
+    with pytest.raises((MissingInputError, CorruptFileError), match=r"^s3://nowhere/x: "):
+        evaluate(f"s3://nowhere/x{server[1]}", score="score", threads=1)
