@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import SpillError
 from streameval.fold import Folded, Plan, fold, merge, run_capacity, tasks
+from streameval.metrics.contingency_results import contingency_results
 from streameval.metrics.finalize import combine, partials
 from streameval.reduce import Progress, run, thread_count, tree
 from streameval.sampling import task_threads
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
+    from streameval.metrics.clustering import ClusteringMetric
     from streameval.metrics.protocol import Metric
+    from streameval.results import Scalar
     from streameval.scan import Piece
+    from streameval.states.contingency import ContingencyCounts
 
 __all__ = ["STATE_SHARE", "Engine"]
 
@@ -104,9 +108,9 @@ class Engine:
         """The value of something that Dask has still to compute."""
         return delayed.compute(scheduler="synchronous")
 
-    def gathered(self, state: Any) -> Any:
-        """The state with its rows in this process, where they are."""
-        return state
+    def compare(self, state: ContingencyCounts, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:
+        """Results of one table of clusters and classes."""
+        return contingency_results(state, metrics, self.budget, self.each)
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map over shards."""

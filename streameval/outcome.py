@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from streameval._version import __version__
 from streameval.errors import LabelError, MissingInputError, OptionError, WeightError
-from streameval.metrics.contingency_results import contingency_results
 from streameval.metrics.curves import AllSizes, ScorePath, lift_curve, score_curve
 from streameval.metrics.lift import Aul
 from streameval.metrics.ranking import PrAuc, RocAuc
@@ -237,7 +236,7 @@ def conclude(
     plain = sum(w.group != "classes" for w in wanted)  # they come first
     values = engine.finalize([(state, w.metrics) for state, w in zip(states[:plain], wanted, strict=False)])
     for state, w in zip(states[plain:], wanted[plain:], strict=True):
-        values.append(contingency_results(engine.gathered(state), w.metrics, engine.budget, engine.each))
+        values.append(engine.compare(state, w.metrics))
         engine.budget.settle()
     for state, w in zip(states, wanted, strict=True):
         _check_weights(state, w, plan.weight)

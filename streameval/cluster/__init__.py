@@ -19,6 +19,7 @@ are: whatever the number of workers, and whichever of them died.
 - ``connection``: finding a client, checking its workers, its errors in our words;
 - ``work``: what runs on workers;
 - ``exchange``: folds to ranges;
+- ``tables``: the second exchange, of contingency tables;
 - ``engine``: the three graphs.
 """
 

@@ -16,8 +16,10 @@ from streameval.cluster import work
 from streameval.cluster.connection import names
 from streameval.cluster.exchange import exchange, tree
 from streameval.cluster.folds import folds
+from streameval.cluster.tables import summary
 from streameval.engine import STATE_SHARE, Engine
 from streameval.fold import ROW_BYTES, TASKS, Folded, run_capacity, tasks
+from streameval.metrics.contingency_results import summary_results
 from streameval.metrics.finalize import combine
 from streameval.sampling import task_threads
 from streameval.states.memory import parse_bytes
@@ -30,8 +32,11 @@ if TYPE_CHECKING:
 
     from streameval.cluster.connection import Connection
     from streameval.fold import Plan
+    from streameval.metrics.clustering import ClusteringMetric
     from streameval.metrics.protocol import Metric
+    from streameval.results import Scalar
     from streameval.scan import Piece
+    from streameval.states.contingency import ContingencyCounts
     from streameval.states.memory import Budget
     from streameval.states.runs import Interval
 
@@ -178,6 +183,18 @@ class ClusterEngine:
     def compute(self, delayed: Any) -> Any:
         """The value of something that Dask has still to compute."""
         return self.connection.gather(self.connection.submit([delayed]))[0]
+
+    def compare(self, state: ContingencyCounts, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:
+        """Results of one table of clusters and classes.
+
+        The best matching wants cells that any cluster may have: for it the table comes to the client, which spills it.
+        """
+        ranges = self._where(state)
+        if ranges is None or any(metric.needs_matching for metric in metrics):
+            return self.local.compare(self.gathered(state), metrics)
+        shards = ranges.shards[state.spec]
+        found = summary(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
+        return summary_results(found, metrics)
 
     def gathered(self, state: Any) -> Any:
         """The state with its rows here, within the budget of this process."""

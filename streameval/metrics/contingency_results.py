@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.summary import Summary
 
-__all__ = ["asked_for", "contingency_results"]
+__all__ = ["asked_for", "contingency_results", "summary_results"]
 
 
 def asked_for(patterns: Sequence[str], others: Sequence[str]) -> tuple[ClusteringMetric, ...]:
@@ -95,6 +95,11 @@ def contingency_results(
         summary, core = state.summary_and_core(budget, each)
         found = best_matching(core.classes, core.clusters, core.counts, limits[0])
         summary = replace(summary, matching=(found.lower + core.settled, found.upper + core.settled))
+    return summary_results(summary, metrics)
+
+
+def summary_results(summary: Summary, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:
+    """Results of a summary, in the order of the metrics."""
     return [_result(metric, summary) for metric in metrics]
 
 

@@ -63,9 +63,10 @@ class ClassCells:
         n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if self.packed else (word, rest[:, at + 1])
         return n.astype(np.int64), c.astype(np.int64)
 
-    def intervals(self, budget: Budget) -> list[Interval]:
-        """Intervals of classes that the second pass can take on their own."""
-        return cut(self.sizes(), interval_items(budget))
+    def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
+        """Intervals of classes that the second pass can take on their own; of all, or within some buckets."""
+        start, stop = within or (0, self.ones.layout.buckets)
+        return [(start + a, start + b) for a, b in cut(self.sizes()[start:stop], interval_items(budget))]
 
     def sizes(self) -> Array:
         """Items of each bucket, as an int64 array."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Array
     from streameval.states.runs import Interval
 
-__all__ = ["Rows", "balanced", "buckets", "hollow", "joined", "keyed", "nbytes", "ranged", "restored"]
+__all__ = ["Rows", "balanced", "buckets", "hollow", "joined", "keyed", "nbytes", "ranged", "rebuilt", "restored"]
 
 Rows = dict[str, Runs]  # the runs of a state, by attribute
 
@@ -64,6 +64,11 @@ def ranged(rows: Rows, interval: Interval) -> Rows:
 def joined(parts: Sequence[Rows]) -> Rows:
     """The rows of several tasks in the same buckets."""
     return {name: reduce(Runs.merge, (part[name] for part in parts)) for name in parts[0]}
+
+
+def rebuilt(state: Any, rows: Rows) -> Any:
+    """The state with other rows."""
+    return _replaced(state, lambda name, _: rows[name])
 
 
 def restored(outline: Any, rows: Rows) -> Any:
