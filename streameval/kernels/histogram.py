@@ -15,7 +15,19 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["BINS", "EMPTY", "FIRSTS", "MIXED", "SHIFTS", "bin_counts", "bin_weights", "edges", "union", "unpack"]
+__all__ = [
+    "BINS",
+    "EMPTY",
+    "FIRSTS",
+    "MIXED",
+    "SHIFTS",
+    "absorb",
+    "bin_counts",
+    "bin_weights",
+    "edges",
+    "union",
+    "unpack",
+]
 
 # bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits), others keep `coarse` bits
 _FINE = (
@@ -140,6 +152,16 @@ def union(first, second):
         out[1, b] = first[1, b] + second[1, b]
         out[2, b] = _joined(first[2, b], second[2, b])
     return out
+
+
+@jit
+def absorb(table, bins, neg, pos, only):
+    """Add stored bins, each once, to a table of shape (3, n_bins)."""
+    for i in range(bins.size):
+        b = bins[i]
+        table[0, b] += neg[i]
+        table[1, b] += pos[i]
+        table[2, b] = _joined(table[2, b], only[i])
 
 
 @jit

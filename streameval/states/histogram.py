@@ -21,6 +21,7 @@ from streameval.kernels.histogram import (
     FIRSTS,
     MIXED,
     SHIFTS,
+    absorb,
     bin_counts,
     bin_weights,
     edges,
@@ -107,9 +108,12 @@ class HistogramSpec:
         state = self.empty()
         for batch in batches:
             columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
-            state.table[:, columns["bin"]] = np.stack([columns[name] for name in ("negatives", "positives", "only")])
+            if batch.num_rows and not 0 <= columns["bin"].min() <= columns["bin"].max() < BINS:
+                msg = f"bins are numbered from 0 to {BINS - 1}"
+                raise ValueError(msg)
+            absorb(state.table, *(columns[name] for name in ("bin", "negatives", "positives", "only")))
             if self.weighted:
-                state.sums[columns["bin"]] = np.stack([columns["negative_weight"], columns["positive_weight"]], axis=1)
+                state.sums[columns["bin"]] += np.stack([columns["negative_weight"], columns["positive_weight"]], axis=1)
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
         return ScoreHistogram(self, state.table, state.sums, **nan)
 

@@ -224,7 +224,7 @@ class ScoreSpec:
         """Runs of a batch of distinct keys."""
         keys, neg, pos = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
         if self.type in {"f4", "i4"}:
-            words, buckets = keys.astype(np.uint16), (keys >> np.uint64(16)).astype(np.uint32)
+            words, buckets = keys.astype(np.uint16), keys >> np.uint64(16)
         else:
             flip = np.uint64(0) if self.type == "u8" else _SIGN8
             words, buckets = keys, buckets_f8(keys) if self.type == "f8" else buckets_i8(keys, flip)

@@ -36,7 +36,7 @@ def stored_runs(
         Owns the runs' arrays.
     words : array of shape (n,), of the layout's type
     rest : uint64 array of shape (n, n_words - 1)
-    buckets : uint32 array of shape (n,)
+    buckets : array of unsigned integers of shape (n,)
     neg, pos : int64 arrays of shape (n,), not negative
 
     Examples
@@ -51,6 +51,9 @@ def stored_runs(
     >>> Runs(layout, tuple(runs)).rows
     array([1, 1, 5, 1, 0, 0, 0, 2])
     """
+    if buckets.size and buckets.max() >= layout.buckets:
+        msg = f"keys lie in {layout.buckets} buckets"
+        raise ValueError(msg)
     lone, several = np.zeros((2, layout.codes), np.int64)
     kernels.count_sides(buckets, neg, pos, lone, several)
     starts = [np.concatenate(([0], np.cumsum(table))) for table in (lone, several)]

@@ -16,6 +16,7 @@ import os
 import tempfile
 import uuid
 from contextlib import suppress
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from pyarrow import fs
 from streameval import codec
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS, reason
+from streameval.states.histogram import HistogramSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +41,7 @@ __all__ = ["StateFiles", "put", "read_bytes"]
 GROUP_ROWS = 1 << 20  # rows of a row group
 CHUNK = 16 << 20  # bytes hashed or sent at a time
 SUFFIX = ".parquet"
+TOGETHER = 32  # histograms read as one state
 _REMEDY = "fold its partition again with replace"
 
 
@@ -122,20 +125,31 @@ class StateFiles:
         return self._held[name]
 
     def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
-        """The states of several files, side by side; `each` maps a function over a sequence, as `Engine.each`."""
-        return each(lambda name: self.read(name, budget, due), names, "state")
+        """States that together are those of several files; `each` maps a function over a sequence, as `Engine.each`.
+
+        A histogram is a table of all bins, so that to merge two costs more than to read one: many files are read as one
+        state. Exact states merge by putting their runs side by side.
+        """
+        if self._held is not None or not isinstance(due, HistogramSpec):
+            return each(lambda name: self.read(name, budget, due), names, "state")
+        parts = [names[i : i + TOGETHER] for i in range(0, len(names), TOGETHER)]
+        return each(lambda part: self._together(part, budget, due), parts, "state")
+
+    def _together(self, names: Sequence[str], budget: Budget, due: Any) -> Any:
+        """One state of several files."""
+        try:
+            state = codec.load_together([_stored(self._verified(name)) for name in names], budget)
+            if state.spec == due:
+                return state
+        except (FormatError, *READ_ERRORS):
+            pass  # which file is at fault is found below
+        return reduce(lambda a, b: a.merge(b), [self.read(name, budget, due) for name in names])
 
     def _read(self, name: str, budget: Budget | None, due: Any) -> Any:
         """Read, verify and decode a file."""
         where = self.place.child(name)
         try:
-            data = self._bytes(where.path)
-            if hashlib.sha256(data).hexdigest() + SUFFIX != name:
-                msg = f"its bytes are not those that were written (damaged, cut off or exchanged); {_REMEDY}"
-                raise FormatError(msg)
-            file = pq.ParquetFile(pa.BufferReader(data))
-            batches = file.iter_batches(GROUP_ROWS, use_threads=False)
-            state = codec.load(pa.RecordBatchReader.from_batches(file.schema_arrow, batches), budget)
+            state = codec.load(pa.RecordBatchReader.from_batches(*_stored(self._verified(name))), budget)
             if due not in (None, state.spec):
                 msg = f"it holds {state.spec} where {due} is due; {_REMEDY}"
                 raise FormatError(msg)
@@ -162,6 +176,14 @@ class StateFiles:
                 self.place.filesystem.delete_file(self.place.child(name).path)
             except FileNotFoundError:
                 continue
+
+    def _verified(self, name: str) -> pa.Buffer:
+        """A file's bytes, if they are those that were written."""
+        data = self._bytes(self.place.child(name).path)
+        if hashlib.sha256(data).hexdigest() + SUFFIX != name:
+            msg = f"its bytes are not those that were written (damaged, cut off or exchanged); {_REMEDY}"
+            raise FormatError(msg)
+        return data
 
     def _bytes(self, path: str) -> pa.Buffer:
         """A file's bytes: mapped on a local disk."""
@@ -191,6 +213,12 @@ class StateFiles:
         ):
             while chunk := source.read(CHUNK):
                 target.write(chunk)
+
+
+def _stored(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Schema and batches of a file."""
+    file = pq.ParquetFile(pa.BufferReader(data))
+    return file.schema_arrow, file.iter_batches(GROUP_ROWS, use_threads=False)
 
 
 def read_bytes(place: Place) -> bytes:

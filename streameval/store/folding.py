@@ -141,7 +141,8 @@ def _own(engine: Engine, name: str, plan: Plan, configuration: Configuration, fo
 def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
     """The labels of several partitions."""
     try:
-        found = [spec.from_arrow(json.loads(entry.labels), (), Budget(1)) for entry in entries]
+        headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
+        found = [spec.from_arrow(header, (), Budget(1)) for header in headers]
     except (ValueError, KeyError, TypeError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
         raise FormatError(msg) from error

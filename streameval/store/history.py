@@ -33,7 +33,7 @@ from streameval.scan import READ_ERRORS
 from streameval.store.ledger import commit_table, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from streameval.store.place import Place
@@ -49,15 +49,15 @@ _SCHEMA = pa.schema(
 )
 
 
-def key_of(files: Iterable[str], options: Any) -> str:
-    """What a result depends on: state files, and the options of the metrics.
+def key_of(*facts: str) -> str:
+    """A key of what a result depends on: state files, and the options of the metrics.
 
     Examples
     --------
-    >>> key_of(["a.parquet"], {}) == key_of(["a.parquet"], {}) != key_of(["b.parquet"], {})
+    >>> key_of("a.parquet", "roc_auc") == key_of("a.parquet", "roc_auc") != key_of("a.parquetroc_auc")
     True
     """
-    return hashlib.sha256(json.dumps([*files, options]).encode()).hexdigest()[:32]
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -207,7 +207,7 @@ class Ledger:
             If another update was committed meanwhile.
         """
         found = {entry.partition: entry for entry in entries}
-        rows = pa.Table.from_pylist([asdict(entry) for entry in found.values()], schema=_SCHEMA)
+        rows = pa.Table.from_pylist([_row(entry) for entry in found.values()], schema=_SCHEMA)
         said = json.dumps({"format": FORMAT, "library": __version__, "keeps": keeps})
         facts = {"streameval": said, "action": action}
         table = commit_table(self.place, base.table, rows, facts, "the partitions of a streameval store")
@@ -329,6 +329,11 @@ def _commits(table: DeltaTable, place: Place, limit: int | None = None) -> list[
     """What the commits say, newest first."""
     with _clear(place):
         return list(table.history(limit))
+
+
+def _row(entry: Entry) -> dict[str, Any]:
+    """The row of an entry."""
+    return vars(entry) | {"states": [vars(state) for state in entry.states]}
 
 
 def _entry(row: dict[str, Any]) -> Entry:

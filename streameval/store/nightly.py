@@ -7,6 +7,7 @@ which is linear in its stored keys.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice
@@ -64,6 +65,11 @@ class Nightly:
     def wanted(self) -> list[Wanted]:
         """States and metrics that are kept."""
         return self.configuration.wanted(list(self.snapshot.entries))
+
+    @cached_property
+    def _metrics(self) -> str:
+        """The options of the metrics that are kept, as text."""
+        return _named(self.configuration, {})
 
     def column(self, metric: str, of: str | None) -> tuple[Wanted, dict[str, Any]]:
         """The state that a metric is of, and the options that compute it where it is not one of those kept.
@@ -135,8 +141,10 @@ class Nightly:
     def _key(self, before: str, entry: Entry, w: Wanted, options: dict[str, Any]) -> str:
         """Key of a night's results, or of those before it and this one; empty where it has no state."""
         state = entry.state(w.group, w.of)
-        chosen = {name: options.get(name, self.configuration.options[name]) for name in REPORTED}
-        return key_of([before, entry.partition, state.file], [w.group, w.of, chosen]) if state else ""
+        if state is None:
+            return ""
+        metrics = self._metrics if not options else _named(self.configuration, options)
+        return key_of(before, entry.partition, state.file, w.group, w.of, metrics)
 
     def _computed(
         self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any], files: StateFiles
@@ -147,6 +155,11 @@ class Nightly:
         except DataError as error:
             return [replace(Scalar.undefined(metric.name, str(error)), of=w.of) for metric in w.metrics]
         return list(found.results)
+
+
+def _named(configuration: Configuration, options: dict[str, Any]) -> str:
+    """The options of metrics as text."""
+    return json.dumps({name: options.get(name, configuration.options[name]) for name in REPORTED})
 
 
 def _absent(entry: Entry, w: Wanted, metric: str) -> Scalar:

@@ -78,7 +78,7 @@ class Runs:
                     used.append(self._merged.read(run.file, budget, due))
                     left -= part
         rest = list(left.elements())
-        return used + list(each(lambda name: self.files.read(name, budget, due), rest, "state"))
+        return used + self.files.read_all(rest, budget, due, each)
 
     def compact(self, columns: Sequence[tuple[Any, Sequence[str]]], budget: Budget) -> int:
         """Merge every `LENGTH` neighbouring nights of each column that are not merged yet; returns the runs there are.

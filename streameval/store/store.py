@@ -221,8 +221,8 @@ class Store:
         entries = chosen(snapshot.entries, partition=named, since=since, until=until, last=last)
         configuration, engine = Configuration.read(snapshot.configuration), Engine.start(**self._run)
         request = configuration.request(**metrics)
-        asked = [getattr(request, name) for name in ("patterns", "truncate", "at", "threshold")]
-        key = key_of([text for e in entries for text in (e.labels, *(s.file for s in e.states))], [__version__, asked])
+        asked = repr([getattr(request, name) for name in ("patterns", "truncate", "at", "threshold")])
+        key = key_of(__version__, asked, *(text for e in entries for text in (e.labels, *(s.file for s in e.states))))
         later = states_of(entries, configuration, engine, self._runs, **metrics)
         known = self._remembered.recall(snapshot.version, key, later, engine, request.threshold)
         if known is not None:
