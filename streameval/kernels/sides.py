@@ -7,7 +7,9 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.keys import _SIGN8, _bucket8
 
-__all__ = ["buckets_f8", "buckets_i8", "count_sides", "part_sides"]
+__all__ = ["FEW", "buckets_f8", "buckets_i8", "count_sides", "part_sides"]
+
+FEW = 32  # rows of one key up to which they are stored one by one, as most are: rows alike are sorted fastest
 
 
 @jit
@@ -36,31 +38,32 @@ def buckets_i8(keys, flip):
 
 @jit
 def count_sides(buckets, neg, pos, lone, several):
-    """Count the items of each code: those that stand for one row in `lone`, the others in `several`."""
+    """Count the items of each code: in `lone` a row each, in `several` those that stand for more than `FEW` rows."""
     for i in range(buckets.size):
         code = np.int64(buckets[i]) << 1
         for label in range(2):
             rows = pos[i] if label else neg[i]
-            if rows == 1:
-                lone[code + label] += 1
-            elif rows > 1:
+            if rows <= FEW:
+                lone[code + label] += max(rows, 0)
+            else:
                 several[code + label] += 1
 
 
 @jit
 def part_sides(words, rest, buckets, neg, pos, lone, several, one, one_rest, many, many_rest, counts):
-    """Write each item to the cursor of its code in `lone` or `several`: its words, and its rows if they are several."""
+    """Write items to the cursors of their codes: words once a row in `one`, or once with the rows in `many`."""
     for i in range(buckets.size):
         code = np.int64(buckets[i]) << 1
         for label in range(2):
             rows = pos[i] if label else neg[i]
-            if rows == 1:
+            if rows <= FEW:
                 at = lone[code + label]
-                lone[code + label] = at + 1
-                one[at] = words[i]
-                for c in range(rest.shape[1]):
-                    one_rest[at, c] = rest[i, c]
-            elif rows > 1:
+                for j in range(at, at + rows):
+                    one[j] = words[i]
+                    for c in range(rest.shape[1]):
+                        one_rest[j, c] = rest[i, c]
+                lone[code + label] = at + max(rows, 0)
+            else:
                 at = several[code + label]
                 several[code + label] = at + 1
                 many[at] = words[i]

@@ -105,6 +105,11 @@ class Run:
     counts: Buffer | None = None
     weights: Buffer | None = None
 
+    def has(self, start: int, stop: int) -> bool:
+        """Whether there are pieces of these codes."""
+        first, last = np.searchsorted(self.codes, (start, stop)).tolist()
+        return bool(first < last)
+
     def range(self, start: int, stop: int) -> Run | None:
         """A copy of the pieces of some buckets, or itself if it has no others; None where there are none."""
         a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
@@ -323,7 +328,7 @@ class Runs:
         sizes = np.concatenate((self.items[2 * start : 2 * stop : 2], self.items[2 * start + 1 : 2 * stop : 2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
         total = int(starts[-1])
-        counted = any(run.counts is not None for run in self.runs)
+        counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
         columns = {
             "words": np.empty(total, self.layout.dtype),
             "rest": np.empty((total, self.layout.words - 1), np.uint64),

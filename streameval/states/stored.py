@@ -1,8 +1,7 @@
 """Stored counts → runs: what is read back is distinct keys with their rows by label, and need not be sorted again.
 
-Every batch becomes a run of the items that stand for one row, and one of the items that stand for several, each with a
-counting pass and a scatter; the batch's order is kept within a piece. About 5 ns an item, where folding raw rows again
-would take four times as long.
+Every batch becomes a run of rows, as folding makes them, and one of the keys that stand for many rows, with counts.
+Each takes a counting pass and a scatter; the batch's order is kept within a piece.
 """
 
 from __future__ import annotations
