@@ -13,7 +13,7 @@ import click
 
 from streameval._version import __version__
 from streameval.cli_store import COMMANDS
-from streameval.console import deliver, progress_bar, refuse_directory
+from streameval.console import deliver, deliver_json, progress_bar, refuse_directory
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
@@ -161,12 +161,20 @@ def main() -> None:
     type=click.Path(dir_okay=False, allow_dash=True),
     help="Write JSON to a file, or to stdout with -.",
 )
+@click.option("--plan", "plan_only", is_flag=True, help="Say what the run would read, hold and do; do not run.")
 @click.option("--quiet", is_flag=True, help="No progress, no table.")
-def evaluate(data: tuple[str, ...], json_to: str | None, quiet: bool, **options: Any) -> None:
+def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet: bool, **options: Any) -> None:
     """Evaluate DATA: Parquet files, directories, globs or URIs, in one pass."""
     from streameval.evaluation import evaluate as run
+    from streameval.evaluation import explain
 
     refuse_directory(json_to)
+    if plan_only:
+        planned = explain(list(data), **options)
+        deliver_json(planned, json_to)
+        if json_to != "-" and not quiet:
+            click.echo(str(planned))
+        return
     with progress_bar(quiet) as (console, advance):
         found = run(list(data), progress=advance, **options)
     deliver(found, json_to, None if quiet else console)

@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from streameval.forecast import Forecast
     from streameval.outcome import Evaluation
 
-__all__ = ["deliver", "emit", "progress_bar", "refuse_directory", "write"]
+__all__ = ["deliver", "deliver_json", "emit", "progress_bar", "refuse_directory", "write"]
 
 
 def refuse_directory(path: str | None) -> None:
@@ -40,14 +41,19 @@ def emit(path: str, text: str) -> None:
 
 def deliver(found: Evaluation, json_to: str | None, console: Console | None) -> None:
     """JSON where it is asked for, the table on stderr."""
-    if json_to == "-":
-        click.echo(found.to_json(indent=2))
-    elif json_to is not None:
-        write(Path(json_to), found.to_json(indent=2) + "\n")
+    deliver_json(found, json_to)
     if console is not None:
         from streameval.report import render
 
         console.print(render(found))
+
+
+def deliver_json(found: Evaluation | Forecast, json_to: str | None) -> None:
+    """JSON to stdout with ``-``, or to a file."""
+    if json_to == "-":
+        click.echo(found.to_json(indent=2))
+    elif json_to is not None:
+        write(Path(json_to), found.to_json(indent=2) + "\n")
 
 
 def write(path: Path, text: str) -> None:

@@ -95,14 +95,29 @@ class Engine:
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """One pass over the pieces: fold tasks, and merge their states as a tree."""
         self.begin(rows)
-        capacity = run_capacity(self.limit, self.threads, len(plan.specs))
-        sampled = any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs)
-        threads = task_threads(rows) if sampled else self.threads
-        work = tasks(pieces, rows, threads, by_file=plan.skip, whole=plan.whole)
-        one = partial(fold, plan=plan, budget=self.budget, capacity=capacity, progress=self.progress)
-        folded = tree(one, work, merge, "fold", self.threads)
+        one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
+        folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
         self.budget.settle()
         return folded
+
+    def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
+        """The pieces of each fold task."""
+        sampled = any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs)
+        threads = task_threads(rows) if sampled else self.threads
+        return tasks(pieces, rows, threads, by_file=plan.skip, whole=plan.whole)
+
+    def capacity(self, plan: Plan) -> int:
+        """Rows a builder collects at a time."""
+        return run_capacity(self.limit, self.threads, len(plan.specs))
+
+    @property
+    def where(self) -> str:
+        """Where tasks run."""
+        return f"{self.threads} threads of this process"
+
+    def expected(self, folds: int, shards: int, nbytes: int) -> tuple[int, dict[str, int]]:
+        """Ranges of states of so many bytes, and the number of tasks by name."""
+        return 1, {"fold": folds, "merge": folds - 1, "finalize": shards}
 
     def compute(self, delayed: Any) -> Any:
         """The value of something that Dask has still to compute."""

@@ -7,7 +7,7 @@ data folds every spec; then the states are finalized shard by shard.
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow as pa
 from streameval import scan
 from streameval.engine import Engine
 from streameval.fold import Plan
+from streameval.forecast import forecast
 from streameval.metrics.assignment import ASSIGNMENT_CELLS
 from streameval.outcome import conclude
 from streameval.request import Request
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval.cluster import ClusterEngine
+    from streameval.forecast import Forecast
     from streameval.outcome import Evaluation
+    from streameval.request import Wanted
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "explain"]
 
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
 
@@ -152,7 +155,8 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    request = Request.checked(
+    run = _prepared(
+        data,
         label=label,
         pos_label=pos_label,
         score=score,
@@ -162,26 +166,21 @@ def evaluate(
         metrics=metrics,
         truncate=truncate,
         threshold=threshold,
+        assignment_cells=assignment_cells,
         at=at,
         nan=nan,
         nulls=nulls,
         cluster_scope=cluster_scope,
         on_error=on_error,
         approx=approx,
-        assignment_cells=assignment_cells,
         sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
+        engine={"memory": memory, "spill": spill, "threads": threads, "client": client, "progress": progress},
     )
-    engine = _engine(client, threads, memory=memory, spill=spill, progress=progress)
-    found = scan.plan(data, request.columns, on_error=on_error, threads=engine.threads, compute=engine.compute)
-    schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
-    found = replace(found, schema=schema)
-    wanted = request.wanted(found)
-    specs = tuple({w.spec: None for w in wanted})
-    plan = Plan(found.schema, request.label, request.weight, specs, on_error == "skip")
+    engine, found, wanted, plan = run.engine, run.found, run.wanted, run.plan
     try:
-        if request.sampling:
+        if run.request.sampling:
             sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
-            folded, made = request.sampling.fold(found, plan, sampled, engine.read)
+            folded, made = run.request.sampling.fold(found, plan, sampled, engine.read)
             wanted = [w.remade(*made[w.spec]) if w.spec in made else w for w in wanted]
         else:
             folded = engine.read(found.pieces, found.rows, plan)
@@ -190,6 +189,67 @@ def evaluate(
     except BaseException:
         engine.progress.cancel()
         raise
+
+
+def explain(
+    data: Any,
+    *,
+    approx_agc: bool = False,
+    sample: float = 1.0,
+    quantiles: int = 100,
+    sample_by: str = "rows",
+    sample_seed: int = 0,
+    passes: int | None = None,
+    memory: int | str | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    threads: int | None = None,
+    client: Any = None,
+    **asked: Any,
+) -> Forecast:
+    """What `evaluate` would do with the same arguments, without doing it: only footers are read.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+    >>> print(explain(data, score="score", threads=1))
+    4 rows in 1 partitions; reads 64 B: label (int64), score (double)
+    state  score_counts of score: at most 32 B, 1 shards
+    ...
+    """
+    run = _prepared(
+        data,
+        sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
+        engine={"memory": memory, "spill": spill, "threads": threads, "client": client},
+        **asked,
+    )
+    return forecast(run.engine, run.found, run.plan, run.wanted)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that is about to start."""
+
+    request: Request
+    engine: Engine | ClusterEngine
+    found: scan.Scan
+    wanted: list[Wanted]
+    plan: Plan
+
+
+def _prepared(data: Any, *, engine: dict[str, Any], **asked: Any) -> _Run:
+    """Everything but the run: the request checked, the data planned."""
+    request = Request.checked(**asked)
+    started = _engine(**engine)
+    found = scan.plan(
+        data, request.columns, on_error=request.on_error, threads=started.threads, compute=started.compute
+    )
+    schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
+    found = replace(found, schema=schema)
+    wanted = request.wanted(found)
+    specs = tuple({w.spec: None for w in wanted})
+    plan = Plan(found.schema, request.label, request.weight, specs, request.on_error == "skip")
+    return _Run(request, started, found, wanted, plan)
 
 
 def _engine(client: Any, threads: int | None, **options: Any) -> Engine | ClusterEngine:

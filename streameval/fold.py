@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array, Builder, Spec
 
-__all__ = ["ROW_BYTES", "TASKS", "Folded", "Plan", "fold", "merge", "run_capacity", "tasks"]
+__all__ = ["ROW_BYTES", "TASKS", "Folded", "Plan", "batch_rows", "fold", "merge", "run_capacity", "tasks"]
 
 BATCH_ROWS = 1 << 20
 LONG_BATCH_ROWS = 1 << 14  # where there are strings or binaries
@@ -132,12 +132,12 @@ def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, int, 
     """Batches of all pieces, each with its piece and the offset of its first row in the file."""
     for piece in pieces:
         row = piece.row
-        for batch in read(piece, plan.schema, _batch_rows(plan.schema)):
+        for batch in read(piece, plan.schema, batch_rows(plan.schema)):
             yield piece, row, batch
             row += batch.num_rows
 
 
-def _batch_rows(schema: pa.Schema) -> int:
+def batch_rows(schema: pa.Schema) -> int:
     """Rows to read at a time: fewer where a value may have any length."""
     long = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
     return LONG_BATCH_ROWS if any(test(kind) for kind in schema.types for test in long) else BATCH_ROWS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import shutil
@@ -22,6 +23,7 @@ import pytest
 import streameval
 from streameval import evaluate
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
+from streameval.evaluation import explain
 from streameval.simulation import simulate
 
 if TYPE_CHECKING:
@@ -350,3 +352,33 @@ def test_the_command_line_runs_on_a_scheduler(client: Any, tmp_path: Path) -> No
         [*command, "-", "--scheduler", "tcp://x:1", "--threads", "1"], capture_output=True, check=False
     )
     assert both.returncode == 2
+
+
+@pytest.mark.parametrize("where", ["client", "threads"])
+def test_a_plan_says_what_the_run_then_does(client: Any, where: str, simulated: Path, options: dict[str, Any]) -> None:
+    """Folds and ranges of the plan are those of the run; bytes are those of the columns asked for."""
+    run: dict[str, Any] = {"client": client} if where == "client" else {"threads": 2}
+    planned = explain(simulated, **run, **options)
+    calls: list[int] = []
+    found = evaluate(simulated, progress=lambda rows, _: calls.append(rows), **run, **options)
+    assert planned.rows == found.rows
+    if where == "client":
+        assert planned.tasks["fold"] == len(calls)
+        assert planned.ranges == len(found._engine.ranges[0].futures)
+    columns = {"label", "score_a", "score_b", "cluster"}
+    footers = [pq.read_metadata(file) for file in simulated.rglob("*.parquet")]
+    groups = [footer.row_group(i) for footer in footers for i in range(footer.num_row_groups)]
+    chunks = [group.column(i) for group in groups for i in range(group.num_columns)]
+    assert planned.bytes == sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in columns)
+    assert [state.kind for state in planned.states] == ["score_counts", "score_counts", "cluster_counts"]
+
+
+def test_a_plan_reads_no_page(tmp_path: Path) -> None:
+    """Data that cannot be read can be planned; the command line prints the plan, and JSON where it is asked for."""
+    data = damaged(tmp_path)
+    command = [sys.executable, "-m", "streameval", "evaluate", data, "--score", "score", "--plan"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert text.startswith("3,000 rows in 3 partitions; reads ")
+    planned = json.loads(subprocess.run([*command, "--json", "-"], capture_output=True, check=True).stdout)
+    assert planned["rows"] == 3000
+    assert planned["columns"] == [["label", "int64"], ["score", "double"]]

@@ -31,6 +31,7 @@ class Connection:
     Attributes
     ----------
     client : distributed.Client
+    workers : number of them
     threads : threads of all workers
     memory : bytes of the smallest worker
     width : most threads of a worker
@@ -38,6 +39,7 @@ class Connection:
     """
 
     client: Any
+    workers: int
     threads: int
     memory: int
     width: int
@@ -149,7 +151,7 @@ def _checked(client: Any) -> Connection:
             return None, 0
         return version, available()
 
-    connection = Connection(client, 1, available_memory(), 1, _address(client))
+    connection = Connection(client, 0, 1, available_memory(), 1, _address(client))
     with connection.errors():
         workers = client.scheduler_info()["workers"]
         found: dict[str, tuple[str | None, int]] = client.run(probe) if workers else {}
@@ -163,4 +165,4 @@ def _checked(client: Any) -> Connection:
             raise ClusterError(msg)
     nthreads = [workers[name]["nthreads"] for name in found if name in workers]
     limits = [workers[name]["memory_limit"] or found[name][1] for name in found if name in workers]
-    return replace(connection, threads=sum(nthreads), memory=min(limits), width=max(nthreads))
+    return replace(connection, workers=len(found), threads=sum(nthreads), memory=min(limits), width=max(nthreads))

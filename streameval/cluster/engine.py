@@ -14,7 +14,7 @@ import dask
 
 from streameval.cluster import work
 from streameval.cluster.connection import names
-from streameval.cluster.exchange import exchange, tree
+from streameval.cluster.exchange import FAN_IN, exchange, tree
 from streameval.cluster.folds import folds
 from streameval.cluster.tables import summary
 from streameval.engine import STATE_SHARE, Engine
@@ -69,14 +69,14 @@ class ClusterEngine:
     ----------
     connection : the client
     local : the engine for what is small
-    worker : bytes that a worker gives to states
+    limit : bytes that a worker gives to states
     spill : directory of a worker's spill file
     ranges : where states lie that were folded
     """
 
     connection: Connection
     local: Engine
-    worker: int
+    limit: int
     spill: str | None = None
     ranges: list[Ranges] = field(default_factory=list)
 
@@ -90,8 +90,8 @@ class ClusterEngine:
         progress: Callable[[int, int], None] | None = None,
     ) -> ClusterEngine:
         """An engine on a connection; `memory` and `spill` are those of every worker."""
-        worker = connection.memory // 4 if memory is None else parse_bytes(memory)
-        return cls(connection, Engine.start(progress=progress), worker, None if spill is None else str(spill))
+        limit = connection.memory // 4 if memory is None else parse_bytes(memory)
+        return cls(connection, Engine.start(progress=progress), limit, None if spill is None else str(spill))
 
     @property
     def budget(self) -> Budget:
@@ -116,8 +116,8 @@ class ClusterEngine:
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """One pass over the pieces: fold tasks, and their states as outlines and ranges."""
         self.local.begin(rows)
-        resources = self._resources(len(plan.specs))
-        work_list = tasks(pieces, rows, self._cut_for(rows, plan), by_file=plan.skip, whole=plan.whole)
+        resources = self._resources(self.capacity(plan))
+        work_list = self.assigned(pieces, rows, plan)
         made, skipped = folds(self.connection, work_list, plan, resources, self.progress)
         if not made:
             nothing = {spec: spec.empty() for spec in plan.specs}
@@ -130,23 +130,43 @@ class ClusterEngine:
             self.connection.client.run(work.release, on_error="ignore")
         return Folded(folded.states, skipped)
 
-    def _resources(self, specs: int) -> work.Resources:
-        capacity = run_capacity(self.worker, self.connection.width, specs)
-        return work.Resources(int(self.worker * STATE_SHARE), self.spill, capacity)
-
-    def _cut_for(self, rows: int, plan: Plan) -> int:
-        """Threads to cut tasks for: all, or more where a task would make more than its share of states."""
+    def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
+        """The pieces of each fold task: as many tasks as on threads, more where one would make too large states."""
         if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):
-            return task_threads(rows)
-        return max(self.connection.threads, rows * ROW_BYTES * len(plan.specs) // (TASKS * self._share))
+            threads = task_threads(rows)
+        else:
+            most = rows * ROW_BYTES * len(plan.specs) // (TASKS * self._share)
+            threads = max(self.connection.threads, most)
+        return tasks(pieces, rows, threads, by_file=plan.skip, whole=plan.whole)
+
+    def capacity(self, plan: Plan) -> int:
+        """Rows a builder collects at a time."""
+        return run_capacity(self.limit, self.connection.width, len(plan.specs))
+
+    @property
+    def where(self) -> str:
+        """Where tasks run."""
+        return f"{self.connection.workers} workers with {self.connection.threads} threads at {self.connection.address}"
+
+    def expected(self, folds: int, shards: int, nbytes: int) -> tuple[int, dict[str, int]]:
+        """Ranges of states of so many bytes, and the number of tasks by name."""
+        ranges = self._range_count(nbytes) if nbytes else 0
+        counts = {"fold": folds, "outline": folds, "merge": -(-folds // FAN_IN) * (1 + ranges), "split": folds * ranges}
+        return max(ranges, 1), counts | {"finalize": ranges}
+
+    def _resources(self, capacity: int) -> work.Resources:
+        return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)
+
+    def _range_count(self, nbytes: int) -> int:
+        """Ranges for rows of so many bytes: none larger than a task's share, and enough for all threads."""
+        return max(1, -(-nbytes // self._share), min(self.connection.threads, nbytes // RANGE_BYTES))
 
     def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
         """Send the rows of large states to their ranges, and remember where these are."""
         states = {spec: state for spec, state in folded.states.items() if keyed(state)}
         if not states:
             return
-        total = sum(map(nbytes, states.values()))
-        count = max(1, -(-total // self._share), min(self.connection.threads, total // RANGE_BYTES))
+        count = self._range_count(sum(map(nbytes, states.values())))
         found = {spec: balanced(state, buckets(state), count) for spec, state in states.items()}
         most = max(map(len, found.values()))
         cuts = [{spec: parts[r][0] if r < len(parts) else (0, 0) for spec, parts in found.items()} for r in range(most)]
