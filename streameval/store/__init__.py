@@ -13,8 +13,8 @@ An update folds the partitions that are new or changed, writes their states, and
 of the ledger. Killed before the commit, it leaves files that nothing names, and the store as it was; killed after, the
 store is as it will be. To run it again is harmless: what counts already is known by its fingerprint.
 
-The modules, from the bottom: ``place`` (where a store is), ``files`` (states in files), ``ledger``, ``partitions``
-(what is new in the data), ``configuration`` (what is kept of them), ``folding`` (partitions to states, states to
+The modules, from the bottom: ``place`` (where a store is), ``files`` (states in files), ``delta`` (small tables),
+``ledger``, ``partitions`` (what is new in the data), ``configuration`` (what is kept of them), ``folding`` (partitions to states, states to
 results), ``runs`` (nights merged), ``history``, ``nightly`` and ``remembered`` (results that are kept),
 ``rules``, ``joining``, ``vacuum``, ``store`` (the verbs).
 """

@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from streameval.errors import OptionError, StoreError
 from streameval.results import Scalar
 from streameval.scan import READ_ERRORS
-from streameval.store.ledger import commit_table, open_table
+from streameval.store.delta import commit_table, open_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

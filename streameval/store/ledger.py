@@ -12,29 +12,26 @@ from __future__ import annotations
 
 import json
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from streameval._version import __version__
 from streameval.errors import OptionError, StoreError
-from streameval.scan import READ_ERRORS, reason
+from streameval.store.delta import clear, commit_table, open_table, read_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from deltalake import DeltaTable
 
     from streameval.store.place import Place
 
-__all__ = ["FORMAT", "Entry", "Kept", "Ledger", "Snapshot", "commit_table", "open_table", "read_rows"]
+__all__ = ["FORMAT", "Entry", "Kept", "Ledger", "Snapshot"]
 
 FORMAT = 1  # version of the ledger's rows and of the configuration
-_KEEP = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
 _STATE = pa.struct(
     [
         pa.field("group", pa.string()),
@@ -172,7 +169,7 @@ class Ledger:
             return Snapshot()
         if as_of is not None:
             version = self._version(table, as_of)
-            with _clear(self.place):
+            with clear(self.place):
                 table.load_as_version(version)
         said = _commits(table, self.place, 1)[0].get("streameval")
         if said is None:
@@ -238,96 +235,9 @@ class Ledger:
         return int(max(before))
 
 
-def open_table(place: Place) -> DeltaTable | None:
-    """The Delta table of a directory, or None where there is none.
-
-    Raises
-    ------
-    StoreError
-        If what is there cannot be read.
-    """
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, TableNotFoundError
-
-    try:
-        return DeltaTable(place.uri, storage_options=place.options)
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError, ValueError) as error:
-        msg = f"{place.name}: cannot be read: {reason(error)}"
-        raise StoreError(msg) from error
-
-
-def read_rows(table: DeltaTable, place: Place) -> list[dict[str, Any]]:
-    """The rows of a Delta table whose rows fit into memory."""
-    paths = table.get_add_actions(flatten=True).column("path").to_pylist()
-    rows: list[dict[str, Any]] = []
-    try:
-        for path in paths:
-            with place.filesystem.open_input_file(place.child(path).path) as file:
-                rows += pq.ParquetFile(file).read(use_threads=False).to_pylist()
-    except READ_ERRORS as error:
-        msg = f"{place.name}: cannot be read: {reason(error)}; restore it from a copy"
-        raise StoreError(msg) from error
-    return rows
-
-
-def commit_table(
-    place: Place, base: DeltaTable | None, rows: pa.Table, facts: dict[str, str], description: str
-) -> DeltaTable:
-    """Replace the rows of a Delta table in one commit after the version `base`, without retries.
-
-    Raises
-    ------
-    StoreError
-        If there is a newer version, or the table cannot be written.
-    """
-    from deltalake import CommitProperties, DeltaTable, write_deltalake
-    from deltalake.exceptions import CommitFailedError, DeltaError
-
-    properties = CommitProperties(custom_metadata=facts, max_commit_retries=0)
-    try:
-        if base is not None:
-            write_deltalake(base, rows, mode="overwrite", commit_properties=properties)
-            return base
-        if place.local:
-            place.filesystem.create_dir(place.path, recursive=True)
-        write_deltalake(
-            place.uri,
-            rows,
-            mode="error",
-            description=description,
-            configuration=_KEEP,
-            storage_options=place.options,
-            commit_properties=properties,
-        )
-        return DeltaTable(place.uri, storage_options=place.options)
-    except CommitFailedError as error:
-        msg = f"{place.name}: another update was committed meanwhile; nothing of this one counts: run it again"
-        raise StoreError(msg) from error
-    except (DeltaError, OSError) as error:
-        if base is None and open_table(place) is not None:
-            msg = f"{place.name}: another update began this store meanwhile; nothing of this one counts: run it again"
-        else:
-            msg = f"{place.name}: cannot be written: {reason(error)}; nothing of this update counts"
-        raise StoreError(msg) from error
-
-
-@contextmanager
-def _clear(place: Place) -> Iterator[None]:
-    """Errors of deltalake as those of a store."""
-    from deltalake.exceptions import DeltaError
-
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        msg = f"{place.name}: cannot be read: {reason(error)}"
-        raise StoreError(msg) from error
-
-
 def _commits(table: DeltaTable, place: Place, limit: int | None = None) -> list[dict[str, Any]]:
     """What the commits say, newest first."""
-    with _clear(place):
+    with clear(place):
         return list(table.history(limit))
 
 
