@@ -14,9 +14,9 @@ of the ledger. Killed before the commit, it leaves files that nothing names, and
 store is as it will be. To run it again is harmless: what counts already is known by its fingerprint.
 
 The modules, from the bottom: ``place`` (where a store is), ``files`` (states in files), ``delta`` (small tables),
-``ledger``, ``partitions`` (what is new in the data), ``configuration`` (what is kept of them), ``folding`` (partitions to states, states to
-results), ``runs`` (nights merged), ``history``, ``nightly`` and ``remembered`` (results that are kept),
-``rules``, ``joining``, ``vacuum``, ``store`` (the verbs).
+``ledger``, ``partitions`` (what is new in the data), ``configuration`` (what is kept of them), ``folding`` (partitions
+to states, states to results), ``runs`` (nights merged), ``history``, ``nightly`` and ``remembered`` (results that are
+kept), ``rules``, ``joining``, ``vacuum``, ``store`` (the verbs).
 """
 
 from streameval.store.history import History
