@@ -261,35 +261,32 @@ class MaxInformedness:
     def partial(self, part: Groups | Bins) -> Any:
         """The best point: informedness in floating point, T, F, score; for bins its bounds."""
         if isinstance(part, Bins):
-            return self.bounds(_Columns.of(part), part.scores)
-        before, total = part.before, part.total
-        if _empty_class(total):
-            return 0.0, 0, 0, math.inf
-        if part.neg_weight is None:
-            best, at, true, false = kernels.informedness_counts(
-                part.neg, part.pos, before.neg, before.pos, total.neg, total.pos
-            )
-            true, false = int(true), int(false)
-        else:
-            best, at, true, false = kernels.informedness_weights(
-                part.neg_weight,
-                part.pos_weight,
-                before.neg_weight,
-                before.pos_weight,
-                total.neg_weight,
-                total.pos_weight,
-            )
-        return float(best), true, false, part.score(at) if at >= 0 else math.inf
+            return self.bounds(_Columns.of(part), part)
+        best, true, false, at = self._best(part, part.before)
+        return best, true, false, part.score(at) if at >= 0 else math.inf
 
-    def bounds(self, c: _Columns, scores: Array) -> tuple[float, float, float]:
+    @staticmethod
+    def _best(part: Groups | Bins, before: Totals) -> tuple[float, Any, Any, int]:
+        """Informedness in floating point, T and F after the best group, and which it is; −1 where none is above 0."""
+        total = part.total
+        if _empty_class(total):
+            return 0.0, 0, 0, -1
+        if part.neg_weight is None or part.pos_weight is None:
+            counts = before.neg, before.pos, total.neg, total.pos
+            best, at, true, false = kernels.informedness_counts(part.neg, part.pos, *counts)
+            return float(best), int(true), int(false), int(at)
+        weights = before.neg_weight, before.pos_weight, total.neg_weight, total.pos_weight
+        best, at, true, false = kernels.informedness_weights(part.neg_weight, part.pos_weight, *weights)
+        return float(best), true, false, int(at)
+
+    def bounds(self, c: _Columns, bins: Bins) -> tuple[float, float, float]:
         """Largest value at an edge of a bin, and the largest with a bin's positives before its negatives; the edge."""
-        if not c.N or not c.P or not c.n.size:
+        _, true, false, at = self._best(bins, _zero(bins.total))
+        if at < 0 and (not c.N or not c.P):
             return 0.0, 0.0, math.inf
-        edges = (c.T + c.p) / c.P - (c.F + c.n) / c.N
-        inside = np.where(c.single, edges, (c.T + c.p) / c.P - c.F / c.N)
-        at = int(np.argmax(edges))
-        lower = max(0.0, float(edges[at]))
-        return lower, max(lower, float(inside.max())), float(scores[at]) if lower > 0 else math.inf
+        lower = _informedness(true, false, *class_sizes(bins.total, weighted=bins.neg_weight is not None))
+        inside = np.where(c.single, 0.0, (c.T + c.p) / c.P - c.F / c.N)
+        return lower, max(lower, float(inside.max(initial=0.0))), float(bins.scores[at]) if lower > 0 else math.inf
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """The best of all parts."""
@@ -304,11 +301,13 @@ class MaxInformedness:
             exact = lower == upper
             return Scalar(self.name, lower, lower=ends[0], upper=ends[1], exact=exact, threshold=threshold)
         _, true, false, threshold = max(partials, key=lambda best: (best[0], -best[1] - best[2]))
-        N, P = class_sizes(total, weighted=state.spec.weighted)
-        value = (true * N - false * P) / (N * P)
-        if value <= 0:  # a rounded value rose above zero, the exact one does not: no threshold is better than none
-            value, threshold = 0.0, math.inf
-        return Scalar.certain(self.name, value, threshold=threshold)
+        value = _informedness(true, false, *class_sizes(total, weighted=state.spec.weighted))
+        return Scalar.certain(self.name, value, threshold=threshold if value else math.inf)
+
+
+def _informedness(true: Any, false: Any, N: Any, P: Any) -> float:
+    """T/P − F/N, divided once; at least 0, as without any threshold."""
+    return max(0.0, float((true * N - false * P) / (N * P)))
 
 
 RANKING = (RocAuc(), AveragePrecision(), PrAuc(), MaxInformedness())
