@@ -132,12 +132,10 @@ class ClusterEngine:
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task: as many tasks as on threads, more where one would make too large states."""
-        if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):
-            threads = task_threads(rows)
-        else:
-            most = rows * ROW_BYTES * len(plan.specs) // (TASKS * self._share)
-            threads = max(self.connection.threads, most)
-        return tasks(pieces, rows, threads, by_file=plan.skip, whole=plan.whole)
+        if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):  # as on threads: digests depend on it
+            return tasks(pieces, rows, task_threads(rows), by_file=plan.skip, whole=plan.whole)
+        most = rows * ROW_BYTES * len(plan.specs) // (TASKS * self._share)
+        return tasks(pieces, rows, max(self.connection.threads, most), by_file=False, whole=plan.whole)
 
     def capacity(self, plan: Plan) -> int:
         """Rows a builder collects at a time."""

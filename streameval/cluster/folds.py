@@ -6,9 +6,12 @@ A file that cannot be read is tried twice more, anywhere. Errors that the data w
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -62,7 +65,7 @@ def folds(
     resources: work.Resources,
     progress: Callable[[int], None],
 ) -> tuple[list[Fold], tuple[tuple[str, str], ...]]:
-    """Fold all tasks; those that could be, in order, and the files that were left out.
+    """Fold all tasks; those that could be, and the files that were left out.
 
     Raises
     ------
@@ -71,15 +74,16 @@ def folds(
     """
     plain = replace(plan, skip=False)  # whether to skip a file is decided here, after it has been tried again
     _check_pieces(connection, tasks, plain)
-    made = _submitted(connection, tasks, plain, resources)
+    submit = partial(_submitted, connection, plan=plain, resources=resources)
+    made = submit(tasks)
     try:
-        failed = _finish(connection, made, progress, skip=plan.skip)
+        done, failed = _finish(connection, made, progress, submit if plan.skip else None)
     except BaseException:
         with suppress(ClusterError), connection.errors():
             connection.client.cancel([fold.spread for fold in made])
         raise
-    alive = [fold for i, fold in enumerate(made) if i not in failed]
-    return alive, tuple((made[i].pieces[0].name, failed[i]) for i in sorted(failed))
+    names_in_order = dict.fromkeys(piece.name for task in tasks for piece in task)
+    return done, tuple((name, failed[name]) for name in names_in_order if name in failed)
 
 
 def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
@@ -98,7 +102,7 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
 
 
 def _submitted(
-    connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan, resources: work.Resources
+    connection: Connection, tasks: Sequence[Sequence[Piece]], *, plan: Plan, resources: work.Resources
 ) -> list[Fold]:
     key, nodes = names(), []
     for i, pieces in enumerate(tasks):
@@ -116,36 +120,57 @@ def _submitted(
 
 
 def _finish(
-    connection: Connection, made: Sequence[Fold], progress: Callable[[int], None], *, skip: bool
-) -> dict[int, str]:
-    """Wait for all tasks, trying files again; the tasks left out, with the reason."""
-    waiting = {fold.outline: i for i, fold in enumerate(made)}
-    tries = dict.fromkeys(range(len(made)), 0)
-    failed: dict[int, str] = {}
+    connection: Connection,
+    made: Sequence[Fold],
+    progress: Callable[[int], None],
+    again: Callable[[Sequence[Sequence[Piece]]], list[Fold]] | None,
+) -> tuple[list[Fold], dict[str, str]]:
+    """Wait for all tasks, trying those again that could not read; the ones done, and files left out with the reason.
+
+    Where files may be left out, `again` submits tasks: one of several files that failed is folded file by file.
+    """
+    waiting = {fold.outline: fold for fold in made}
+    tries: Counter[Any] = Counter()
+    done: list[Fold] = []
+    failed: dict[str, str] = {}
     with connection.errors():
-        done = as_completed(list(waiting), loop=connection.client.loop)
-        for future in done:
-            i = waiting[future]
-            error = None if future.status == "finished" else _ours(future.exception(), made[i])
+        completed = as_completed(list(waiting), loop=connection.client.loop)
+        for future in completed:
+            fold = waiting[future]
+            error = None if future.status == "finished" else _ours(future.exception(), fold)
+            files = _by_file(fold.pieces)
             if error is None:
-                made[i].parts.clear()
-                progress(max(made[i].rows, 0))
-            elif isinstance(error, CorruptFileError) and tries[i] < RETRIES:
-                tries[i] += 1
-                connection.client.retry([future])
-                done.add(future)
-            elif isinstance(error, CorruptFileError) and skip:
-                failed[i] = str(error)
-            elif isinstance(error, MemoryError):
-                msg = f"{made[i].pieces[0].name}: a worker is out of memory; give the workers more, or fewer threads"
-                raise ClusterError(msg) from error
-            else:
+                fold.parts.clear()
+                progress(max(fold.rows, 0))
+                done.append(fold)
+            elif not isinstance(error, CorruptFileError):
                 raise error
-    return failed
+            elif tries[future] < RETRIES:
+                tries[future] += 1
+                connection.client.retry([future])
+                completed.add(future)
+            elif again is None:
+                raise error
+            elif len(files) == 1:
+                failed[fold.pieces[0].name] = str(error)
+            else:
+                more = {fold.outline: fold for fold in again(files)}
+                waiting |= more
+                completed.update(list(more))
+    return done, failed
+
+
+def _by_file(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces file by file."""
+    return [list(group) for _, group in groupby(pieces, key=attrgetter("name"))]
 
 
 def _ours(error: BaseException, fold: Fold) -> BaseException:
     """The error, or ours where it is one of the code that makes a partition."""
     lazy = any(isinstance(piece.source, LazySource) for piece in fold.pieces)
     foreign = not isinstance(error, StreamevalError | KilledWorker | CancelledError | CommClosedError)
+    if isinstance(error, MemoryError):
+        return ClusterError(
+            f"{fold.pieces[0].name}: a worker is out of memory; give the workers more, or fewer threads"
+        )
     return uncomputable(fold.pieces[0].name, error) if lazy and foreign else error

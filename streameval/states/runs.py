@@ -147,15 +147,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Outline:
-    """How much there is of each code: what totals, shards and ranges are reckoned from, without the rows.
+    """How much there is of each code that occurs: what totals, shards and ranges are reckoned from, without the rows.
 
     Attributes
     ----------
-    rows, items : int64 arrays of shape (n_codes,)
-    sums : float64 array of shape (n_codes,); empty without weights
+    codes : int64 array of shape (n,), ascending
+    rows, items : int64 arrays of shape (n,)
+    sums : float64 array of shape (n,); zeros without weights
     nbytes : bytes of the items
     """
 
+    codes: Array
     rows: Array
     items: Array
     sums: Array
@@ -163,9 +165,19 @@ class Outline:
 
     def __add__(self, other: Outline) -> Outline:
         """The outline of both."""
-        return Outline(
-            self.rows + other.rows, self.items + other.items, self.sums + other.sums, self.nbytes + other.nbytes
-        )
+        codes = np.union1d(self.codes, other.codes)
+        columns = (np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), np.zeros(codes.size))
+        for part in (self, other):
+            at = np.searchsorted(codes, part.codes)
+            for column, values in zip(columns, (part.rows, part.items, part.sums), strict=True):
+                column[at] += values
+        return Outline(codes, *columns, self.nbytes + other.nbytes)
+
+    def spread(self, values: Array, codes: int) -> Array:
+        """One of the columns, as an array of shape (codes,)."""
+        out = np.zeros(codes, values.dtype)
+        out[self.codes] = values
+        return out
 
 
 @dataclass(frozen=True)
@@ -214,7 +226,8 @@ class Runs:
         """How much there is of each code."""
         if self.whole is not None:
             return self.whole
-        return Outline(self.rows, self.items, self.sums if self.layout.weighted else _NONE_F8, self.nbytes)
+        codes = np.flatnonzero(self.items)
+        return Outline(codes, self.rows[codes], self.items[codes], self.sums[codes], self.nbytes)
 
     def hollow(self) -> Runs:
         """The outline alone."""
@@ -236,14 +249,14 @@ class Runs:
     def rows(self) -> Array:
         """Rows of each code, as an int64 array of shape (n_codes,)."""
         if self.whole is not None:
-            return self.whole.rows
+            return self.whole.spread(self.whole.rows, self.layout.codes)
         return self._total(lambda run: run.rows)
 
     @cached_property
     def items(self) -> Array:
         """Stored items of each code, as an int64 array of shape (n_codes,)."""
         if self.whole is not None:
-            return self.whole.items
+            return self.whole.spread(self.whole.items, self.layout.codes)
         return self._total(lambda run: np.diff(run.starts))
 
     def _total(self, value: Callable[[Run], Array]) -> Array:
@@ -256,7 +269,7 @@ class Runs:
     def sums(self) -> Array:
         """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
         if self.whole is not None:
-            return self.whole.sums
+            return self.whole.spread(self.whole.sums, self.layout.codes)
         parts: dict[int, list[float]] = {}
         for run in self.runs:
             if run.sums is not None:
