@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pickle
@@ -210,6 +211,17 @@ def test_a_scheduler_that_does_not_answer_is_one_clear_error() -> None:
         pytest.raises(ClusterError, match="no Dask sche"),
     ):
         evaluate(str(REAL), client="tcp://127.0.0.1:9", **COLUMNS)
+
+
+def test_a_client_made_for_a_run_is_closed_with_it(client: Any) -> None:
+    """Given an address, the client lives as long as the evaluation, whose curves need it."""
+    found = evaluate(str(REAL), client=client.scheduler.address, score="score_lr")
+    own = found._engine.connection.client
+    assert found.curve("roc").area == found.value("roc_auc")
+    assert own.status == "running"
+    del found
+    gc.collect()
+    assert own.status == "closed"
 
 
 def test_threads_and_a_client_exclude_each_other(client: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+import weakref
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -109,7 +110,9 @@ def connect(client: Any, threads: int | None) -> Connection | None:
             msg = "threads run here and a client (--scheduler) elsewhere: give one of them"
             raise OptionError(msg)
         return None
-    found = _active() if client is None else _opened(client) if isinstance(client, str) else client
+    if isinstance(client, str):
+        return _owned(client)
+    found = _active() if client is None else client
     if found is None:
         return None
     if getattr(found, "asynchronous", None) is not False:
@@ -126,13 +129,20 @@ def _active() -> Any:
         return None
 
 
-def _opened(address: str) -> Any:
-    """A client of its own for a scheduler."""
+def _owned(address: str) -> Connection:
+    """A connection with a client of its own, which is closed once nobody needs the connection."""
     try:
-        return distributed.Client(address, set_as_default=False)
+        client = distributed.Client(address, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         msg = f"{address}: no Dask scheduler answers there; check the address and that it runs"
         raise ClusterError(msg) from error
+    try:
+        connection = _checked(client)
+    except BaseException:
+        client.close()
+        raise
+    weakref.finalize(connection, client.close)
+    return connection
 
 
 def _address(client: Any) -> str:

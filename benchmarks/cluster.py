@@ -1,0 +1,80 @@
+"""A cluster of processes against threads in one: seconds and ratios on the same rows, start-up apart.
+
+    python benchmarks/cluster.py                # 10⁸ rows, two workers with one thread each
+    python benchmarks/cluster.py --files 4      # a quick look at 2·10⁷
+
+Both sides run in one session: the cluster is started and each case warmed up first; then cluster and threads take
+turns, and the best of each counts. The JSON of both must be the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from data import DEFAULT, make
+from distributed import Client, LocalCluster
+
+from streameval import evaluate
+
+TARGET = 1.3
+CASES: dict[str, dict[str, Any]] = {
+    "exact AUC + AP": {"score": "beta", "metrics": ["roc_auc", "average_precision"]},
+    "exact, all metrics": {"score": "beta"},
+    "approx": {"score": "beta", "metrics": "roc_auc", "approx": True},
+    "AUL": {"cluster": "cluster", "metrics": "aul"},
+    "float64": {"score": "score64", "metrics": ["roc_auc", "average_precision"]},
+}
+
+
+def timed(**options: Any) -> tuple[float, str]:
+    """Seconds of one evaluation, and its JSON."""
+    start = time.perf_counter()
+    found = evaluate(**options)
+    return time.perf_counter() - start, found.to_json()
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DEFAULT)
+    parser.add_argument("--rows", type=int, default=100_000_000)
+    parser.add_argument("--files", type=int, default=20, help="read only so many of the 20 files")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory-limit", default="4GiB", help="of each worker")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--only", nargs="*", help="run only these cases")
+    given = parser.parse_args()
+    files = make(given.data, given.rows, 20)[: given.files]
+    start = time.perf_counter()
+    with (
+        LocalCluster(
+            n_workers=given.workers, threads_per_worker=1, memory_limit=given.memory_limit, dashboard_address=":0"
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        print(f"{given.workers} workers started in {time.perf_counter() - start:.1f} s; {len(files)} files\n")
+        print("| case | threads, s | cluster, s | ratio | target | met |\n|---|---|---|---|---|---|")
+        for case in given.only or CASES:
+            options = {"data": files, **CASES[case]}
+            sides: dict[str, dict[str, Any]] = {"threads": {"threads": given.workers}, "cluster": {"client": client}}
+            best = dict.fromkeys(sides, float("inf"))
+            texts = {timed(data=files[:2], **CASES[case], **side)[1] for side in sides.values()}
+            for _ in range(given.repeat):
+                for name, side in sides.items():
+                    seconds, text = timed(**options, **side)
+                    best[name] = min(best[name], seconds)
+                    texts.add(text)
+            assert len(texts) == 2, "cluster and threads disagree"
+            ratio = best["cluster"] / best["threads"]
+            met = "yes" if ratio <= TARGET else "no"
+            print(
+                f"| {case} | {best['threads']:.2f} | {best['cluster']:.2f} | {ratio:.2f} | ≤ {TARGET} | {met} |",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Cost against the number of rows on two workers: a log-log figure, its slope, and a model for larger clusters.
+
+    python benchmarks/scaling.py                        # 10⁶ … 10⁹ rows; simulates 13 GB in /var/tmp first
+    python benchmarks/scaling.py --most 100000000       # stop at 10⁸
+
+Exact AUC, AP and AUL of simulated messages in one call, `approx` AUC beside it, and the bare scan of the same columns
+by the same workers. Each is warmed up on the smallest data; peak memory is the high-water mark of a worker process.
+
+The model: a row costs a worker thread the seconds measured at the largest size, and its share of the states crosses the
+network once, of W workers all but 1/W. Assumed are storage and a network that keep up, workers like these, and files
+enough for all of them; the scheduler's 1.1 ms a task are added.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import dask
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from distributed import Client, LocalCluster
+
+from streameval import evaluate
+from streameval.evaluation import explain
+from streameval.simulation import simulate
+
+EXACT = {"score": "score_a", "cluster": "cluster", "metrics": ["roc_auc", "average_precision", "aul"]}
+APPROX = {"score": "score_a", "metrics": "roc_auc", "approx": True}
+SLOPE, TASK_SECONDS = 1.05, 1.1e-3
+
+
+def read(file: str, columns: list[str]) -> int:
+    """Read some columns with nothing done to them."""
+    with pa.OSFile(file) as source:
+        batches = pq.ParquetFile(source).iter_batches(1 << 20, columns=columns, use_threads=False)
+        return sum(batch.num_rows for batch in batches)
+
+
+def scan(client: Client, folder: Path, columns: list[str]) -> None:
+    """Read all files on the workers."""
+    work = [dask.delayed(read, pure=False)(str(file), columns) for file in sorted(folder.rglob("*.parquet"))]
+    client.gather(client.compute(work))
+
+
+def peak() -> int:
+    """High-water mark of this process, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def measure(client: Client, folder: Path, memory: str | None) -> dict[str, float]:
+    """Seconds of each case."""
+    cases: dict[str, Any] = {
+        "exact": lambda: evaluate(folder, client=client, memory=memory, **EXACT),
+        "approx": lambda: evaluate(folder, client=client, memory=memory, **APPROX),
+        "scan": lambda: scan(client, folder, ["label", "score_a", "cluster"]),
+        "scan of two": lambda: scan(client, folder, ["label", "score_a"]),
+    }
+    found = {}
+    for name, call in cases.items():
+        start = time.perf_counter()
+        call()
+        found[name] = time.perf_counter() - start
+    return found
+
+
+def draw(rows: list[int], times: list[dict[str, float]], path: Path) -> None:
+    """The log-log figure."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6, 4.5), layout="constrained")
+    for name, title in (("exact", "exact AUC + AP + AUL"), ("approx", "approx AUC"), ("scan", "bare scan")):
+        axes.loglog(rows, [found[name] for found in times], marker="o", label=title)
+    axes.set(xlabel="rows", ylabel="seconds, two workers")
+    axes.grid(visible=True, which="both", alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=150)
+
+
+def model(rows: int, seconds: float, workers: int, state_bytes: float) -> None:
+    """Print what 10¹¹ rows on 100 workers of four threads would take."""
+    target, many, threads = 10**11, 100, 4
+    thread_seconds = seconds * workers / rows
+    compute = target * thread_seconds / (many * threads)
+    moved = state_bytes * (1 - 1 / many)
+    tasks = 4 * many * threads * 2 + 100_000
+    print(
+        f"\n10¹¹ rows on {many} workers of {threads} threads: {compute:,.0f} s of work at {thread_seconds:.2e} s a row,"
+    )
+    print(f"{moved * target / many / 1e9:,.1f} GB to each worker over the network ({moved:.1f} bytes a row),")
+    print(f"at most {tasks * TASK_SECONDS:,.0f} s of scheduling {tasks:,} tasks, which overlaps with the work")
+
+
+def main() -> None:
+    """Make the data, measure, fit, draw."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=Path("/var/tmp/streameval-scaling"))
+    parser.add_argument("--most", type=int, default=1_000_000_000)
+    parser.add_argument("--memory", help="budget of each worker")
+    parser.add_argument("--memory-limit", default="6GiB", help="of each worker")
+    parser.add_argument("--figure", type=Path, default=Path(__file__).parent / "figures" / "scaling.png")
+    given = parser.parse_args()
+    sizes = [10**k for k in range(6, 13) if 10**k <= given.most]
+    for rows in sizes:
+        if not (given.data / str(rows)).exists():
+            simulate(given.data / str(rows), rows=rows, partitions=max(4, rows // 10**7))
+    times, options = [], {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with LocalCluster(memory_limit=given.memory_limit, **options) as cluster, Client(cluster) as client:
+        measure(client, given.data / str(sizes[0]), given.memory)
+        print("| rows | exact, s | M rows/s | MB/s | approx, s | × scan | scan, s | peak of a worker, MiB |")
+        print("|---|---|---|---|---|---|---|---|")
+        for rows in sizes:
+            found = measure(client, given.data / str(rows), given.memory)
+            times.append(found)
+            planned = explain(given.data / str(rows), client=client, memory=given.memory, **EXACT)
+            speed, rate = rows / found["exact"] / 1e6, planned.bytes / found["exact"] / 1e6
+            most = max(client.run(peak).values()) >> 20
+            print(
+                f"| {rows:,} | {found['exact']:.2f} | {speed:.1f} | {rate:.0f} | {found['approx']:.2f} "
+                f"| {found['approx'] / found['scan of two']:.2f} | {found['scan']:.2f} | {most:,} |",
+                flush=True,
+            )
+    large = [i for i, rows in enumerate(sizes) if rows >= 10**7] or [0]
+    if len(large) > 1:
+        logs = np.log10([sizes[i] for i in large]), np.log10([times[i]["exact"] for i in large])
+        slope = np.polyfit(*logs, 1)[0]
+        print(f"\nslope from 10⁷ rows on: {slope:.3f} (target ≤ {SLOPE}: {'met' if slope <= SLOPE else 'missed'})")
+    model(sizes[-1], times[-1]["exact"], 2, sum(state.bytes for state in planned.states) / sizes[-1])
+    draw(sizes, times, given.figure)
+
+
+if __name__ == "__main__":
+    main()
