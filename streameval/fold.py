@@ -32,6 +32,7 @@ RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where th
 TASK_ROWS = 1 << 20
 TASKS = 4  # for each thread, whatever the number of rows: so many states live at a time
 ROW_BYTES = 16  # a builder's buffers, for a row
+HEAVIEST = 1e280  # of weights: no sum of them exceeds a float64
 
 
 @dataclass(frozen=True)
@@ -167,9 +168,10 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
         msg = f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
         raise WeightError(msg)
     values: Array = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    if values.size and not (values.min() >= 0.0 and np.isfinite(values.max())):
-        bad = values[~((values >= 0.0) & np.isfinite(values))][0]
-        msg = f"{name}: weight column {column!r} has the value {bad}; weights are finite and not negative"
+    if values.size and not (values.min() >= 0.0 and values.max() <= HEAVIEST):
+        bad = values[~((values >= 0.0) & (values <= HEAVIEST))][0]
+        remedy = "scale the weights" if np.isfinite(bad) and bad > 0 else "weights are finite and not negative"
+        msg = f"{name}: weight column {column!r} has the value {bad}; {remedy}"
         raise WeightError(msg)
     return values
 

@@ -16,7 +16,7 @@ from streameval.metrics.ranking import PrAuc, RocAuc
 from streameval.metrics.threshold import ConfusionAt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streameval.cluster import ClusterEngine
     from streameval.engine import Engine
@@ -107,7 +107,8 @@ class Evaluation:
     def curve(self, name: str, of: str | None = None) -> Curve:
         """A curve for drawing: ``roc``, ``precision_recall``, ``gain`` of a score, ``lift`` of a cluster column.
 
-        At most 10,000 points; the area is that of the whole curve. The states of the evaluation are read once more.
+        At most 10,000 points; the area is that of the whole curve, which holds no NaN scores, whatever `nan` says. The
+        states of the evaluation are read once more.
 
         Raises
         ------
@@ -127,7 +128,7 @@ class Evaluation:
             raise OptionError(msg)
         state = self._states[kind, columns[0]]
         if kind == "score":
-            [path, *areas] = self._engine.finalize([(state, [ScorePath(), RocAuc(), PrAuc()])])[0]
+            [path, *areas] = self._engine.finalize([(state, [ScorePath(), RocAuc(half=False), PrAuc(half=False)])])[0]
             return score_curve(name, path, state, *areas)
         [table, area] = self._engine.finalize([(state, [AllSizes(), Aul(self._threshold)])])[0]
         return lift_curve(table, self._threshold, area.value, columns[0])
@@ -222,55 +223,61 @@ def conclude(
         If labels or weights cannot be evaluated, or there are no rows.
     """
     labels: LabelCounts = folded.states[plan.label]
-    try:
-        labels.check()
-    except LabelError as error:
-        msg = f"{names[0]}{' and the other files' * (len(set(names)) > 1)}: {error}"
-        raise LabelError(msg) from None
-    skipped = folded.skipped
-    if not labels.totals().rows and not labels.null:
-        reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-        msg = f"there are no rows to evaluate{reason}"
-        raise MissingInputError(msg)
-    states = [folded.states[w.spec] for w in wanted]
-    plain = sum(w.group != "classes" for w in wanted)  # they come first
-    values = engine.finalize([(state, w.metrics) for state, w in zip(states[:plain], wanted, strict=False)])
-    for state, w in zip(states[plain:], wanted[plain:], strict=True):
-        values.append(engine.compare(state, w.metrics))
-        engine.budget.settle()
-    for state, w in zip(states, wanted, strict=True):
-        _check_weights(state, w, plan.weight)
-    absent = not labels.pos and plan.label.pos_label is not None
-    reason = f"no row has the label {plan.label.pos_label!r}"
-    results = [
-        replace(
-            value, of=w.of, rows=rows, positives=positives, reason=reason if absent and value.reason else value.reason
-        )
-        for w, state, row in zip(wanted, states, values, strict=True)
-        for rows, positives in [_evaluated_rows(state, w)]
-        for value in row
-    ]
-    dropped = [("null label", labels.null)]
-    dropped += (part for state, w in zip(states, wanted, strict=True) for part in _dropped(state, w))
+    where = f"{names[0]}{' and the other files' * (len(set(names)) > 1)}"
+    _check_labels(labels, where, folded.skipped)
+    answered = [(w, folded.states[w.spec]) for w in wanted]
+    if plan.weight is not None:
+        for w, state in answered:
+            _check_weights(state, w, f"{where}: weight column {plan.weight!r}")
+    dropped = [("null label", labels.null), *(part for w, state in answered for part in _dropped(state, w))]
     return Evaluation(
         labels.neg + labels.pos,
         labels.pos,
-        tuple(results),
+        tuple(_results(engine, answered, None if labels.pos else plan.label.pos_label)),
         tuple((reason, rows) for reason, rows in dict(reversed(dropped)).items() if rows)[::-1],
-        tuple(skipped),
-        {(w.group, w.of): state for w, state in zip(wanted, states, strict=True)},
+        tuple(folded.skipped),
+        {(w.group, w.of): state for w, state in answered},
         engine,
         next((m.threshold for w in wanted for m in w.metrics if isinstance(m, Aul)), 1),
     )
 
 
-def _check_weights(state: Any, wanted: Wanted, weight: str | None) -> None:
+def _check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, str]]) -> None:
+    """Raise if the labels cannot be evaluated, or there are none."""
+    try:
+        labels.check()
+    except LabelError as error:
+        msg = f"{where}: {error}"
+        raise LabelError(msg) from None
+    if not labels.totals().rows and not labels.null:
+        reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        msg = f"there are no rows to evaluate{reason}"
+        raise MissingInputError(msg)
+
+
+def _check_weights(state: Any, wanted: Wanted, which: str) -> None:
     """Raise if the weights of a score are so small or large together that their products are no float64."""
-    if wanted.group == "score" and weight is not None:
+    if wanted.group == "score":
         neg, pos = state.totals().neg_weight, state.totals().pos_weight
+        if wanted.spec.nan == "half":
+            neg, pos = neg + float(state.nan_weights[0]), pos + float(state.nan_weights[1])
         if neg and pos and not _WEIGHTS[0] < neg * pos < _WEIGHTS[1]:
-            msg = f"weight column {weight!r} sums to {neg:g} and {pos:g}, too far from 1 to multiply; scale the weights"
+            msg = f"{which} sums to {neg:g} and {pos:g}, too far from 1 to multiply; scale the weights"
             raise WeightError(msg)
+
+
+def _results(engine: Engine | ClusterEngine, answered: Sequence[tuple[Wanted, Any]], absent: Any) -> Iterator[Scalar]:
+    """Results of all states, those of classes one after the other; `absent` is a positive label that no row has."""
+    plain = sum(w.group != "classes" for w, _ in answered)  # they come first
+    values = engine.finalize([(state, w.metrics) for w, state in answered[:plain]])
+    for w, state in answered[plain:]:
+        values.append(engine.compare(state, w.metrics))
+        engine.budget.settle()
+    for (w, state), row in zip(answered, values, strict=True):
+        rows, positives = _evaluated_rows(state, w)
+        for value in row:
+            reason = value.reason if absent is None or not value.reason else f"no row has the label {absent!r}"
+            yield replace(value, of=w.of, rows=rows, positives=positives, reason=reason)
 
 
 def _dropped(state: Any, wanted: Wanted) -> list[tuple[str, int]]:
@@ -287,6 +294,6 @@ def _dropped(state: Any, wanted: Wanted) -> list[tuple[str, int]]:
 def _evaluated_rows(state: Any, wanted: Wanted) -> tuple[int, int]:
     """Rows and positives that a state's metrics were computed from."""
     total = state.totals()
-    if wanted.group == "score" and wanted.spec.nan == "half":
+    if wanted.group in ("score", "sample") and wanted.spec.nan == "half":
         return total.rows + int(state.nan_rows.sum()), total.pos + int(state.nan_rows[1])
     return total.rows, total.pos

@@ -29,7 +29,7 @@ class Scalar:
     value : the number; NaN where it is not defined, see `reason`
     of : the score or cluster column
     lower, upper : ends of the certain interval, equal to `value` where it is exact; NaN where chance left none
-    exact : whether the value is exact
+    exact : whether the value is exact; an undefined one is not
     rows, positives : what the value was computed from
     reason : why the value or its interval is NaN
     stderr : standard error, where the value was sampled
@@ -69,7 +69,7 @@ class Scalar:
     @classmethod
     def undefined(cls, metric: str, reason: str) -> Scalar:
         """A value that does not exist, with the reason."""
-        return cls(metric, math.nan, reason=reason)
+        return cls(metric, math.nan, exact=False, reason=reason)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a NaN is None.
@@ -105,9 +105,11 @@ class Curve:
     of : the score or cluster column
     x, y : float64 arrays of shape (n_points,), at most 10,000 points
     thresholds : float64 array of shape (n_points,); scores at or above it are taken as positive (for ``lift``, the
-    cluster size) area : area under the whole curve
+        cluster size)
+    area : area under the whole curve
     exact : whether points and area are exact
-    positives, rows : what the curve was computed from
+    positives, rows : what the curve was computed from; with weights, sums of weights
+    weighted : whether there are weights
     """
 
     name: str
@@ -119,3 +121,4 @@ class Curve:
     exact: bool = True
     positives: float = 0
     rows: float = 0
+    weighted: bool = False

@@ -114,7 +114,7 @@ def label_values(kind: pa.DataType) -> st.SearchStrategy[list[Any]]:
     )
 
 
-WEIGHTS = st.one_of(st.sampled_from([0.0, 0.25, 1.0, 3.0]), st.floats(0, 1e6), st.floats(1e-9, 1.0))
+WEIGHTS = st.one_of(st.sampled_from([0.0, 0.25, 1.0, 3.0]), st.floats(1e-90, 1e6), st.floats(1e-9, 1.0))
 
 
 @st.composite

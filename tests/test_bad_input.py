@@ -239,6 +239,18 @@ def test_bad_weights_name_the_file_and_the_value(bad: float, tmp_path: Path) -> 
     refused(WeightError, path, "a.parquet", "'weight'", str(bad), weight="weight")
 
 
+@pytest.mark.parametrize("approx", [False, True])
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(1e-200, "sums to 2e-200 and 2e-200"), (1e200, "sums to 2e+200 and 2e+200"), (1e308, "has the value 1e+308")],
+)
+def test_weights_too_far_from_one_name_the_file(size: float, words: str, approx: bool, tmp_path: Path) -> None:
+    """What would overflow or vanish when multiplied is refused before anything is computed of it."""
+    path = write(tmp_path / "a.parquet", GOOD | {"weight": [size] * 4})
+    for nan in ("error", "half"):
+        refused(WeightError, path, "a.parquet", "'weight'", words, "scale", weight="weight", approx=approx, nan=nan)
+
+
 def test_null_weights_name_the_file(tmp_path: Path) -> None:
     """Every row has a weight."""
     path = write(tmp_path / "a.parquet", GOOD | {"weight": [1, None, 2, 3]})

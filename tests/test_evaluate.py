@@ -70,7 +70,7 @@ def test_score_metrics_are_their_definitions(kind: pa.DataType, weighted: bool) 
             assert math.isnan(value) or 0 <= value <= 1 + 1e-15
         assert {r.rows for r in result.results} == {len(rows)}
         assert {r.positives for r in result.results} == {sum(label for _, label, _ in rows)}
-        assert all(r.exact and (r.reason is None) == (not math.isnan(r.value)) for r in result.results)
+        assert all(r.exact == (r.reason is None) == (not math.isnan(r.value)) for r in result.results)
         missing = table.num_rows - len(rows)
         assert result.dropped == ((("NaN or null score score", missing),) if missing else ())
 
@@ -269,6 +269,46 @@ def test_curves_of_nothing_say_why() -> None:
     with pytest.raises(ValueError, match="one class only"):
         result.curve("roc", "score")
     assert result.curve("roc", "other").area == 0.5
+
+
+@pytest.mark.parametrize("approx", [False, True])
+@pytest.mark.parametrize("weight", [None, "weight"])
+@pytest.mark.parametrize("nan", ["drop", "half"])
+def test_the_area_is_that_of_the_curve_drawn(nan: str, weight: str | None, approx: bool) -> None:
+    """Under every policy for NaN scores: they have no place on a curve."""
+    random = np.random.default_rng(8)
+    score = random.integers(0, 50, 2000) / 50
+    table = pa.table(
+        {
+            "label": random.random(2000) < 0.3 + score / 3,
+            "score": np.where(random.random(2000) < 0.2, np.nan, score),
+            "weight": random.random(2000),
+        }
+    )
+    result = evaluate(table, score="score", nan=nan, weight=weight, approx=approx)
+    for name in ("roc", "precision_recall", "gain"):
+        curve = result.curve(name)
+        assert math.isclose(np.trapezoid(curve.y, curve.x), curve.area, rel_tol=1e-9), name
+    assert (result.value("roc_auc") == result.curve("roc").area) == (nan == "drop")
+
+
+@pytest.mark.parametrize("metric", ["average_precision", "pr_auc", "max_informedness"])
+def test_weighted_bins_are_certain_and_never_exact(metric: str) -> None:
+    """Sums of weights in bins are rounded otherwise than those of scores: the interval leaves room for that."""
+    random = np.random.default_rng(4)
+    score = random.integers(0, 30, 3000) / 30
+    table = pa.table({"label": random.random(3000) < score, "score": score, "weight": random.lognormal(size=3000)})
+    approx, exact = (evaluate(table, score="score", weight="weight", approx=flag) for flag in (True, False))
+    [found] = [r for r in approx.results if r.metric == metric]
+    assert not found.exact
+    assert found.lower < exact.value(metric) < found.upper
+
+
+def test_sampled_rows_under_half_are_all_rows() -> None:
+    """A result says what it was computed from, NaN scores included where they count."""
+    table = pa.table({"label": [0, 1, 0, 1], "score": [0.1, math.nan, 0.3, 0.4]})
+    result = evaluate(table, score="score", nan="half", approx_agc=True)
+    assert {(r.rows, r.positives) for r in result.results} == {(4, 2)}
 
 
 # -- the same bytes ---------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from streameval.arrays.pictures import plot_gain_curve, plot_precision_recall_cu
 from streameval.arrays.roc import RocCurve
 from streameval.errors import DataError, OptionError
 from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc
+from streameval.plots.series import plot_series
 from streameval.results import Curve
 
 if TYPE_CHECKING:
@@ -100,6 +102,35 @@ def test_truncation_by_points() -> None:
     assert plot_curve(curve("lift"), truncate=1000).get_xlim() == (0, 1)
     with pytest.raises(OptionError, match="truncate=10"):
         plot_curve(curve("roc"), truncate=10)
+
+
+def test_points_are_no_share_of_weight() -> None:
+    """A number of points says nothing about a curve over weights; a share does."""
+    for name in ("gain", "lift"):
+        weighted = replace(curve(name), weighted=True)
+        with pytest.raises(OptionError, match=r"truncate=10 is a number of points.* share of weight"):
+            plot_curve(weighted, truncate=10)
+        assert plot_curve(weighted, truncate=0.1).get_xlim() == (0, 0.1)
+
+
+def test_the_normalised_area_of_the_part_shown() -> None:
+    """It stands in the legend of a gain curve, and has no place elsewhere."""
+    assert entries(plot_curve(curve("gain"), truncate=0.1, agc=0.25))[0] == "score (AGC = 0.2500)"
+    with pytest.raises(OptionError, match=r"agc=0\.25 is an area of a gain curve"):
+        plot_curve(curve("roc"), agc=0.25)
+
+
+def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:
+    """The message says which, and why."""
+    (tmp_path / "roc.png").mkdir()
+    with pytest.raises(OptionError, match=r"roc\.png' cannot be written \(Is a directory\)"):
+        plot_curve(curve("roc"), save_to=tmp_path / "roc.png")
+
+
+def test_every_line_of_a_series_is_drawn() -> None:
+    """Also where there are more lines than colours."""
+    lines = {str(i): [(0.5, 0.5, 0.5)] for i in range(8)}
+    assert len(plot_series(["night=1"], lines, "roc_auc").get_lines()) == 8
 
 
 def test_several_curves_on_one_axes() -> None:

@@ -105,22 +105,22 @@ def score_curve(name: str, path: Path, state: Any, roc: Scalar, precision: Scala
     name : ``roc``, ``precision_recall`` or ``gain``
     path : the score's path
     state : the score's state
-    roc, precision : its exact areas, of the ROC and the precision-recall curve
+    roc, precision : the exact areas of the ROC and the precision-recall curve, of the scores that are numbers
     """
     total = state.totals()
-    N, P = total.neg_weight, total.pos_weight
+    N, P, weighted = total.neg_weight, total.pos_weight, state.spec.weighted
     if not N or not P:
         msg = f"the {name} curve of {state.spec.column!r} is not defined: one class only"
         raise OptionError(msg)
     T, F = (np.concatenate(([0.0], column)) for column in (path.true.astype(float), path.false.astype(float)))
     thresholds = np.concatenate(([np.inf], path.scores))
     if name == "roc":
-        return Curve(name, state.spec.column, F / N, T / P, thresholds, roc.value, roc.exact, P, N + P)
+        return Curve(name, state.spec.column, F / N, T / P, thresholds, roc.value, roc.exact, P, N + P, weighted)
     if name == "gain":
         area = (P / 2 + N * roc.value) / (N + P)
-        return Curve(name, state.spec.column, (T + F) / (N + P), T / P, thresholds, area, roc.exact, P, N + P)
+        return Curve(name, state.spec.column, (T + F) / (N + P), T / P, thresholds, area, roc.exact, P, N + P, weighted)
     ys = np.divide(T, T + F, out=np.ones_like(T), where=T + F > 0)
-    return Curve(name, state.spec.column, T / P, ys, thresholds, precision.value, precision.exact, P, N + P)
+    return Curve(name, state.spec.column, T / P, ys, thresholds, precision.value, precision.exact, P, N + P, weighted)
 
 
 def lift_curve(table: SizeTable, threshold: float, area: float, of: str | None) -> Curve:

@@ -140,6 +140,10 @@ class Agc:
             top, bottom = quotient((sums[0] + shift, sums[1] - shift, sums[2]), N, P, ratio=self.ratio)
             return float(top / ((N + P) * pairs if pairs else bottom))
 
+        if (
+            not pairs and not quotient((sums[0], sums[1], sums[2]), N, P, ratio=self.ratio)[1]
+        ):  # a product of weights that vanishes
+            return Scalar.undefined(self.name, NO_WEIGHT)
         value, weighted = at(0), isinstance(sums[0], float)
         if not doubt:
             return Scalar.certain(self.name, min(1.0, value) if weighted else value)

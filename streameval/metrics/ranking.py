@@ -17,12 +17,13 @@ bin's points; each is a property test.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.kernels import ranking as kernels
+from streameval.kernels.gain import running_weights
 from streameval.metrics.common import HALF, ONE_CLASS, class_sizes, halved_rows, integer, outward
 from streameval.results import Scalar
 from streameval.states.histogram import Bins, ScoreHistogram
@@ -62,13 +63,17 @@ class _Columns:
     def of(cls, bins: Bins) -> _Columns:
         n = bins.neg.astype(np.float64) if bins.neg_weight is None else bins.neg_weight
         p = bins.pos.astype(np.float64) if bins.pos_weight is None else bins.pos_weight
-        F, T = (np.cumsum(np.append(0.0, column))[:-1] for column in (n, p))  # cumsum − n would cancel
+        F, T = (running_weights(np.append(0.0, column)[:-1], 0) for column in (n, p))  # a sum − n would cancel
         return cls(n, p, F, T, bins.single, bins.total.neg_weight, bins.total.pos_weight)
 
 
 @dataclass(frozen=True)
 class RocAuc:
     """Area under the ROC curve.
+
+    Attributes
+    ----------
+    half : whether NaN scores count as halves under that policy; else it is the area of the scores that are numbers
 
     Examples
     --------
@@ -78,6 +83,7 @@ class RocAuc:
     """
 
     name: str = "roc_auc"
+    half: bool = True
 
     def partial(self, part: Groups | Bins) -> Any:
         """Twice the pairs won, ties as halves; for bins the pairs within mixed bins too."""
@@ -93,7 +99,7 @@ class RocAuc:
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Pairs won over pairs."""
         total = state.totals()
-        if halved_rows(state):
+        if self.half and halved_rows(state):
             return self._halved(partials, state)
         if _empty_class(total):
             return Scalar.undefined(self.name, ONE_CLASS)
@@ -147,17 +153,17 @@ def _precision(part: Groups, *, trapezoid: bool) -> Any:
     )
 
 
-def _mean_precision(name: str, partials: Sequence[Any], state: ScoreState, parts: int) -> Scalar:
+def _mean_precision(name: str, partials: Sequence[Any], state: ScoreState, parts: int, *, half: bool = True) -> Scalar:
     """Σ p·precision / (parts·P), for an exact state or for bounds."""
     total = state.totals()
-    if halved_rows(state):
+    if half and halved_rows(state):
         return Scalar.undefined(name, HALF)
     if total.pos_weight == 0:
         return Scalar.undefined(name, "no positives")
     if isinstance(state, ScoreHistogram):
         ((lower, upper),) = partials
         low, high = lower / total.pos_weight, upper / total.pos_weight
-        ends = outward(low, high) if high > low else (low, high)
+        ends = outward(low, high) if high > low or state.spec.weighted else (low, high)
         return Scalar.between(name, (low + high) / 2, *ends)
     if state.spec.weighted:
         return Scalar.certain(name, min(1.0, _total(partials) / (parts * total.pos_weight)))
@@ -213,6 +219,10 @@ def _integral(T: Array, F: Array, p: Array) -> Array:
 class PrAuc:
     """Area under the precision-recall curve by the trapezoid rule.
 
+    Attributes
+    ----------
+    half : whether it is undefined where NaN scores count as halves; else that of the scores that are numbers
+
     Examples
     --------
     >>> from streameval import auc, precision_recall_curve
@@ -222,6 +232,7 @@ class PrAuc:
     """
 
     name: str = "pr_auc"
+    half: bool = True
 
     def partial(self, part: Groups | Bins) -> Any:
         """Σ p·(precision before + precision after), or the bounds of half of it."""
@@ -242,7 +253,7 @@ class PrAuc:
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Divide by the positives."""
-        return _mean_precision(self.name, partials, state, 2)
+        return _mean_precision(self.name, partials, state, 2, half=self.half)
 
 
 @dataclass(frozen=True)
@@ -297,9 +308,8 @@ class MaxInformedness:
             return Scalar.undefined(self.name, ONE_CLASS)
         if isinstance(state, ScoreHistogram):
             ((lower, upper, threshold),) = partials
-            ends = outward(lower, upper) if upper > lower else (lower, upper)
-            exact = lower == upper
-            return Scalar(self.name, lower, lower=ends[0], upper=ends[1], exact=exact, threshold=threshold)
+            ends = outward(lower, upper) if upper > lower or state.spec.weighted else (lower, upper)
+            return replace(Scalar.between(self.name, lower, *ends), threshold=threshold)
         _, true, false, threshold = max(partials, key=lambda best: (best[0], -best[1] - best[2]))
         value = _informedness(true, false, *class_sizes(total, weighted=state.spec.weighted))
         return Scalar.certain(self.name, value, threshold=threshold if value else math.inf)

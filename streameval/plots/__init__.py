@@ -216,6 +216,7 @@ def plot_curve(
     fill: bool = False,
     marker: str | None = None,
     truncate: float | None = None,
+    agc: float | None = None,
 ) -> Axes:
     """A curve of an evaluation, by its name.
 
@@ -223,7 +224,9 @@ def plot_curve(
     ----------
     curve : Curve named ``roc``, ``precision_recall``, ``gain`` or ``lift``
     ax, save_to, fill, marker : see `Style`
-    truncate : largest x shown, in (0, 1]; for ``gain`` and ``lift`` above 1 a number of points
+    truncate : largest x shown, in (0, 1]; for ``gain`` and ``lift`` above 1 a number of points, unless these have
+        weights: then x is a share of the weight
+    agc : for ``gain``, normalised area of the part shown, such as ``found.value("agc@0.1")``, for the legend
 
     Returns
     -------
@@ -232,7 +235,8 @@ def plot_curve(
     Raises
     ------
     OptionError
-        If the curve has another name, `truncate` is out of its range, or `save_to` cannot be written.
+        If the curve has another name, an argument does not go with it or is out of its range, or `save_to` cannot be
+        written.
 
     Examples
     --------
@@ -242,7 +246,15 @@ def plot_curve(
     'score (AUC = 0.5000)'
     """
     given: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
+    if agc is not None and curve.name != "gain":
+        msg = f"agc={agc!r} is an area of a gain curve, not of {curve.name!r}; leave it out"
+        raise OptionError(msg)
     if truncate is not None and truncate > 1 and curve.rows and curve.name in {"gain", "lift"}:
+        if curve.weighted:
+            msg = (
+                f"truncate={truncate!r} is a number of points, but x of a weighted curve is a share of weight: give one"
+            )
+            raise OptionError(msg)
         truncate = min(truncate / curve.rows, 1.0)
     given["truncate"] = truncate
     balance = curve.positives / curve.rows if curve.rows else None
@@ -251,7 +263,7 @@ def plot_curve(
     if curve.name == "precision_recall":
         return plot_precision_recall(curve.x, curve.y, curve.thresholds, curve.area, balance=balance, **given)
     if curve.name == "gain":
-        return plot_gain(curve.x, curve.y, curve.area, balance=balance, **given)
+        return plot_gain(curve.x, curve.y, curve.area, balance=balance, agc=agc, **given)
     if curve.name == "lift":
         return plot_lift(curve.x, curve.y, curve.area, **given)
     msg = f"a curve named {curve.name!r} has no picture; there are roc, precision_recall, gain and lift"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     Points = tuple[Sequence[float], Sequence[float]]
 
-__all__ = ["BaseStyle", "Drawing", "Look", "Style", "share", "vectors"]
+__all__ = ["COLORS", "BaseStyle", "Drawing", "Look", "Style", "share", "vectors"]
 
-_COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # of Okabe and Ito
 _GREY, _GREEN = "#7F7F7F", "#009E73"
 _FORMATS = (".png", ".svg", ".pdf")
 _POINTS = 5_000
@@ -122,6 +122,14 @@ def _checked_path(save_to: str | Path) -> Path:
     return path
 
 
+def _save(figure: Figure, path: Path) -> None:
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        msg = f"save_to={str(path)!r} cannot be written ({error.strerror or error}); give another path"
+        raise OptionError(msg) from error
+
+
 def _visible(x: Array, y: Array, limit: float) -> tuple[Array, Array]:
     """Points to draw: up to the limit and one beyond it, at most `_POINTS`, evenly spaced along the curve."""
     known = np.isfinite(x) & np.isfinite(y)
@@ -177,7 +185,7 @@ class Drawing:
 
     def curve(self, area: float | None, name: str | None = None) -> None:
         """Draw the curve, shaded if asked; `name` is that of the area, if it is none of the whole curve."""
-        color = _COLORS[self.earlier % len(_COLORS)]
+        color = COLORS[self.earlier % len(COLORS)]
         marker, label = self.style.get("marker"), self._entry(area, name)
         self.ax.plot(
             self.x, self.y, color=color, marker=marker, markersize=4, linewidth=1.8, label=label, gid=CURVE, zorder=3
@@ -227,5 +235,5 @@ class Drawing:
             mark(curves_on(self.ax)[-1], thresholds)
         arrange(self.figure, self.ax, self.limit, self.look.legend)
         if self.path is not None:
-            self.figure.savefig(self.path)
+            _save(self.figure, self.path)
         return self.ax

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.plots.drawing import COLORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_series"]
 
-_COLOURS = ("#0072B2", "#D55E00")  # of Okabe and Ito
 _TICKS = 12  # names written below the picture
 
 
@@ -59,7 +60,7 @@ def plot_series(
     figure = Figure(figsize=(8, 4), layout="constrained")
     axes = figure.subplots()
     xs = np.arange(len(names))
-    for (name, points), colour in zip(lines.items(), _COLOURS, strict=False):
+    for (name, points), colour in zip(lines.items(), cycle(COLORS), strict=False):
         value, lower, upper = np.array(points, dtype=np.float64).reshape(-1, 3).T
         axes.plot(xs, value, marker="o", markersize=3, color=colour, label=name)
         if np.any(upper > lower):

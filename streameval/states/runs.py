@@ -92,8 +92,7 @@ class Run:
     rows : int64 array of shape (n_pieces,), rows of each piece (more than items where items have counts)
     sums : float64 array of shape (n_pieces,), weight of each piece; None without weights
     words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the
-    further
-        words, has a column for each
+        further words, has a column for each
     """
 
     codes: Array
