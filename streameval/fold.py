@@ -6,7 +6,8 @@ shared by all builders. Nothing here knows where the data come from or who runs 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,6 +70,12 @@ class Folded:
 
     states: dict[Any, Any]
     skipped: tuple[tuple[str, str], ...] = ()
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory, which Dask asks for to decide what to spill."""
+        parts = [getattr(state, part.name) for state in self.states.values() for part in fields(state)]
+        sizes = (part.nbytes if isinstance(part, np.ndarray) else sys.getsizeof(part) for part in parts)
+        return object.__sizeof__(self) + sum(sizes)
 
 
 def tasks(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from streameval.cluster import work
 from streameval.cluster.connection import names
 from streameval.cluster.exchange import exchange, tree
 from streameval.errors import ClusterError
+from streameval.fold import Folded
+from streameval.states.histogram import HistogramSpec
+from streameval.states.memory import Budget
 from streameval.states.ranges import balanced, buckets, hollow, joined, keyed, ranged, rebuilt, restored
 from streameval.states.scores import fold_arrays
 
@@ -128,6 +132,18 @@ def difference_in(whole: Any, rows: Any, cut: tuple[int, int]) -> str:
     """How a range differs from the whole in its buckets."""
     expected = rebuilt(whole, ranged(keyed(whole), cut))
     return difference(expected, rebuilt(whole, rows))
+
+
+def test_dask_is_told_how_large_states_are() -> None:
+    """A histogram is its table, runs are what they hold in memory; what is spilled does not count."""
+    histogram = HistogramSpec("score", "f4").empty()
+    assert sys.getsizeof(Folded({histogram.spec: histogram})) > histogram.table.nbytes
+    rng = np.random.default_rng(0)
+    runs = fold_arrays(rng.integers(0, 2, 100_000).astype(np.uint8), rng.random(100_000)).runs
+    assert sys.getsizeof(runs) > runs.nbytes
+    spilled = runs.held(Budget(1))
+    assert spilled.nbytes == runs.nbytes
+    assert sys.getsizeof(spilled) < sys.getsizeof(runs) - runs.nbytes // 2
 
 
 def test_merges_have_a_bounded_fan_in() -> None:
