@@ -13,7 +13,7 @@ import click
 
 from streameval._version import __version__
 from streameval.cli_store import COMMANDS
-from streameval.console import deliver, deliver_json, progress_bar, refuse_directory
+from streameval.console import deliver, deliver_json, progress_bar, refuse_directory, say
 from streameval.errors import OptionError, StreamevalError
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class _Group(click.Group):
             _fail(error, 1)
         except KeyboardInterrupt:
             _fail("interrupted; nothing was kept of what it had written", 1)
+        except BrokenPipeError:
+            raise  # whoever read has enough; click ends quietly
+        except OSError as error:
+            _fail(error, 1)
 
 
 def _fail(error: Exception | str, status: int) -> None:
@@ -173,7 +177,7 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
         planned = explain(list(data), **options)
         deliver_json(planned, json_to)
         if json_to != "-" and not quiet:
-            click.echo(str(planned))
+            say(str(planned))
         return
     with progress_bar(quiet) as (console, advance):
         found = run(list(data), progress=advance, **options)
@@ -270,7 +274,9 @@ def demo(rows: int) -> None:
     size = f"{made.bytes / 1e6:.1f} MB of Parquet"
     console.print(f"{made.rows:,} simulated messages in {made.partitions} nightly partitions, {size}")
     deliver(found, None, console)
-    console.print("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster")
+    console.print(
+        "Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster", soft_wrap=True
+    )
 
 
 for command in COMMANDS:

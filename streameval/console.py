@@ -5,6 +5,8 @@ Everything is imported where it is used, so that help answers at once.
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from streameval.forecast import Forecast
     from streameval.outcome import Evaluation
 
-__all__ = ["deliver", "deliver_json", "emit", "progress_bar", "refuse_directory", "write"]
+__all__ = ["deliver", "deliver_json", "emit", "progress_bar", "refuse_directory", "say", "write"]
 
 
 def refuse_directory(path: str | None) -> None:
@@ -34,9 +36,27 @@ def refuse_directory(path: str | None) -> None:
 def emit(path: str, text: str) -> None:
     """Write text to a file, or to stdout with ``-``."""
     if path == "-":
-        click.echo(text, nl=False)
+        say(text, nl=False)
     else:
         write(Path(path), text)
+
+
+def say(text: str, nl: bool = True) -> None:
+    """Write text to stdout.
+
+    Raises
+    ------
+    StreamevalError
+        If it cannot be written, such as to a full disk; a pipe that was closed is no error of that kind.
+    """
+    try:
+        click.echo(text, nl=nl)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest goes at exit
+        msg = f"stdout: cannot be written ({error.strerror})"
+        raise StreamevalError(msg) from error
 
 
 def deliver(found: Evaluation, json_to: str | None, console: Console | None) -> None:
@@ -51,7 +71,7 @@ def deliver(found: Evaluation, json_to: str | None, console: Console | None) -> 
 def deliver_json(found: Evaluation | Forecast, json_to: str | None) -> None:
     """JSON to stdout with ``-``, or to a file."""
     if json_to == "-":
-        click.echo(found.to_json(indent=2))
+        say(found.to_json(indent=2))
     elif json_to is not None:
         write(Path(json_to), found.to_json(indent=2) + "\n")
 
@@ -59,15 +79,16 @@ def deliver_json(found: Evaluation | Forecast, json_to: str | None) -> None:
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all; through links, and into pipes and devices."""
     path = path.resolve()
-    if path.exists() and not path.is_file():
-        path.write_text(text)
-        return
-    part = path.with_name(f".{path.name}.part")
+    whole = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
     try:
-        part.write_text(text)
-        part.replace(path)
+        whole.write_text(text)
+        if whole != path:
+            whole.replace(path)
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        part.unlink(missing_ok=True)
+        if whole != path:
+            whole.unlink(missing_ok=True)
         msg = f"{path}: cannot be written ({error.strerror})"
         raise StreamevalError(msg) from error
 

@@ -104,6 +104,24 @@ class Evaluation:
         result = self._find(metric, of)
         return result.lower, result.upper
 
+    def _counts(self, kind: str, of: str | None, what: str) -> tuple[Engine | ClusterEngine, str, Any]:
+        """The engine, the one column of a kind that is meant, and its state."""
+        have = [column for group, column in self._states if group == kind]
+        found = [column for column in have if of in (None, column)]
+        if len(found) == 1 and self._engine is not None:
+            return self._engine, found[0], self._states[kind, found[0]]
+        others = {"score": "sample", "cluster": "classes"}[kind]
+        if self._engine is None:
+            msg = f"the {what} needs the counts of the run, which stay in its process: take it there"
+        elif have:
+            msg = f"name the {kind} column of the {what} with of=; there are: {', '.join(have)}"
+        elif any(group == others for group, _ in self._states):
+            metric = {"score": "roc_auc", "cluster": "aul"}[kind]
+            msg = f"there is no {what}, since none of its metrics was asked for: add {metric} to metrics"
+        else:
+            msg = f"there is no {what}, since no {kind} column was evaluated: name one (--{kind})"
+        raise OptionError(msg)
+
     def curve(self, name: str, of: str | None = None) -> Curve:
         """A curve for drawing: ``roc``, ``precision_recall``, ``gain`` of a score, ``lift`` of a cluster column.
 
@@ -119,19 +137,12 @@ class Evaluation:
         if kind is None:
             msg = f"there is no curve {name!r}; there are roc, precision_recall, gain, lift"
             raise OptionError(msg)
-        columns = [column for group, column in self._states if group == kind and of in (None, column)]
-        if len(columns) != 1 or self._engine is None:
-            have = ", ".join(column for group, column in self._states if group == kind) or "none"
-            msg = f"name the {kind} column of the {name} curve with of=; there are: {have}"
-            if have == "none" and kind == "cluster" and any(group == "classes" for group, _ in self._states):
-                msg = f"there is no {name} curve, since none of its metrics was asked for: add aul to metrics"
-            raise OptionError(msg)
-        state = self._states[kind, columns[0]]
+        engine, column, state = self._counts(kind, of, f"{name} curve")
         if kind == "score":
-            [path, *areas] = self._engine.finalize([(state, [ScorePath(), RocAuc(half=False), PrAuc(half=False)])])[0]
+            [path, *areas] = engine.finalize([(state, [ScorePath(), RocAuc(half=False), PrAuc(half=False)])])[0]
             return score_curve(name, path, state, *areas)
-        [table, area] = self._engine.finalize([(state, [AllSizes(), Aul(self._threshold)])])[0]
-        return lift_curve(table, self._threshold, area.value, columns[0])
+        [table, area] = engine.finalize([(state, [AllSizes(), Aul(self._threshold)])])[0]
+        return lift_curve(table, self._threshold, area.value, column)
 
     def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
         """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.
@@ -152,12 +163,8 @@ class Evaluation:
         >>> evaluate(data, score="score").confusion(0.4)
         ConfusionMatrix2(rows=[[1, 1], [1, 1]])
         """
-        columns = [column for group, column in self._states if group == "score" and of in (None, column)]
-        if len(columns) != 1 or self._engine is None:
-            have = ", ".join(column for group, column in self._states if group == "score") or "none"
-            msg = f"name the score column of the table with of=; there are: {have}"
-            raise OptionError(msg)
-        [[table]] = self._engine.finalize([(self._states["score", columns[0]], [ConfusionAt(threshold)])])
+        engine, _, state = self._counts("score", of, "2×2 table")
+        [[table]] = engine.finalize([(state, [ConfusionAt(threshold)])])
         return table  # type: ignore[no-any-return]  # a metric's value is Any
 
     def to_dict(self) -> dict[str, Any]:

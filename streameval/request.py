@@ -6,11 +6,11 @@ Whatever can be refused without looking at the data is refused here, before anyt
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
+from streameval.arguments import columns, number, numbers, texts
 from streameval.errors import OptionError, SchemaError
 from streameval.metrics import GAIN, LIFT, RANKING
 from streameval.metrics.assignment import ASSIGNMENT_CELLS
@@ -25,13 +25,13 @@ from streameval.states.labels import LabelSpec
 from streameval.states.scores import ScoreSpec, score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streameval.metrics.protocol import Metric
     from streameval.sampling import Sampling
     from streameval.scan import Scan
 
-__all__ = ["Request", "Wanted", "columns", "numbers", "texts"]
+__all__ = ["Request", "Wanted"]
 
 _CHOICES = {
     "nan": ("error", "drop", "half"),
@@ -61,39 +61,6 @@ class Wanted:
     def remade(self, spec: Any, metrics: tuple[Any, ...]) -> Wanted:
         """The same of another state."""
         return replace(self, spec=spec, metrics=metrics)
-
-
-def texts(name: str, given: Any) -> tuple[str, ...]:
-    """One string or several as a tuple, each once.
-
-    Examples
-    --------
-    >>> texts("score", "a"), texts("score", ["a", "b", "a"]), texts("score", None)
-    (('a',), ('a', 'b'), ())
-    """
-    several = () if given is None else (given,) if isinstance(given, str) else given
-    if not isinstance(several, Sequence) or not all(isinstance(text, str) and text for text in several):
-        msg = f"{name}={given!r} must be a name or a list of names"
-        raise OptionError(msg)
-    return tuple(dict.fromkeys(several))
-
-
-def numbers(name: str, given: Any) -> tuple[float, ...]:
-    """One number or several as a tuple."""
-    several = (given,) if isinstance(given, int | float) else given
-    if not isinstance(several, Sequence) or not all(isinstance(x, int | float) for x in several):
-        msg = f"{name}={given!r} must be a number or a list of numbers"
-        raise OptionError(msg)
-    return tuple(several)
-
-
-def columns(**given: Any) -> dict[str, str | None]:
-    """Optional column names; an empty one counts as none."""
-    for name, value in given.items():
-        if value is not None and not isinstance(value, str):
-            msg = f"{name}={value!r} must be the name of a column"
-            raise OptionError(msg)
-    return {name: value or None for name, value in given.items()}
 
 
 @dataclass(frozen=True)
@@ -142,14 +109,7 @@ class Request:
         if self.classes is not None and not self.clusters:
             msg = f"classes={self.classes!r} is compared with clusters: name a cluster column (--cluster)"
             raise OptionError(msg)
-        about = {"truncate": self.truncate, "at": self.at, "weight": self.weight, "nan": self.nan != "error"}
-        unused = [name for name, given in about.items() if given and not self.scores]
-        if unused:
-            msg = f"{' and '.join(unused)} would change nothing without scores: name a score column (--score)"
-            raise OptionError(msg)
-        if self.sampling and not self.scores:
-            msg = "agc_approx is an area of a score: name a score column (--score)"
-            raise OptionError(msg)
+        self._refuse_idle()
         if not (isinstance(self.threshold, int | float) and 0 <= self.threshold < math.inf):
             msg = f"threshold={self.threshold!r} must be a cluster size, a number of at least 0"
             raise OptionError(msg)
@@ -158,6 +118,28 @@ class Request:
             msg = f"assignment_cells={cells!r} must be a number of cells, at least 0"
             raise OptionError(msg)
         _ = self.of_scores, self.of_classes  # refuses unknown names before anything is read
+
+    def _refuse_idle(self) -> None:
+        """Raise if an option is given that would change nothing."""
+        if self.sampling and not self.scores:
+            msg = "agc_approx is an area of a score: name a score column (--score)"
+            raise OptionError(msg)
+        of_scores = {"truncate": self.truncate, "at": self.at, "weight": self.weight, "nan": self.nan != "error"}
+        of_clusters = {
+            "threshold": self.threshold != 1,
+            "cluster_scope": self.scope != "global",
+            "nulls='singleton'": self.nulls == "singleton",  # drop is of labels, too
+        }
+        of_classes = {"assignment_cells": self.assignment_cells != ASSIGNMENT_CELLS}
+        for options, there, kind, remedy in (
+            (of_scores | {"approx": self.approx}, self.scores, "scores", "a score column (--score)"),
+            (of_clusters, self.clusters, "clusters", "a cluster column (--cluster)"),
+            (of_classes, self.classes, "classes", "a column of classes (--classes)"),
+        ):
+            idle = [name for name, given in options.items() if given and not there]
+            if idle:
+                msg = f"{' and '.join(idle)} would change nothing without {kind}: name {remedy}"
+                raise OptionError(msg)
 
     @classmethod
     def checked(
@@ -201,7 +183,7 @@ class Request:
             texts("metrics", metrics),
             numbers("truncate", truncate),
             texts("at", at),
-            threshold,
+            number(threshold),
             nan,
             nulls,
             cluster_scope,
@@ -268,41 +250,43 @@ class Request:
         """States to build and the metrics of each, classes last."""
         where = found.pieces[0].name
         scores = {name: _typed(score_type, found, name, where) for name in self.scores}
-        ids = {
-            name: _typed(id_type, found, name, where)
-            for name in (*self.clusters, *([self.classes or ""] * bool(self.classes)))
-        }
+        named = (*self.clusters, *([self.classes] if self.classes else []))
+        ids = {name: _typed(id_type, found, name, where) for name in named}
         if self.clusters and self.scope == "partition" and not all(piece.partition for piece in found.pieces):
             msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
             raise OptionError(msg)
-        weighted, of_scores, spec = self.weight is not None, self.of_scores, HistogramSpec if self.approx else ScoreSpec
-        wanted = [
-            Wanted("score", name, spec(name, kind, weighted, self.nan), of_scores)
-            for name, kind in scores.items()
-            if of_scores or not self._areas
-        ]
-        of_clusters = self._chosen(self._lift)
-        if of_clusters or not self.of_classes:
-            specs = {name: ClusterSpec(name, ids[name], self.scope, self.nulls) for name in self.clusters}
-            wanted += [Wanted("cluster", name, spec, of_clusters) for name, spec in specs.items()]
         if self.sampling:
             self.sampling.check(found, self.weight)
+        return [*self._score_states(scores), *self._cluster_states(ids), *self._samples(scores), *self._tables(ids)]
+
+    def _score_states(self, kinds: Mapping[str, str]) -> Iterator[Wanted]:
+        """Exact counts of every score, or a histogram."""
+        if self.of_scores or not self._areas:
+            spec = HistogramSpec if self.approx else ScoreSpec
+            for name, kind in kinds.items():
+                yield Wanted("score", name, spec(name, kind, self.weight is not None, self.nan), self.of_scores)
+
+    def _cluster_states(self, ids: Mapping[str, str]) -> Iterator[Wanted]:
+        """Sizes of the clusters of every cluster column."""
+        metrics = self._chosen(self._lift)
+        if metrics or not self.of_classes:
+            for name in self.clusters:
+                yield Wanted("cluster", name, ClusterSpec(name, ids[name], self.scope, self.nulls), metrics)
+
+    def _samples(self, kinds: Mapping[str, str]) -> Iterator[Wanted]:
+        """A sample of every score, where its area is asked for."""
+        if self.sampling:
             areas = self._chosen(self._areas) or self._areas
-            wanted += [
-                Wanted("sample", name, self.sampling.spec(name, kind, self.nan), areas) for name, kind in scores.items()
-            ]
+            for name, kind in kinds.items():
+                yield Wanted("sample", name, self.sampling.spec(name, kind, self.nan), areas)
+
+    def _tables(self, ids: Mapping[str, str]) -> Iterator[Wanted]:
+        """The table of classes and clusters of every cluster column."""
         if self.classes is not None and self.of_classes:
-            options = self.scope, self.nulls
-            wanted += [
-                Wanted(
-                    "classes",
-                    name,
-                    ContingencySpec(self.classes, name, ids[self.classes], ids[name], *options),
-                    self.of_classes,
-                )
-                for name in self.clusters
-            ]
-        return wanted
+            for name in self.clusters:
+                options = self.scope, self.nulls
+                spec = ContingencySpec(self.classes, name, ids[self.classes], ids[name], *options)
+                yield Wanted("classes", name, spec, self.of_classes)
 
 
 def _typed(kind: Callable[..., str], found: Scan, column: str, where: str) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval import scan
+from streameval.errors import SchemaError
 from streameval.fold import tasks
 from streameval.reduce import Progress, thread_count, tree
 from streameval.sampling import task_threads
@@ -20,7 +21,7 @@ from streameval.states.scores import score_type
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval.scan import Piece
+    from streameval.scan import Piece, Scan
 
 __all__ = ["quantile_sketch"]
 
@@ -72,7 +73,7 @@ def quantile_sketch(
     """
     workers = thread_count(threads)
     found = scan.plan(data, [column], threads=workers)
-    spec = QuantileSpec(column, score_type(found.schema.field(column).type, column), compression)
+    spec = QuantileSpec(column, _kind(found, column), compression)
     done = 0
 
     def report(rows: int) -> None:
@@ -98,6 +99,20 @@ def quantile_sketch(
         counted.cancel()
         raise
     return replace(state, spec=QuantileSpec(compression=compression))  # where the numbers came from matters no more
+
+
+def _kind(found: Scan, column: str) -> str:
+    """How the column's numbers are read."""
+    kind = found.schema.field(column).type
+    try:
+        return score_type(kind, column)
+    except SchemaError:
+        name, allowed = (
+            found.pieces[0].name,
+            "a sketch is of floats, integers or decimals of at most 18 digits: cast it",
+        )
+        msg = f"{name}: column {column!r} has type {kind}; {allowed}"
+        raise SchemaError(msg) from None
 
 
 def _merged(parts: Sequence[QuantileSketch]) -> QuantileSketch:

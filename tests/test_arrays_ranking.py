@@ -378,6 +378,7 @@ REFUSALS: list[tuple[dict[str, Any], type[DataError], str]] = [
     ({"y_score": [0.1, np.nan, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
     ({"y_score": [0.1, None, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
     ({"y_score": pd.Series([1, None, 2, 3], dtype="Int64")}, NullError, "y_score has a NaN or null at position 1"),
+    ({"y_score": [10**30, 1, 2, 3]}, SchemaError, "y_score has integers of more than 64 bits; convert them to floats"),
     ({"y_true": [0, 1, np.nan, 1]}, NullError, "y_true has a NaN or null at position 2"),
     ({"y_true": [0, 1, None, 1]}, NullError, "y_true has a null"),
     ({"y_true": pd.Series([0, 1, None, 1], dtype="Int64")}, NullError, "y_true has a NaN or null at position 2"),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import pickle
+import subprocess
+import sys
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,9 +30,6 @@ from streameval.errors import (
     WeightError,
 )
 from streameval.scan import footers
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = {"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3], "weight": [1.0, 2.0, 0.0, 1.0]}
 
@@ -202,7 +203,7 @@ def test_null_labels_name_the_file_and_the_remedy(tmp_path: Path) -> None:
     for values in ([0, 1, None, 1], [0.0, 1.0, math.nan, 1.0]):
         write(path, GOOD | {"label": values})
         refused(NullError, path, "a.parquet", "'label'", "--nulls drop")
-        refused(NullError, path, "a.parquet", "'label'", nulls="singleton")
+        refused(NullError, path, "a.parquet", "'label'", nulls="singleton", cluster="id")
         result = evaluate(path, score="score", cluster="id", nulls="drop")
         assert (result.rows, result.dropped) == (3, (("null label", 1),))
         assert {r.rows for r in result.results} == {3}
@@ -282,11 +283,32 @@ def test_weights_of_zero_alone_are_no_class() -> None:
         ({"score": None, "cluster": "id", "truncate": 0.1, "nan": "drop"}, ("truncate and nan", "(--score)")),
         ({"score": None, "cluster": "id", "at": "k=2"}, ("at would change nothing", "(--score)")),
         ({"score": None, "cluster": "id", "weight": "weight"}, ("weight would change nothing", "(--score)")),
+        ({"score": None, "cluster": "id", "approx": True}, ("approx would change nothing", "(--score)")),
+        ({"threshold": 2}, ("threshold would change nothing without clusters", "(--cluster)")),
+        ({"cluster_scope": "partition"}, ("cluster_scope would change nothing", "(--cluster)")),
+        ({"nulls": "singleton"}, ("nulls='singleton' would change nothing", "(--cluster)")),
+        ({"cluster": "id", "assignment_cells": 5}, ("assignment_cells would change nothing", "(--classes)")),
+        ({"score": ""}, ("score=''", "a name is empty")),
+        ({"score": ["score", ""]}, ("a name is empty",)),
+        ({"score": 3}, ("score=3", "a name or a list of names")),
+        ({"truncate": "0.1"}, ("truncate='0.1'", "a number or a list of numbers")),
     ],
 )
 def test_bad_options_show_what_there_is(options: dict[str, Any], words: tuple[str, ...]) -> None:
     """The message repeats the option and lists what it may be."""
     refused(OptionError, pa.table(GOOD), *words, **options)
+
+
+def test_arguments_are_what_arrays_hold() -> None:
+    """Names and numbers of numpy, alone, in tuples and in arrays, are those of Python."""
+    data = pa.table(GOOD | {"other": [1, 2, 3, 4]})
+    plain = evaluate(data, score=["score", "other"], cluster="id", truncate=[0.5, 2], threshold=2)
+    for names, cuts in (
+        (np.array(["score", "other"]), np.array([0.5, 2], np.float32)),
+        (("score", np.str_("other")), (np.float32(0.5), np.int64(2))),
+    ):
+        assert evaluate(data, score=names, cluster="id", truncate=cuts, threshold=np.int32(2)).results == plain.results
+    assert evaluate(data, score="score", truncate=np.float32(0.1)).value("agc@0.1") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -306,6 +328,29 @@ def test_the_command_line_speaks_of_its_options(arguments: str, message: str, tm
     assert done.stderr == f"streameval: error: {message}\n"
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")
+@pytest.mark.parametrize(("to", "name"), [("-", "stdout"), ("/dev/full", "/dev/full")])
+def test_results_that_cannot_be_written_are_one_line(to: str, name: str, tmp_path: Path) -> None:
+    """A full disk under a file or under stdout: status 1 and the reason."""
+    command = [sys.executable, "-m", "streameval", "evaluate", str(write(tmp_path / "a.parquet")), "--score", "score"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*command, "--quiet", "--json", to], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (
+        1,
+        f"streameval: error: {name}: cannot be written (No space left on device)\n",
+    )
+
+
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+    """A pipe that is closed early ends the command without a word."""
+    command = [sys.executable, "-m", "streameval", "evaluate", str(write(tmp_path / "a.parquet")), "--score", "score"]
+    with subprocess.Popen([*command, "--json", "-", "--quiet"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        assert run.stderr.read() == b""
+
+
 def test_asking_for_what_was_not_computed_lists_what_was() -> None:
     """Values, intervals and curves that are not there are refused by name."""
     result = evaluate(pa.table(GOOD | {"other": [1, 2, 3, 4]}), score=["score", "other"], metrics="roc_*")
@@ -317,8 +362,15 @@ def test_asking_for_what_was_not_computed_lists_what_was() -> None:
         result.curve("calibration")
     with pytest.raises(OptionError, match="name the score column"):
         result.curve("roc")
-    with pytest.raises(OptionError, match="name the cluster column"):
+    with pytest.raises(OptionError, match="no lift curve, since no cluster column was evaluated"):
         result.curve("lift")
+    sent = pickle.loads(pickle.dumps(result))  # noqa: S301 - made here
+    for ask in (lambda: sent.curve("roc", "score"), lambda: sent.confusion(0.5, "score")):
+        with pytest.raises(OptionError, match="needs the counts of the run, which stay in its process"):
+            ask()
+    sampled = evaluate(pa.table(GOOD), score="score", approx_agc=True, metrics="agc_approx")
+    with pytest.raises(OptionError, match="no roc curve, since none of its metrics was asked for: add roc_auc"):
+        sampled.curve("roc")
 
 
 def test_data_of_an_unknown_kind_is_refused() -> None:

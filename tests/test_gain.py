@@ -9,12 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
-from streameval.errors import OptionError
+from streameval.errors import LabelError, NullError, OptionError
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.gain import Agc
 from streameval.metrics.gain_bounds import _candidates
@@ -432,6 +433,20 @@ def test_positive_label_is_any_value():
     assert agc_score([1, 0, 1, 0], score, 0, weight) == expected
 
 
+@pytest.mark.parametrize("function", [agc_score, agc_approximate, gain_curve])
+@pytest.mark.parametrize(
+    ("labels", "error"),
+    [
+        ([0, None, 1, 1], NullError), ([0, math.nan, 1, 1], NullError), ([0, pd.NA, 1, 1], NullError),
+        (["ham", "spam", "ham", "ham"], LabelError), ([0, 2, 2, 0], LabelError),
+    ],
+)  # fmt: skip
+def test_labels_that_are_none_are_refused(function, labels, error):
+    """As by every other function of labels and scores: a missing label is no negative."""
+    with pytest.raises(error, match="y_true"):
+        function(labels, [0.1, 0.2, 0.3, 0.4])
+
+
 def test_degenerate_arrays_have_documented_values():
     """One class, equal scores, infinite scores, nothing positive at the top: a value, and no warning from numpy."""
     assert math.isnan(agc_score([1, 1], [0.1, 0.2]))
@@ -468,7 +483,9 @@ def test_zero_weights_are_points():
     "wrong",
     [
         {"sample": 0}, {"sample": 1.5}, {"quantiles": 0}, {"quantiles": 2.5}, {"truncate": 0}, {"truncate": 1.5},
-        {"truncate": 10}, {"interpolation": "psychic"}, {"random_state": "luck", "sample": 0.5},
+        {"truncate": "0.1"}, {"truncate": None}, {"truncate": [1]}, {"truncate": 10**400}, {"sample": "a"},
+        {"quantiles": math.nan}, {"quantiles": "a"}, {"truncate": 10},
+        {"interpolation": "psychic"}, {"random_state": "luck", "sample": 0.5},
     ],
 )  # fmt: skip
 def test_options_out_of_range_are_refused(wrong):

@@ -221,8 +221,14 @@ def test_wrong_questions_are_refused():
         sketch([1.0]).quantile(math.nan)
     with pytest.raises(IncompatibleStatesError, match="fold both"):
         sketch([1.0]).merge(QuantileSpec(compression=100).empty())
-    with pytest.raises(OptionError, match="compression"):
-        QuantileSpec(compression=1)
+    for wrong in (1, "a", None):
+        with pytest.raises(OptionError, match="compression"):
+            QuantileSketch.from_values([1.0], wrong)
+    for question in (sketch([1.0]).quantile, sketch([1.0]).cdf):
+        with pytest.raises(OptionError, match="='a' is neither a number nor an array"):
+            question("a")
+    with pytest.raises(IncompatibleStatesError, match=r"cannot merge QuantileSpec.* with 3; fold both"):
+        sketch([1.0]).merge(3)
     with pytest.raises(ValueError, match="ascending"):
         QuantileSpec().from_arrow(
             {},
@@ -255,7 +261,7 @@ def test_columns_of_files_are_sketched_out_of_core(tmp_path):
     kept = streameval.QuantileSketch.from_dict(streameval.QuantileSketch.from_values(values).to_dict())
     assert found.merge(kept).count == 239_997
     assert streameval.QuantileSketch().merge(kept) == kept
-    with pytest.raises(SchemaError, match="name"):
+    with pytest.raises(SchemaError, match=r"0\.parquet: column 'name' has type string; a sketch is of"):
         streameval.quantile_sketch(tmp_path, "name")
     with pytest.raises(DataError, match="numbers"):
         streameval.QuantileSketch.from_values(["a"])

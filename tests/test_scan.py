@@ -684,7 +684,7 @@ def test_missing_columns(tree: Path) -> None:
     assert str(raised.value).endswith("It has: label, text, score, night")
     write(tree / "night=2026-01-04" / "p.parquet", pa.table({f"x{i}": [i] for i in range(60)}))
     with pytest.raises(
-        MissingColumnError, match=r"04/p.parquet: no column 'score'; It has: x0, .*, x39, … \(61 in all\)"
+        MissingColumnError, match=r"04/p.parquet: no column 'score'; it has: x0, .*, x39, … \(61 in all\)"
     ):
         plan(tree, ["score"])
     with pytest.raises(MissingColumnError, match="the Table: no column 'a'"):

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.arrays.inputs import plain, same_length, scores, weights
+from streameval.arrays.inputs import same_length, scores, weights
+from streameval.arrays.labels import labels_by_value
 from streameval.errors import OptionError
 from streameval.kernels.gain import running_counts, running_weights
 from streameval.metrics.finalize import compute
@@ -34,10 +35,9 @@ __all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_sco
 
 def _checked(y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any) -> tuple[Array, Array, Array | None]:
     """Labels as 0 and 1, scores, weights."""
-    truth = plain(y_true, "y_true")
-    score = scores(y_score)
-    same_length(truth.size, y_score=score)
-    return (truth == pos_label).astype(np.uint8), score, weights(sample_weight, truth.size)
+    label, score = labels_by_value(y_true, pos_label), scores(y_score)
+    same_length(label.size, y_score=score)
+    return label, score, weights(sample_weight, label.size)
 
 
 def gain_curve(
@@ -47,9 +47,9 @@ def gain_curve(
 
     Parameters
     ----------
-    y_true : array of shape (n,), positive where equal to `pos_label`
+    y_true : array of shape (n,), positive where equal to `pos_label`, which must occur unless there is one class only
     y_score : array of shape (n,), numbers, higher for more likely positive
-    pos_label : the positive label
+    pos_label : the positive label; None for numbers above zero
     sample_weight : array of shape (n,), finite and at least 0, optional
     truncate : share of the points in (0, 1], or a number of points above 1 (all if there are fewer)
 
@@ -192,10 +192,12 @@ def _check_options(truncate: float, sample: float, quantiles: int, size: int) ->
     if truncate > max(size, 1):
         msg = f"truncate={truncate:g} asks for more points than there are ({size}); agc_score takes them all"
         raise OptionError(msg)
-    if not 0 < sample <= 1:
+    if not (isinstance(sample, int | float | np.number) and 0 < sample <= 1):
         msg = f"sample={sample!r} is not a share in (0, 1]"
         raise OptionError(msg)
-    if quantiles < 1 or quantiles != int(quantiles):
+    if not (
+        isinstance(quantiles, int | float | np.number) and 1 <= quantiles < math.inf and quantiles == int(quantiles)
+    ):
         msg = f"quantiles={quantiles!r} is not a number of bins of at least 1"
         raise OptionError(msg)
 

@@ -69,6 +69,9 @@ def numbers(values: Any, name: str, ndim: int = 1) -> Array:
     if array.dtype.kind == "O":
         try:
             column = pa.array(array.ravel(), from_pandas=True)
+        except OverflowError as error:
+            msg = f"{name} has integers of more than 64 bits; convert them to floats"
+            raise SchemaError(msg) from error
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             column = pa.array([""])
         kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_boolean, pa.types.is_null)

@@ -36,6 +36,9 @@ NO_WEIGHT = "no weight in the part kept"
 WEIGHTED = "a histogram cannot bound a weighted metric cut at a number of points; leave out approx (--approx)"
 
 
+_ENDLESS = 1e300  # an integer above may be no float
+
+
 def kept_points(truncate: float, rows: int) -> int:
     """Points that a truncation asks for, of `rows`.
 
@@ -53,7 +56,7 @@ def kept_points(truncate: float, rows: int) -> int:
     >>> kept_points(0.07, 100), kept_points(0.01, 45), kept_points(200, 45), kept_points(1, 45)
     (7, 1, 45, 45)
     """
-    share = float(truncate)
+    share = float(truncate) if isinstance(truncate, int | float | np.number) and truncate < _ENDLESS else math.nan
     if not (0 < share <= 1 or (1 < share < math.inf and share == math.floor(share))):
         msg = f"truncate={truncate!r} is neither a share in (0, 1] nor a whole number of points above 1"
         raise OptionError(msg)

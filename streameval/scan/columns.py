@@ -116,9 +116,9 @@ def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) ->
         msg = f"{name}: nested columns are not supported; write {column!r} as a column of its own"
         return MissingColumnError(msg)
     near = get_close_matches(column, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = f"did you mean {near[0]!r}? It" if near else "it"
     more = f", … ({len(names)} in all)" if len(names) > LISTED else ""
-    return MissingColumnError(f"{name}: no column {column!r}; {hint}It has: {', '.join(names[:LISTED])}{more}")
+    return MissingColumnError(f"{name}: no column {column!r}; {hint} has: {', '.join(names[:LISTED])}{more}")
 
 
 def _short(kind: pa.DataType) -> str:

@@ -72,7 +72,7 @@ class QuantileSpec:
     compression: int = 1000
 
     def __post_init__(self) -> None:
-        if not 20 <= self.compression <= 100_000:
+        if not (isinstance(self.compression, int | float) and 20 <= self.compression <= 100_000):
             msg = f"compression={self.compression!r} is not between 20 and 100000"
             raise OptionError(msg)
 
@@ -267,8 +267,9 @@ class QuantileSketch:
 
     def merge(self, other: QuantileSketch) -> QuantileSketch:
         """The sketch of both inputs; the same whichever comes first."""
-        if self.spec != other.spec:
-            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
+        theirs = getattr(other, "spec", other)
+        if self.spec != theirs:
+            msg = f"cannot merge {self.spec} with {theirs}; fold both with the same options"
             raise IncompatibleStatesError(msg)
         parts = [(part.mean, part.weight) for part in (self, other) if part.mean.size]
         mean, weight = _joined(parts or [(self.mean, self.weight)], float(FINE * self.spec.compression))
@@ -289,9 +290,9 @@ class QuantileSketch:
         Raises
         ------
         OptionError
-            If `q` is not in [0, 1].
+            If `q` is no number in [0, 1].
         """
-        share = np.asarray(q, np.float64)
+        share = _floats("q", q)
         if not ((share >= 0) & (share <= 1)).all():
             msg = f"q={q!r} is not in [0, 1]"
             raise OptionError(msg)
@@ -312,8 +313,13 @@ class QuantileSketch:
         Returns
         -------
         float in [0, 1], or float64 array of the same shape; NaN without numbers and where `x` is NaN
+
+        Raises
+        ------
+        OptionError
+            If `x` is no number.
         """
-        value = np.asarray(x, np.float64)
+        value = _floats("x", x)
         if not self.count:
             return _plain(np.full(value.shape, np.nan))
         ranks, points = self._path()
@@ -406,6 +412,15 @@ class QuantileSketch:
         return same and self.header() == other.header()
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _floats(name: str, given: Any) -> Array:
+    """Numbers as float64 array."""
+    try:
+        return np.asarray(given, np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        msg = f"{name}={given!r} is neither a number nor an array of numbers"
+        raise OptionError(msg) from error
 
 
 def _plain(values: Array) -> Any:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from streameval.arguments import texts
 from streameval.errors import OptionError, SchemaError
-from streameval.request import Request, texts
+from streameval.request import Request
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters import id_type
 from streameval.states.scores import score_type

@@ -153,7 +153,7 @@ def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
     OptionError
         If there are none.
     """
-    from streameval.request import texts
+    from streameval.arguments import texts
 
     columns = {"score": texts("score", score), "cluster": texts("cluster", cluster)}
     if not any(columns.values()):
