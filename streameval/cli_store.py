@@ -42,6 +42,9 @@ _RUN = (
         "--storage", multiple=True, metavar="KEY=VALUE", help="Option of S3 storage, such as AWS_ENDPOINT_URL=…"
     ),
 )
+_SCHEDULER = click.option(
+    "--scheduler", "client", metavar="ADDRESS", help="Fold on the workers of this Dask scheduler, tcp://host:8786."
+)
 _REPORTED = (
     click.option("--metric", "metrics", multiple=True, help="Metric to compute, a name or a glob. [default: all]"),
     click.option("--truncate", type=float, multiple=True, help="Cut the gain curve: a share or a number of points."),
@@ -91,7 +94,7 @@ def _with(*options: Any) -> Callable[[Command], Command]:
 
 
 def _open(path: str, run: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
-    """The store, with the options of `_RUN` taken out of `run`."""
+    """The store, with the options of `_RUN` and `_SCHEDULER` taken out of `run`."""
     from streameval.store import Store
 
     pairs = [text.partition("=") for text in run.pop("storage")]
@@ -99,9 +102,8 @@ def _open(path: str, run: dict[str, Any], progress: Callable[..., None] | None =
         if not equals:
             msg = f"{key}: write KEY=VALUE"
             raise click.BadParameter(msg, param_hint="--storage")
-    names = ("memory", "spill", "threads")
-    options = {key: value for key, _, value in pairs}
-    return Store(path, storage_options=options, progress=progress, **{name: run.pop(name) for name in names})
+    given = {name: run.pop(name) for name in ("memory", "spill", "threads", "client") if name in run}
+    return Store(path, storage_options={key: value for key, _, value in pairs}, progress=progress, **given)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
@@ -115,7 +117,7 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @_with(*_KEPT, *_REPORTED)
 @click.option("--verify", is_flag=True, help="Look into the files: fold all again, keep what differs.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@_with(*_RUN, _QUIET)
+@_with(*_RUN, _SCHEDULER, _QUIET)
 def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet: bool, **options: Any) -> None:
     """Fold the partitions of DATA that are new or changed since the last update into STORE.
 
@@ -130,7 +132,7 @@ def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet
 @click.command()
 @_STORE
 @_DATA
-@_with(*_RUN, _QUIET)
+@_with(*_RUN, _SCHEDULER, _QUIET)
 def replace(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Fold partitions of DATA again that STORE has: late corrections."""
     with progress_bar(quiet) as (_, advance):
@@ -153,7 +155,7 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **options: Any) 
 @click.option("--score", multiple=True, help="Score column that joins; repeat for several.")
 @click.option("--cluster", multiple=True, help="Cluster id column that joins; repeat for several.")
 @click.option("--since", metavar="DATE", help="Fold only nights from this date on.")
-@_with(*_RUN, _QUIET)
+@_with(*_RUN, _SCHEDULER, _QUIET)
 def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Let a new column join STORE: its nights are folded for it alone.
 

@@ -1,12 +1,15 @@
 """Faults: a process in which an update is killed, or told that the disk is full, at any call that writes.
 
 Run with a small library preloaded (``faults.c``) that counts the calls of the C library which change files, those of
-CPython, Arrow and deltalake alike. Every run is a forked child: what it did to the store is looked at by another child,
-so that no thread of deltalake's lives in the parent.
+CPython, Arrow and deltalake alike. Every run is a forked child with a store of its own; what it did to it is looked at
+by other children, each of which judges many stores, so that no thread of deltalake's lives in a process that forks. Two
+lanes share the runs.
 
     python faults.py MODE STORE DATA WORK COUNT
+    python faults.py race STORE DATA NIGHT…
 
-prints one JSON object: runs, how many ended before and after the commit, and what went wrong.
+The first prints one JSON object: runs, how many ended before and after the commit, and what went wrong; the second the
+statuses of eight updates at once.
 """
 
 from __future__ import annotations
@@ -19,11 +22,15 @@ import shutil
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
+LANES = 2
+BATCH = 12  # stores judged by one process
 
-def child(work) -> int:
-    """Run `work` in a forked child; its exit status, or minus the signal that ended it."""
+
+def forked(work) -> int:
+    """Begin `work` in a forked child, whose exit status is what it returns; its process."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -34,7 +41,17 @@ def child(work) -> int:
         finally:
             sys.stderr.flush()
             os._exit(status)
+    return pid
+
+
+def ended(pid: int) -> int:
+    """The exit status of a child, or minus the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def child(work) -> int:
+    """Run `work` in a forked child; its status."""
+    return ended(forked(work))
 
 
 def updated(store: Path, data: Path) -> int:
@@ -58,7 +75,8 @@ def judged(store: Path, data: Path, states: list[str]) -> int:
     if found not in states:
         return 2
     opened.update(data)
-    if opened.evaluate().to_json() != states[1] or opened.update(data).new or opened.update(data).changed:
+    again = opened.update(data)
+    if opened.evaluate().to_json() != states[1] or again.new or again.changed:
         return 4
     last = opened.history("roc_auc", cumulative=False).points[-1]
     if last.night.value != opened.evaluate(last=1).value("roc_auc"):
@@ -66,65 +84,132 @@ def judged(store: Path, data: Path, states: list[str]) -> int:
     return 10 + states.index(found)
 
 
-def told(store: Path, work: Path, data: Path | None = None) -> str:
-    """The numbers of a store, updated before if data are given."""
+def told(store: Path, work: Path) -> str:
+    """The numbers of a store."""
 
     def tell() -> None:
         from streameval import Store
 
-        opened = Store(store, threads=1)
-        if data is not None:
-            opened.update(data)
-        (work / "told").write_text(opened.evaluate().to_json())
+        (work / "told").write_text(Store(store, threads=1).evaluate().to_json())
 
     assert child(tell) == 0
     return (work / "told").read_text()
 
 
-def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
-    """All runs of a mode: ``kill`` or ``full`` at every call that writes, or ``random`` kills; all from one store."""
-    import streameval.store  # noqa: F401 - imported before the forks, so that they need not
-    from streameval import evaluate
+def judged_all(stores: list[Path], data: Path, states: list[str], told: Path) -> None:
+    """Judge stores in one process; what each was goes to a file."""
+    found = []
+    for store in stores:
+        try:
+            found.append(judged(store, data, states))
+        except Exception as error:
+            sys.stderr.write(f"{store}: {type(error).__name__}: {error}\n")
+            found.append(1)
+    told.write_text(json.dumps(found))
 
-    shim = ctypes.CDLL(None)
-    evaluate(data, score="score_lr", cluster="cluster_loose", threads=1)
-    copy = work / "after"
-    shutil.copytree(store, copy)
-    began = time.perf_counter()
-    states = [told(store, work), told(copy, work, data)]
-    span = time.perf_counter() - began
-    outcome = {"runs": 0, "before": 0, "after": 0, "faults": []}
-    draw = random.Random(0)
-    for i in range(count):
-        here = work / "run"
-        shutil.rmtree(here, ignore_errors=True)
-        shutil.copytree(store, here)
-        if mode == "random":
-            pid = os.fork()
-            if pid == 0:
-                os._exit(updated(here, data))
-            time.sleep(draw.random() * span)
-            os.kill(pid, signal.SIGKILL)
-            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        else:
 
-            def armed(where: Path = here, when: int = i) -> int:
-                shim.shim_arm(str(where).encode(), ctypes.c_long(when), mode == "full")
-                status = updated(where, data)
-                return status if shim.shim_calls() > when else 7
+def killed(store: Path, data: Path, after: float) -> int:
+    """Update in a child that is killed after so many seconds; its status."""
+    pid = forked(lambda: updated(store, data))
+    time.sleep(after)
+    os.kill(pid, signal.SIGKILL)
+    return ended(pid)
 
-            status = child(armed)
-        if status == 7:  # fewer calls than that
-            break
-        found = child(lambda where=here: judged(where, data, states))
-        outcome["runs"] += 1
-        if found in (10, 11) and status in (0, 3, -signal.SIGKILL) and not (status == 0 and found == 10):
-            outcome["before" if found == 10 else "after"] += 1
-        else:
-            outcome["faults"].append([i, status, found])
+
+def faulty(store: Path, data: Path, call: int, *, full: bool) -> int:
+    """Update in a child that is killed, or out of space, at a call that writes; its status, 7 if there are fewer."""
+
+    def armed() -> int:
+        shim = ctypes.CDLL(None)
+        shim.shim_arm(str(store).encode(), ctypes.c_long(call), full)
+        status = updated(store, data)
+        return status if shim.shim_calls() > call else 7
+
+    return child(armed)
+
+
+def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: list[str], span: float) -> dict:
+    """Some of the runs, judged by the dozen."""
+    outcome, draw, todo = {"runs": 0, "before": 0, "after": 0, "faults": []}, random.Random(runs.start), list(runs)
+    while todo:
+        batch, todo = todo[:BATCH], todo[BATCH:]
+        statuses: dict[int, int] = {}
+        for i in batch:
+            shutil.copytree(store, work / f"run-{i}")
+            if mode == "random":
+                statuses[i] = killed(work / f"run-{i}", data, draw.random() * span)
+            else:
+                statuses[i] = faulty(work / f"run-{i}", data, i, full=mode == "full")
+            if statuses[i] == 7:  # fewer calls than that
+                del statuses[i]
+                todo = []
+                break
+        told = work / f"judged-{runs.start}"
+        assert child(partial(judged_all, [work / f"run-{i}" for i in statuses], data, states, told)) == 0
+        for (i, status), found in zip(statuses.items(), json.loads(told.read_text()), strict=True):
+            outcome["runs"] += 1
+            if found in (10, 11) and status in (0, 3, -signal.SIGKILL) and not (status == 0 and found == 10):
+                outcome["before" if found == 10 else "after"] += 1
+            else:
+                outcome["faults"].append([i, status, found])
+            shutil.rmtree(work / f"run-{i}")
     return outcome
 
 
+def raced(store: Path, data: Path, nights: list[str]) -> list[int]:
+    """Eight processes that update the store at once, each with one night: 0 if it landed, 3 if told to run again."""
+    import streameval.store  # noqa: F401 - imported before the forks, so that they start together
+    from streameval import Store
+    from streameval.errors import StoreError
+
+    gate, go = os.pipe()
+
+    def race(night: str) -> int:
+        os.close(go)
+        os.read(gate, 1)  # ends when the parent lets go of the other end
+        try:
+            Store(store, threads=1).update(data / night)
+        except StoreError as error:
+            if "run it again" in str(error):
+                return 3
+            raise
+        return 0
+
+    pids = [forked(partial(race, nights[i % len(nights)])) for i in range(8)]
+    os.close(go)
+    return [ended(pid) for pid in pids]
+
+
+def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
+    """All runs of a mode: ``kill`` or ``full`` at every call that writes, or ``random`` kills; all from one store."""
+    import deltalake  # noqa: F401 - imported before the forks, so that they need not
+
+    import streameval.store  # noqa: F401 - as above
+    from streameval import evaluate
+
+    evaluate(data, score="score_lr", cluster="cluster_loose", threads=1)
+    copy = work / "after"
+    shutil.copytree(store, copy)
+    before, began = told(store, work), time.perf_counter()
+    assert child(partial(updated, copy, data)) == 0
+    span = 2 * (time.perf_counter() - began)  # an update takes longer beside another
+    states = [before, told(copy, work)]
+    parts = [work / f"lane-{n}" for n in range(LANES)]
+
+    def one(n: int) -> None:
+        found = lane(mode, store, data, work, range(n, count, LANES), states, span)
+        parts[n].write_text(json.dumps(found))
+
+    pids = [forked(partial(one, n)) for n in range(LANES)]
+    assert [ended(pid) for pid in pids] == [0] * LANES
+    found = [json.loads(part.read_text()) for part in parts]
+    return {key: sum((part[key] for part in found), start=type(found[0][key])()) for key in found[0]}
+
+
 if __name__ == "__main__":
-    mode, *paths, count = sys.argv[1:]
-    sys.stdout.write(json.dumps(main(mode, *map(Path, paths), int(count))))
+    mode, where, what, *rest = sys.argv[1:]
+    if mode == "race":
+        outcome = raced(Path(where), Path(what), rest)
+    else:
+        outcome = main(mode, Path(where), Path(what), Path(rest[0]), int(rest[1]))
+    sys.stdout.write(json.dumps(outcome))

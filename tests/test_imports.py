@@ -46,7 +46,8 @@ LAYERS = {
     "cluster": {"engine", "fold", "metrics", "sampling", "scan", "states"},
     "outcome": {"cluster", "engine", "fold", "metrics", "report", "request", "states"},
     "evaluation": {"cluster", "engine", "fold", "forecast", "metrics", "outcome", "request", "sampling", "scan"},
-    "store": {"arguments", "codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan", "states"},
+    "store": {"arguments", "cluster", "codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan"}
+    | {"states"},
     "console": {"forecast", "outcome", "report"},
     "cli_store": {"console", "report", "store"},
     "cli": {"cli_store", "console", "evaluation", "outcome", "plots", "report", "simulation", "states", "store"},

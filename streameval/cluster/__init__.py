@@ -20,10 +20,12 @@ are: whatever the number of workers, and whichever of them died.
 - ``work``: what runs on workers;
 - ``exchange``: folds to ranges;
 - ``tables``: the second exchange, of contingency tables;
-- ``engine``: the three graphs.
+- ``engine``: the three graphs;
+- ``mapped``: many small runs, each whole on a worker, such as the nights of a store.
 """
 
 from streameval.cluster.connection import connect
 from streameval.cluster.engine import ClusterEngine
+from streameval.cluster.mapped import mapped
 
-__all__ = ["ClusterEngine", "connect"]
+__all__ = ["ClusterEngine", "connect", "mapped"]

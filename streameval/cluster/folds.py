@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.fold import Plan
     from streameval.scan import Piece
 
-__all__ = ["Fold", "folds"]
+__all__ = ["Fold", "finish", "folds"]
 
 RETRIES = 2  # of a file that could not be read
 
@@ -77,7 +77,7 @@ def folds(
     submit = partial(_submitted, connection, plan=plain, resources=resources)
     made = submit(tasks)
     try:
-        done, failed = _finish(connection, made, progress, submit if plan.skip else None)
+        done, failed = finish(connection, made, progress, submit if plan.skip else None)
     except BaseException:
         with suppress(ClusterError), connection.errors():
             connection.client.cancel([fold.spread for fold in made])
@@ -119,11 +119,11 @@ def _submitted(
     return made
 
 
-def _finish(
+def finish(
     connection: Connection,
     made: Sequence[Fold],
     progress: Callable[[int], None],
-    again: Callable[[Sequence[Sequence[Piece]]], list[Fold]] | None,
+    again: Callable[[Sequence[Sequence[Piece]]], list[Fold]] | None = None,
 ) -> tuple[list[Fold], dict[str, str]]:
     """Wait for all tasks, trying those again that could not read; the ones done, and files left out with the reason.
 

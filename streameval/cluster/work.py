@@ -19,7 +19,7 @@ from streameval.states.memory import Budget
 from streameval.states.ranges import hollow, joined, keyed, ranged, restored
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Spread = tuple[Folded, dict[Any, Rows]]
 
-__all__ = ["Resources", "finalize", "fold", "join", "merge", "outline", "probe", "release", "split"]
+__all__ = ["Resources", "finalize", "fold", "join", "merge", "outline", "probe", "release", "split", "whole"]
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,14 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
         raise _here(error) from None
     rows = {spec: found for spec, state in folded.states.items() if (found := keyed(state))}
     return Folded({spec: hollow(state) for spec, state in folded.states.items()}, folded.skipped), rows
+
+
+def whole(function: Callable[[Any], Any], item: Any) -> Any:
+    """Call a function that reads files; the error names the worker that cannot see them."""
+    try:
+        return function(item)
+    except MissingInputError as error:
+        raise _here(error) from None
 
 
 def outline(spread: Spread) -> Folded:

@@ -14,13 +14,15 @@ of the ledger. Killed before the commit, it leaves files that nothing names, and
 store is as it will be. To run it again is harmless: what counts already is known by its fingerprint.
 
 The modules, from the bottom: ``place`` (where a store is), ``files`` (states in files), ``delta`` (small tables),
-``ledger``, ``partitions`` (what is new in the data), ``configuration`` (what is kept of them), ``folding`` (partitions
-to states, states to results), ``runs`` (nights merged), ``history``, ``nightly`` and ``remembered`` (results that are
-kept), ``rules``, ``joining``, ``vacuum``, ``store`` (the verbs).
+``ledger``, ``partitions`` (what is new in the data), ``configuration`` (what is kept of them), ``folding`` and
+``workers`` (partitions to states, here or on a cluster), ``runs`` (nights merged), ``merging`` (states to results),
+``history``, ``nightly`` and ``remembered`` (results that are kept), ``opened`` (all of these, of one store); and the
+verbs: ``updating`` with ``joining``, ``looking`` with ``rules``, ``vacuum``, all of them in ``store``.
 """
 
 from streameval.store.history import History
 from streameval.store.rules import Check
-from streameval.store.store import Store, Update
+from streameval.store.store import Store
+from streameval.store.updating import Update
 
 __all__ = ["Check", "History", "Store", "Update"]

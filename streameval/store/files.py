@@ -169,6 +169,11 @@ class StateFiles:
             if info.type == fs.FileType.File:
                 yield info.base_name, info.size, (info.mtime_ns or 0) / 1e9
 
+    def absent(self, names: Sequence[str]) -> Sequence[str]:
+        """The names that have no file."""
+        found = self.place.filesystem.get_file_info([self.place.child(name).path for name in names])
+        return [name for name, info in zip(names, found, strict=True) if info.type != fs.FileType.File]
+
     def delete(self, names: Iterable[str]) -> None:
         """Delete files; one that is gone already is no error."""
         for name in names:

@@ -1,44 +1,35 @@
-"""Folding: partitions of the data → state files and entries of the ledger; and back, states → an evaluation.
+"""Folding: partitions of the data → state files and entries of the ledger.
 
 Each partition is folded on its own, by the engine that evaluates raw files, and its states are written at once, so that
-memory holds the states of as many partitions as there are threads, whatever their number. Evaluating merges the states
-of any partitions and finalizes them exactly as if the files had been read: the numbers are the same to the last bit.
+memory holds the states of as many partitions as there are threads, whatever their number. Where there are workers, they
+fold the partitions and write the states; what comes back is what the ledger will say.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial, reduce
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval import scan
-from streameval.errors import DataError, FormatError, MissingInputError
+from streameval.errors import DataError, MissingInputError
 from streameval.fold import TASK_ROWS, Folded, Plan
 from streameval.outcome import Evaluation, conclude
-from streameval.results import Scalar
-from streameval.states.bounded import bounded, bounded_spec
-from streameval.states.histogram import HistogramSpec
-from streameval.states.memory import Budget
-from streameval.states.scores import ScoreSpec
 from streameval.store.ledger import Entry, Kept
 from streameval.store.partitions import fingerprint
-from streameval.store.remembered import Later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.engine import Engine
-    from streameval.request import Wanted
     from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.configuration import Configuration
     from streameval.store.files import StateFiles
     from streameval.store.partitions import Partition
-    from streameval.store.runs import Runs
+    from streameval.store.workers import Workers
 
-__all__ = ["Night", "evaluated", "fold_partitions", "labels_of", "merged", "states_of", "typed"]
+__all__ = ["Night", "fold_partition", "fold_partitions", "typed"]
 
 
 @dataclass(frozen=True)
@@ -62,36 +53,59 @@ def typed(partitions: Sequence[Partition], configuration: Configuration, engine:
 
 
 def fold_partitions(
-    partitions: Sequence[Partition], configuration: Configuration, engine: Engine, files: StateFiles
+    partitions: Sequence[Partition],
+    configuration: Configuration,
+    engine: Engine,
+    files: StateFiles,
+    workers: Workers | None = None,
 ) -> list[Night]:
     """Fold partitions and write their states.
 
-    Small partitions are folded side by side, one a thread; large ones one after the other, each on all threads.
+    Small partitions are folded side by side, one a thread; large ones one after the other, each on all threads. With
+    `workers` it is they who fold.
 
     Raises
     ------
     DataError
         If one of them cannot be evaluated; the message names the file. Nothing counts until the ledger says so.
     """
-    request = configuration.folding
+    label = configuration.folding.label
     plans = {p.name: _plan(p, configuration, engine.threads) for p in partitions}
-    rows = max((found.rows for found in plans.values() if found), default=0)
-    side_by_side = len(partitions) >= engine.threads and rows < TASK_ROWS * engine.threads
-    inner = replace(engine, threads=1) if side_by_side else engine
+    full = [(p, found) for p in partitions if (found := plans[p.name])]
+    rows = [found.rows for _, found in full]
+    if workers and full:
+        engine.begin(sum(rows))
+        nights = workers.fold(full, configuration, files, engine.progress)
+    elif len(full) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
+        alone = replace(engine, threads=1)
+        nights = engine.each(
+            lambda pair: fold_partition(pair[0], pair[1], configuration, alone, files), full, "partition"
+        )
+    else:
+        nights = [fold_partition(p, found, configuration, engine, files) for p, found in full]
+    folded = {night.entry.partition: night for night in nights}
+    nothing = Folded({label: label.empty()})
+    return [folded.get(p.name) or Night(_entry(p, nothing, label, ()), None) for p in partitions]
 
-    def one(partition: Partition) -> Night:
-        found = plans[partition.name]
-        if found is None:
-            return Night(_entry(partition, Folded({request.label: request.label.empty()}), request.label, ()), None)
-        wanted = request.wanted(found)
-        plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}))
-        folded = inner.read(found.pieces, found.rows, plan)
-        _refuse_changed(partition)
-        kept = tuple(Kept(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in wanted)
-        entry = _entry(partition, folded, request.label, kept)
-        return Night(entry, _own(inner, partition.name, plan, configuration, folded))
 
-    return engine.each(one, list(partitions), "partition") if side_by_side else [one(p) for p in partitions]
+def fold_partition(
+    partition: Partition, found: scan.Scan, configuration: Configuration, engine: Engine, files: StateFiles
+) -> Night:
+    """Fold one partition and write its states.
+
+    Raises
+    ------
+    DataError
+        If it cannot be evaluated, or its files change meanwhile.
+    """
+    request = configuration.folding
+    wanted = request.wanted(found)
+    plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}))
+    folded = engine.read(found.pieces, found.rows, plan)
+    _refuse_changed(partition)
+    kept = tuple(Kept(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in wanted)
+    own = _own(engine, partition.name, plan, configuration, folded)
+    return Night(_entry(partition, folded, request.label, kept), own)
 
 
 def _plan(partition: Partition, configuration: Configuration, threads: int) -> scan.Scan | None:
@@ -136,89 +150,3 @@ def _own(engine: Engine, name: str, plan: Plan, configuration: Configuration, fo
         return conclude(engine, [name], plan, wanted, Folded(states))
     except DataError:
         return None  # its labels alone are no two classes, or it has no rows: what counts is the whole
-
-
-def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
-    """The labels of several partitions."""
-    try:
-        headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
-        found = [spec.from_arrow(header, (), Budget(1)) for header in headers]
-    except (ValueError, KeyError, TypeError) as error:
-        msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
-        raise FormatError(msg) from error
-    return reduce(type(spec.empty()).merge, found, spec.empty())
-
-
-def evaluated(
-    entries: Sequence[Entry],
-    configuration: Configuration,
-    engine: Engine,
-    files: StateFiles | Runs,
-    *,
-    only: tuple[str, str] | None = None,
-    **changes: Any,
-) -> Evaluation:
-    """Evaluate partitions by merging their states.
-
-    Parameters
-    ----------
-    entries : the partitions, at least one
-    only : the one state to evaluate, by its group and column
-    changes : metrics and their options, where they are not the store's own
-    """
-    names = [entry.partition for entry in entries]
-    wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
-    request = configuration.request(**changes)
-    complete = [all(entry.state(w.group, w.of) for entry in entries if entry.rows) for w in wanted]
-    wanted = [_as_kept(w, entries) for w in wanted]
-    whole = [w for w, there in zip(wanted, complete, strict=True) if there]
-    states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}
-    for w in whole:
-        states[w.spec] = merged(w, entries, engine, files)
-    engine.budget.settle()
-    plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
-    found = conclude(engine, names, plan, whole, Folded(states))
-    return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
-
-
-def states_of(
-    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Runs, **changes: Any
-) -> Later:
-    """The states that an evaluation of these partitions would have, each read when it is asked for."""
-    wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
-    whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
-    return Later({(w.group, w.of): partial(merged, w, entries, engine, files) for w in whole})
-
-
-def _as_kept(w: Wanted, entries: Sequence[Entry]) -> Wanted:
-    """The state to be had: a histogram where a partition has no exact scores any more."""
-    kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
-    return w.remade(bounded_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
-
-
-def merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
-    """The state of a column over all partitions."""
-    kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
-    same = [state.file for state in kept if state.kind == w.spec.kind]
-    parts = files.read_all(same, engine.budget, w.spec, engine.each)
-    exact = [state.file for state in kept if state.kind != w.spec.kind]
-    if exact:
-        spec = ScoreSpec(**asdict(w.spec))
-        parts += engine.each(lambda name: bounded(files.read(name, engine.budget, spec)), exact, "bounded")
-    return reduce(lambda a, b: a.merge(b), parts, w.spec.empty())
-
-
-def _with_absent(
-    found: Evaluation, wanted: Sequence[Wanted], whole: Sequence[Wanted], entries: Sequence[Entry]
-) -> Evaluation:
-    """The evaluation with null results of the columns that some partitions do not have."""
-    known, results = iter(found.results), list[Scalar]()
-    for w in wanted:
-        if w in whole:
-            results += islice(known, len(w.metrics))
-            continue
-        absent = [entry.partition for entry in entries if entry.rows and not entry.state(w.group, w.of)]
-        some = ", ".join(absent[:3]) + ", …" * (len(absent) > 3)
-        reason = f"no {w.of} in {len(absent)} of {len(entries)} partitions ({some})"
-        results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
-    return replace(found, results=tuple(results))

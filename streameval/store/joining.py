@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streameval.store.files import StateFiles
     from streameval.store.ledger import Entry
     from streameval.store.partitions import Partition
+    from streameval.store.workers import Workers
 
 __all__ = ["Joined", "join"]
 
@@ -46,6 +47,7 @@ def join(
     data: Any,
     engine: Engine,
     files: StateFiles,
+    workers: Workers | None = None,
 ) -> Joined:
     """Fold nights for new columns alone.
 
@@ -55,7 +57,7 @@ def join(
     columns : new columns, under ``score`` and ``cluster``
     entries : the nights
     data : where their files are; None for where they were
-    engine, files : what folds, and keeps the states
+    engine, files, workers : what folds, and keeps the states
 
     Raises
     ------
@@ -74,7 +76,8 @@ def join(
     nights: dict[str, Entry] = {}
     if has:
         narrow = typed(has, narrow, engine)
-        nights = {night.entry.partition: night.entry for night in fold_partitions(has, narrow, engine, files)}
+        folded = fold_partitions(has, narrow, engine, files, workers)
+        nights = {night.entry.partition: night.entry for night in folded}
     joined = tuple(_with(entry, nights[entry.partition]) for entry in due if entry.partition in nights)
     without = tuple(partition.name for partition in found if partition.name not in nights)
     return Joined(replace(whole, types=whole.types | narrow.types), joined, tuple(gone), without)

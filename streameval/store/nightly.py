@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, OptionError
 from streameval.results import Scalar
 from streameval.store.configuration import REPORTED
-from streameval.store.folding import evaluated
 from streameval.store.history import asked, key_of
+from streameval.store.merging import evaluated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -2,7 +2,10 @@
 
 A partition is a leaf directory of a Hive tree (``night=2026-01-15``), or a file where there is no tree. It is known by
 its path relative to the root it came from, the same however it was named: the tree, or one night of it. Its fingerprint
-is a hash of the names, sizes and times of the last change of its files.
+is a hash of the names, sizes and times of the last change of its files. In a bucket these are what a listing says:
+`pyarrow.fs.FileInfo` has no ETag, and to ask for it costs a request a file. The time there is the server's, of the last
+write, so that only a second write of as many bytes within the clock's resolution goes unseen; to look into the files
+finds that too (``verify``).
 """
 
 from __future__ import annotations

@@ -9,12 +9,14 @@ be evaluated over those nights any more.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.states.bounded import bounded, bounded_spec
+from streameval.store.configuration import Configuration
 from streameval.store.ledger import Kept
 from streameval.store.partitions import moment
 
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.store.files import StateFiles
     from streameval.store.ledger import Entry
+    from streameval.store.opened import Opened
 
-__all__ = ["Vacuumed", "bound", "columns_kept", "older", "seconds"]
+__all__ = ["Vacuumed", "bound", "columns_kept", "older", "seconds", "vacuum"]
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
@@ -117,3 +120,34 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
             kept = Kept(kept.group, kept.of, bounded_spec(spec).kind, *files.write(state))
         states.append(kept)
     return replace(entry, states=tuple(states))
+
+
+def vacuum(opened: Opened, keep: str | None, grace: str) -> Vacuumed:
+    """Delete, bound and merge; see `Store.vacuum`."""
+    wait, snapshot, engine = seconds(grace), opened.begun(), opened.engine()
+    old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
+    configuration = Configuration.read(snapshot.configuration)
+    specs = configuration.specs(list(snapshot.entries))
+    entries = [
+        bound(entry, specs, opened.files, engine.budget) if entry.partition in old else entry
+        for entry in snapshot.entries.values()
+    ]
+    turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
+    if turned:
+        action = f"{len(turned)} nights turned into histograms"
+        snapshot = opened.ledger.commit(snapshot, snapshot.configuration, entries, action)
+        opened.nightly(snapshot, configuration).write()
+    runs = opened.runs.compact(columns_kept(entries, specs), engine.budget)
+    needed, now = _needed(opened, old), time.time()
+    dead = {n: size for n, size, when in opened.files.list() if n not in needed and now - when >= wait}
+    opened.files.delete(dead)
+    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, runs)
+
+
+def _needed(opened: Opened, old: set[str]) -> set[str]:
+    """State files that a version names, without the exact scores of old nights."""
+    needed = set()
+    for fact in opened.ledger.versions():
+        for name, entry in opened.ledger.read(fact["version"]).entries.items():
+            needed |= {s.file for s in entry.states if not (name in old and s.kind == "score_counts")}
+    return needed

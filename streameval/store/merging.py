@@ -1,0 +1,122 @@
+"""Merging: states of any partitions → an evaluation of them all.
+
+States are merged and finalized exactly as if the files had been read: the numbers are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from functools import partial, reduce
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import FormatError
+from streameval.fold import Folded, Plan
+from streameval.outcome import conclude
+from streameval.results import Scalar
+from streameval.states.bounded import bounded, bounded_spec
+from streameval.states.histogram import HistogramSpec
+from streameval.states.memory import Budget
+from streameval.states.scores import ScoreSpec
+from streameval.store.remembered import Later
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.engine import Engine
+    from streameval.outcome import Evaluation
+    from streameval.request import Wanted
+    from streameval.states.labels import LabelCounts, LabelSpec
+    from streameval.store.configuration import Configuration
+    from streameval.store.files import StateFiles
+    from streameval.store.ledger import Entry
+    from streameval.store.runs import Runs
+
+__all__ = ["evaluated", "labels_of", "merged", "states_of"]
+
+
+def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
+    """The labels of several partitions."""
+    try:
+        headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
+        found = [spec.from_arrow(header, (), Budget(1)) for header in headers]
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
+        raise FormatError(msg) from error
+    return reduce(type(spec.empty()).merge, found, spec.empty())
+
+
+def evaluated(
+    entries: Sequence[Entry],
+    configuration: Configuration,
+    engine: Engine,
+    files: StateFiles | Runs,
+    *,
+    only: tuple[str, str] | None = None,
+    **changes: Any,
+) -> Evaluation:
+    """Evaluate partitions by merging their states.
+
+    Parameters
+    ----------
+    entries : the partitions, at least one
+    only : the one state to evaluate, by its group and column
+    changes : metrics and their options, where they are not the store's own
+    """
+    names = [entry.partition for entry in entries]
+    wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
+    request = configuration.request(**changes)
+    complete = [all(entry.state(w.group, w.of) for entry in entries if entry.rows) for w in wanted]
+    wanted = [_as_kept(w, entries) for w in wanted]
+    whole = [w for w, there in zip(wanted, complete, strict=True) if there]
+    states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}
+    for w in whole:
+        states[w.spec] = merged(w, entries, engine, files)
+    engine.budget.settle()
+    plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
+    found = conclude(engine, names, plan, whole, Folded(states))
+    return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
+
+
+def states_of(
+    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Runs, **changes: Any
+) -> Later:
+    """The states that an evaluation of these partitions would have, each read when it is asked for."""
+    wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
+    whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
+    return Later({(w.group, w.of): partial(merged, w, entries, engine, files) for w in whole})
+
+
+def _as_kept(w: Wanted, entries: Sequence[Entry]) -> Wanted:
+    """The state to be had: a histogram where a partition has no exact scores any more."""
+    kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
+    return w.remade(bounded_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
+
+
+def merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
+    """The state of a column over all partitions."""
+    kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
+    same = [state.file for state in kept if state.kind == w.spec.kind]
+    parts = files.read_all(same, engine.budget, w.spec, engine.each)
+    exact = [state.file for state in kept if state.kind != w.spec.kind]
+    if exact:
+        spec = ScoreSpec(**asdict(w.spec))
+        parts += engine.each(lambda name: bounded(files.read(name, engine.budget, spec)), exact, "bounded")
+    return reduce(lambda a, b: a.merge(b), parts, w.spec.empty())
+
+
+def _with_absent(
+    found: Evaluation, wanted: Sequence[Wanted], whole: Sequence[Wanted], entries: Sequence[Entry]
+) -> Evaluation:
+    """The evaluation with null results of the columns that some partitions do not have."""
+    known, results = iter(found.results), list[Scalar]()
+    for w in wanted:
+        if w in whole:
+            results += islice(known, len(w.metrics))
+            continue
+        absent = [entry.partition for entry in entries if entry.rows and not entry.state(w.group, w.of)]
+        some = ", ".join(absent[:3]) + ", …" * (len(absent) > 3)
+        reason = f"no {w.of} in {len(absent)} of {len(entries)} partitions ({some})"
+        results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
+    return replace(found, results=tuple(results))

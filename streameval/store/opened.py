@@ -1,0 +1,76 @@
+"""Opened: a store's parts, and the run that its verbs share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.engine import Engine
+from streameval.errors import StoreError
+from streameval.store.configuration import Configuration
+from streameval.store.files import StateFiles
+from streameval.store.history import Series
+from streameval.store.ledger import Ledger
+from streameval.store.nightly import Nightly
+from streameval.store.remembered import Remembered
+from streameval.store.runs import Runs
+from streameval.store.workers import Workers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streameval.store.ledger import Snapshot
+    from streameval.store.place import Place
+
+__all__ = ["Opened"]
+
+
+class Opened:
+    """The parts of a store.
+
+    Parameters
+    ----------
+    place : Place
+    client : distributed.Client, the address of a scheduler, or None
+    run : mapping
+        ``memory, spill, threads, progress`` of every run.
+    """
+
+    def __init__(self, place: Place, client: Any, run: Mapping[str, Any]) -> None:
+        self.place = place
+        self.client = client
+        self.run = run
+        self.ledger = Ledger(place.child("ledger"))
+        self.files = StateFiles(place.child("states"))
+        self.runs = Runs(place.child("merged"), self.files)
+        self.remembered = Remembered(place.child("results"))
+
+    def engine(self) -> Engine:
+        """An engine for one run in this process."""
+        return Engine.start(**self.run)
+
+    def workers(self) -> Workers | None:
+        """What folds partitions elsewhere, where there is a client; an address is connected to once."""
+        found = Workers.of(self.client, self.run["threads"], self.run["memory"], self.run["spill"])
+        if found is not None and isinstance(self.client, str):
+            self.client = found.connection.client
+        return found
+
+    def begun(self, as_of: str | int | None = None) -> Snapshot:
+        """The snapshot of a store that is there.
+
+        Raises
+        ------
+        StoreError
+            If there is none.
+        """
+        snapshot = self.ledger.read(as_of)
+        if snapshot.version < 0:
+            msg = f"{self.place.name}: there is no store; begin it with update"
+            raise StoreError(msg)
+        return snapshot
+
+    def nightly(self, snapshot: Snapshot, configuration: Configuration | None = None) -> Nightly:
+        """What is kept of every night."""
+        configuration = configuration or Configuration.read(snapshot.configuration)
+        engine = Engine.start(**{**self.run, "progress": None})
+        return Nightly(snapshot, configuration, engine, self.files, Series(self.place.child("history")).read())

@@ -1,0 +1,200 @@
+"""Updating: the verbs that make partitions count, or not: fold, write states, commit once, keep the nightly results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import MissingInputError
+from streameval.store.configuration import Configuration
+from streameval.store.folding import fold_partitions, typed
+from streameval.store.joining import columns_of, join
+from streameval.store.merging import labels_of
+from streameval.store.partitions import Changes, changes, chosen, discover, in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.store.folding import Night
+    from streameval.store.ledger import Entry, Snapshot
+    from streameval.store.opened import Opened
+    from streameval.store.partitions import Partition
+
+__all__ = ["Update", "add", "remove", "replace", "update"]
+
+
+@dataclass(frozen=True)
+class Update:
+    """What an update did, or would do.
+
+    Attributes
+    ----------
+    version : version of the ledger after it
+    new, changed, removed : partitions that were folded for the first time, folded again, taken out
+    unchanged : number of partitions that were looked at and left alone
+    gone : partitions that the store has and the data no more; they still count
+    rows : rows folded
+    """
+
+    version: int
+    new: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: int = 0
+    gone: tuple[str, ...] = ()
+    rows: int = 0
+
+    def __str__(self) -> str:
+        lists = {"new": self.new, "changed": self.changed, "removed": self.removed}
+        parts = [f"{len(names)} {what} ({_some(names)})" for what, names in lists.items() if names]
+        parts += [f"{self.unchanged} unchanged"] if self.unchanged else []
+        parts += [f"{len(self.gone)} gone from the data but kept ({_some(self.gone)})"] if self.gone else []
+        return ", ".join(parts) or "nothing to do"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+def update(opened: Opened, data: Any, options: Mapping[str, Any], *, dry_run: bool, verify: bool) -> Update:
+    """Fold what is new or changed; see `Store.update`."""
+    snapshot = opened.ledger.read()
+    configuration = _configuration(snapshot, options)
+    found = changes(discover(data, _roots(snapshot)), snapshot.entries, data)
+    again = (*found.changed, *(found.unchanged if verify else ()))
+    if dry_run:
+        return _told(snapshot.version, found.new, again, found.unchanged if not verify else (), found.gone)
+    return _fold(opened, snapshot, configuration, found.new, again, found, verify=verify)
+
+
+def replace(opened: Opened, data: Any) -> Update:
+    """Fold partitions again; see `Store.replace`."""
+    snapshot = opened.begun()
+    found = discover(data, _roots(snapshot))
+    absent = [partition.name for partition in found if partition.name not in snapshot.entries]
+    if absent:
+        msg = f"{absent[0]}: the store has no such partition to replace; use update"
+        raise MissingInputError(msg)
+    return _fold(opened, snapshot, Configuration.read(snapshot.configuration), (), found)
+
+
+def remove(opened: Opened, names: Sequence[str]) -> Update:
+    """Take partitions out; see `Store.remove`."""
+    snapshot = opened.begun()
+    out = [entry.partition for entry in chosen(snapshot.entries, partition=names)] if names else []
+    entries = [entry for name, entry in snapshot.entries.items() if name not in out]
+    done = Update(snapshot.version + 1, removed=tuple(out))
+    opened.nightly(opened.ledger.commit(snapshot, snapshot.configuration, entries, str(done))).write()
+    return done
+
+
+def add(opened: Opened, score: Any, cluster: Any, data: Any, since: str | None) -> Update:
+    """Let columns join; see `Store.add`."""
+    snapshot, columns = opened.begun(), columns_of(score, cluster)
+    entries = chosen(snapshot.entries, since=since)
+    configuration = Configuration.read(snapshot.configuration)
+    joined = join(configuration, columns, entries, data, opened.engine(), opened.files, opened.workers())
+    names = tuple(entry.partition for entry in joined.entries)
+    rows = sum(entry.rows for entry in joined.entries)
+    before = joined.configuration.to_dict() == configuration.to_dict()
+    absent = (*joined.gone, *joined.without)
+    done = Update(snapshot.version + bool(names or not before), changed=names, gone=absent, rows=rows)
+    if done.version > snapshot.version:
+        changed = snapshot.entries | {entry.partition: entry for entry in joined.entries}
+        said = f"add {', '.join(name for some in columns.values() for name in some)}: {done}"
+        kept = joined.configuration.to_dict()
+        opened.nightly(opened.ledger.commit(snapshot, kept, changed.values(), said)).write()
+    return done
+
+
+def _configuration(snapshot: Snapshot, given: Mapping[str, Any]) -> Configuration:
+    """The store's configuration, or that of a first update."""
+    given = {name: value for name, value in given.items() if value is not None}
+    if snapshot.version < 0:
+        return Configuration.of(given)
+    configuration = Configuration.read(snapshot.configuration)
+    configuration.refuse_others(given)
+    return configuration
+
+
+def _roots(snapshot: Snapshot) -> set[str]:
+    return {entry.root for entry in snapshot.entries.values()}
+
+
+def _fold(
+    opened: Opened,
+    snapshot: Snapshot,
+    configuration: Configuration,
+    new: Sequence[Partition],
+    again: Sequence[Partition],
+    found: Changes | None = None,
+    *,
+    verify: bool = False,
+) -> Update:
+    """Fold, write, commit."""
+    nights = _folded(opened, configuration, [*new, *again]) if new or again else None
+    kept = {night.entry.partition: night for night in nights[1]} if nights else {}
+    same = [p for p in again if verify and _same(snapshot.entries[p.name], kept[p.name])]
+    for partition in same:
+        del kept[partition.name]
+    done = _told(
+        snapshot.version + bool(kept),
+        new,
+        [partition for partition in again if partition.name in kept],
+        () if found is None else (*(() if verify else found.unchanged), *same),
+        () if found is None else found.gone,
+        sum(night.entry.rows for night in kept.values()),
+    )
+    if nights and kept:
+        _commit(opened, snapshot, nights[0], kept, str(done))
+    return done
+
+
+def _folded(
+    opened: Opened, configuration: Configuration, partitions: Sequence[Partition]
+) -> tuple[Configuration, list[Night]]:
+    """Partitions folded here or on workers, with the configuration that knows their types."""
+    engine, workers = opened.engine(), opened.workers()
+    try:
+        if not configuration.types:
+            configuration = typed(partitions, configuration, engine)
+        return configuration, fold_partitions(partitions, configuration, engine, opened.files, workers)
+    except BaseException:
+        engine.progress.cancel()
+        raise
+
+
+def _commit(
+    opened: Opened, snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night], action: str
+) -> None:
+    """Make folded partitions count, if all labels together are two classes."""
+    entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
+    labels_of(list(entries.values()), configuration.folding.label).check()
+    done = opened.ledger.commit(snapshot, configuration.to_dict(), in_order(entries.values()), action)
+    nightly = opened.nightly(done, configuration)
+    for name, night in nights.items():
+        if night.evaluation is not None:
+            nightly.record(name, night.evaluation)
+    nightly.write()
+
+
+def _same(entry: Entry, night: Night) -> bool:
+    """Whether a partition that was folded again has the states that it had, in whatever order they joined."""
+    return (set(entry.states), entry.labels, entry.fingerprint) == (
+        set(night.entry.states),
+        night.entry.labels,
+        night.entry.fingerprint,
+    )
+
+
+def _told(
+    version: int,
+    new: Sequence[Partition],
+    again: Sequence[Partition],
+    unchanged: Sequence[Partition],
+    gone: tuple[str, ...],
+    rows: int = 0,
+) -> Update:
+    """The update in words."""
+    first, second = (tuple(partition.name for partition in some) for some in (new, again))
+    return Update(version, first, second, unchanged=len(unchanged), gone=gone, rows=rows)

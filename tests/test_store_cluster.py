@@ -1,0 +1,152 @@
+"""The store on a cluster of real processes: workers fold, the client commits; the same bytes as on threads."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from typing import TYPE_CHECKING, Any
+
+import distributed
+import pytest
+from click.testing import CliRunner
+from nightly import FEW, NIGHTS, OPTIONS, correct, land
+
+from streameval import Store
+from streameval.cli import main
+from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SMALL: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GiB"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two processes, which is not the active one."""
+    with (
+        distributed.LocalCluster(processes=True, **SMALL) as made,
+        distributed.Client(made, set_as_default=False) as found,
+    ):
+        yield found
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Six nights."""
+    for name in NIGHTS[:6]:
+        land(name, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def kept(store: Store) -> list[Any]:
+    """What counts: names, rows, labels and state files, which are named by their bytes."""
+    return [(e.partition, e.rows, e.labels, e.fingerprint, e.states) for e in store.partitions()]
+
+
+def test_every_verb_that_folds_gives_the_bytes_of_threads(client: Any, data: Path, tmp_path: Path) -> None:
+    """Update, replace and add: the ledger, the files and the nightly results of a store folded here."""
+    seen: list[tuple[int, int]] = []
+    there = Store(tmp_path / "there", client=client, progress=lambda *now: seen.append(now))
+    here = Store(tmp_path / "here", threads=2)
+    for store in (there, here):
+        assert store.update(data, **FEW).new == tuple(NIGHTS[:6])
+    assert kept(there) == kept(here)
+    rows = sum(entry.rows for entry in here.partitions())
+    assert (rows, rows) in seen
+    correct(NIGHTS[2], data)
+    land(NIGHTS[6], data)
+    for store in (there, here):
+        assert store.update(data).changed == (NIGHTS[2],)
+        assert store.replace(data / NIGHTS[3]).changed == (NIGHTS[3],)
+        assert store.add(score="score_q", since="2026-01-03").rows
+        assert store.update(data, verify=True).changed == tuple(NIGHTS[:2])  # those that had no score_q
+    assert kept(there) == kept(here)
+    assert there.evaluate().to_json() == here.evaluate().to_json()
+    assert there.history("roc_auc", "score_lr").to_json() == here.history("roc_auc", "score_lr").to_json()
+    assert there.update(data).unchanged == 7
+
+
+def test_every_kind_of_state_travels_and_few_nights_take_more_threads(data: Path, tmp_path: Path) -> None:
+    """Classes, ids that belong to their night, and histograms, on the active client of a worker with two threads."""
+    with (
+        distributed.LocalCluster(**SMALL | {"n_workers": 1, "threads_per_worker": 2}) as made,
+        distributed.Client(made),
+    ):
+        for i, more in enumerate(({"cluster_scope": "partition", "nulls": "singleton"}, {"approx": True})):
+            there, here = Store(tmp_path / f"there-{i}", memory="64MiB"), Store(tmp_path / f"here-{i}", threads=1)
+            for store in (there, here):
+                store.update(data / NIGHTS[0], **OPTIONS | more)
+                store.update(data)
+            assert kept(there) == kept(here)
+
+
+def test_an_error_of_a_worker_is_that_of_a_thread_and_nothing_counts(client: Any, data: Path, tmp_path: Path) -> None:
+    """A file that cannot be read is named, the store is as it was, and runs on once the file is mended."""
+    store = Store(tmp_path / "store", client=client)
+    store.update(data / NIGHTS[0], **FEW)
+    path = data / NIGHTS[1] / "part-0.parquet"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:4] + bytes(len(whole) // 2) + whole[4 + len(whole) // 2 :])
+    with pytest.raises(CorruptFileError, match=NIGHTS[1]):
+        store.update(data)
+    assert [entry.partition for entry in store.partitions()] == NIGHTS[:1]
+    path.write_bytes(whole)
+    assert store.update(data).new == tuple(NIGHTS[1:6])
+
+
+def test_a_worker_that_dies_is_replaced_and_nothing_counts_twice(data: Path, tmp_path: Path) -> None:
+    """Its partitions are folded again, into the same files."""
+    with distributed.LocalCluster(**SMALL) as made, distributed.Client(made, set_as_default=False) as client:
+        first, *_ = client.run(os.getpid).values()
+        done: list[int] = []
+
+        def kill(rows: int, _: int) -> None:
+            if not done:
+                done.append(rows)
+                os.kill(first, signal.SIGKILL)
+
+        there = Store(tmp_path / "there", client=client, progress=kill)
+        here = Store(tmp_path / "here", threads=1)
+        for store in (there, here):
+            store.update(data, **FEW)
+    assert done
+    assert kept(there) == kept(here)
+
+
+def test_a_place_that_workers_do_not_share_is_refused(client: Any, data: Path, tmp_path: Path) -> None:
+    """What they wrote is looked for before the commit; data that they cannot see are named with the worker."""
+    store = Store(tmp_path / "store", client=client)
+    store.update(data / NIGHTS[0], **FEW)
+    elsewhere, states = tmp_path / "elsewhere", tmp_path / "store" / "states"
+
+    def move(*_: int) -> None:
+        if not elsewhere.exists():
+            shutil.copytree(states, elsewhere)
+            for path in states.iterdir():
+                path.unlink()
+
+    with pytest.raises(ClusterError, match=r"what the workers wrote is not there .*share"):
+        Store(tmp_path / "store", client=client, progress=move).update(data / NIGHTS[1])
+    shutil.copytree(elsewhere, states, dirs_exist_ok=True)
+    assert [entry.partition for entry in store.partitions()] == NIGHTS[:1]
+    assert store.evaluate().rows
+
+
+def test_the_command_line_folds_on_a_scheduler(client: Any, data: Path, tmp_path: Path) -> None:
+    """Verbs that fold take ``--scheduler``; threads contradict it, and one that does not answer is named."""
+    store, address = str(tmp_path / "store"), client.scheduler.address
+    words = ["update", store, str(data / NIGHTS[0]), "--score", "score_lr", "--scheduler", address]
+    done = CliRunner().invoke(main, words)
+    assert (done.exit_code, "1 new" in done.stderr) == (0, True), done.stderr
+    for verb in (["replace", store, str(data / NIGHTS[0])], ["add", store, "--score", "score_nb"]):
+        done = CliRunner().invoke(main, [*verb, "--scheduler", address])
+        assert done.exit_code == 0, done.stderr
+    done = CliRunner().invoke(main, ["replace", store, str(data / NIGHTS[0]), "--scheduler", address, "--threads", "1"])
+    assert (done.exit_code, "give one of them" in done.stderr) == (2, True), done.stderr
+    with pytest.raises(OptionError, match="give one of them"):
+        Store(store, client=client, threads=1).replace(data / NIGHTS[0])
+    with pytest.raises(MissingInputError):
+        Store(store, client=client).update(tmp_path / "nothing")
