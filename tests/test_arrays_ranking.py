@@ -7,6 +7,7 @@ import math
 import warnings
 from decimal import Decimal
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -407,6 +408,17 @@ def test_refusals(wrong: dict[str, Any], error: type[DataError], message: str) -
         assert "\n" not in str(caught.value)
     with pytest.raises(error, match=message):
         auc_by_sampling(n=10, **given)
+
+
+def test_rows_of_a_matrix_are_cheap() -> None:
+    """A ranking of a few labels is grouped at once, without the machinery of a state of any size."""
+    random = np.random.default_rng(5)
+    label, score = random.integers(0, 2, (500, 8)), random.integers(0, 6, (500, 8)) / 4
+    label[:, 0], label[:, 1] = 0, 1
+    start = perf_counter()
+    found = roc_auc_score(label, score, average="samples")
+    assert perf_counter() - start < 1  # 0.05 s; 2 s if every row were folded
+    near(found, float(np.mean([roc_auc_score(*row) for row in zip(label, score, strict=True)])))
 
 
 def test_refused_options() -> None:

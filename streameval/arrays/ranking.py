@@ -25,17 +25,44 @@ from streameval.arrays.labels import labels_by_value, num2bool, points
 from streameval.errors import DataError, OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.ranking import AveragePrecision, RocAuc
+from streameval.states.protocol import Totals
+from streameval.states.scores import Groups, ScoreSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from streameval.states.memory import Budget
     from streameval.states.protocol import Array
     from streameval.states.scores import ScoreCounts
 
 __all__ = ["auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"]
 
 _AVERAGES = ("micro", "macro", "weighted", "samples", None)
+_NOTHING = Totals(0, 0, 0.0, 0.0)
 _DRAWS = 1 << 20  # pairs drawn at a time
+
+
+class _Few:
+    """The state of a few points, grouped at once: what metrics ask of `ScoreCounts`, in microseconds."""
+
+    def __init__(self, label: Array, score: Array) -> None:
+        self.spec = ScoreSpec("y_score")
+        keys, group = np.unique(score, return_inverse=True)
+        sides = (np.bincount(group[label == side], minlength=keys.size)[::-1] for side in (0, 1))
+        self.neg, self.pos = (np.ascontiguousarray(side) for side in sides)
+
+    def totals(self) -> Totals:
+        """Points of both classes."""
+        neg, pos = int(self.neg.sum()), int(self.pos.sum())
+        return Totals(neg, pos, float(neg), float(pos))
+
+    def shards(self) -> list[tuple[int, int]]:
+        """One."""
+        return [(0, 1)]
+
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Groups]:
+        """All groups, from the highest score."""
+        yield Groups(np.arange(self.neg.size), self.neg, self.pos, None, None, _NOTHING, self.totals(), "u8")
 
 
 def _roc_auc(state: ScoreCounts) -> float:
@@ -156,7 +183,7 @@ def _averaged(
         cells = None if weight is None else np.repeat(weight, label.shape[1])
         return metric(fold(label.ravel(), score.ravel(), cells))
     if average == "samples":
-        return _mean([metric(fold(*row)) for row in zip(label, score, strict=True)], weight)
+        return _mean([metric(_Few(*row)) for row in zip(label, score, strict=True)], weight)  # type: ignore[arg-type]  # a state all the same
     values = [metric(fold(*column, weight)) for column in zip(label.T, score.T, strict=True)]
     if average is None:
         return np.array(values)

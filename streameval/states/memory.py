@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,8 +58,9 @@ def parse_bytes(text: str | int) -> int:
     return size
 
 
+@cache
 def available_memory() -> int:
-    """Bytes of memory this process may use: physical memory, or the cgroup's limit where that is lower.
+    """Bytes of memory this process may use: physical memory, or the cgroup's limit where that is lower. Looked up once.
 
     Examples
     --------
