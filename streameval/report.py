@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
 
     from streameval.results import Scalar
 
 __all__ = ["Found", "cell", "render", "tables", "text"]
+
+_TEXT = 32  # characters of a line of text in a table that is short of room
+_GAP = 3  # characters between columns
+_EDGES = 4  # characters left and right of a table
 
 
 class Found(Protocol):
@@ -94,7 +99,7 @@ def render(found: Found) -> RenderableType:
     parts: list[RenderableType] = [f"{found.rows:,} rows, {found.positives:,} positive{share}"]
     parts += [f"left out: {number:,} rows, {escape(reason)}" for reason, number in found.dropped]
     parts += [f"[yellow]skipped[/]: {escape(reason)}" for _, reason in found.skipped]
-    parts += [_table(*group) for group in tables(found.results)]
+    parts += [_Side(*group) for group in tables(found.results)]
     return Group(*parts)
 
 
@@ -110,15 +115,55 @@ def text(found: Found) -> str:
     return "\n".join(line.rstrip() for line in written.splitlines())
 
 
-def _table(columns: list[str], metrics: list[str], found: dict[tuple[str, str], Scalar]) -> Table:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+@dataclass(frozen=True)
+class _Side:
+    """Columns that share their metrics, in as many tables as the terminal's width asks for.
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-    table.add_column("metric")
-    for column in columns:
-        table.add_column(escape(column), justify="right", overflow="fold")
-    for metric in metrics:
-        table.add_row(escape(metric), *(escape(cell(found.get((metric, column)))) for column in columns))
-    return table
+    Names and numbers are never broken; a text, such as the reason why there is no number, has at least `_TEXT`
+    characters a line where there is no more room.
+    """
+
+    columns: list[str]
+    metrics: list[str]
+    found: dict[tuple[str, str], Scalar]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        named = max(map(len, ("metric", *self.metrics)))
+        room = options.max_width - _EDGES - named
+        wide = {column: self._width(column, options.max_width) for column in self.columns}
+        if sum(wide.values()) + _GAP * len(wide) > room:
+            wide = {column: self._width(column, _TEXT) for column in self.columns}
+        while wide:
+            taken: list[tuple[str, int]] = []
+            left = room
+            for column, width in wide.items():
+                left -= width + _GAP
+                if taken and left < 0:
+                    break
+                taken.append((column, wide[column]))
+            wide = {column: wide[column] for column in list(wide)[len(taken) :]}
+            yield self._table(named, taken)
+
+    def _width(self, column: str, most: int) -> int:
+        """Characters that a column needs, where texts may be wrapped at `most`."""
+        cells = [cell(self.found.get((metric, column))) for metric in self.metrics]
+        return max(len(column), *(len(each) if _is_number(each) else min(len(each), most) for each in cells))
+
+    def _table(self, named: int, columns: Sequence[tuple[str, int]]) -> Table:
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+        table.add_column("metric", width=named)
+        for column, width in columns:
+            table.add_column(escape(column), justify="right", overflow="fold", width=width)
+        for metric in self.metrics:
+            cells = (cell(self.found.get((metric, column))) for column, _ in columns)
+            table.add_row(escape(metric), *(escape(text) for text in cells))
+        return table
+
+
+def _is_number(text: str) -> bool:
+    """Whether a cell is a number, with its threshold or half-width, and no text."""
+    return not text.startswith("–") and "sampled" not in text

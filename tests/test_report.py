@@ -1,0 +1,74 @@
+"""The table of results: names and numbers whole at any width, and the README's own table as it stands there."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from streameval import evaluate
+from streameval.report import render
+from streameval.results import Scalar
+
+ROOT = Path(__file__).parent
+
+
+def printed(found: Any, width: int) -> list[str]:
+    """Lines on a terminal of that width."""
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render(found))
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]  # StringIO
+
+
+def scored(columns: int, **facts: Any) -> Any:
+    """Results of so many scores."""
+    metrics = ("roc_auc", "average_precision", "agc_ratio@0.001234", "tpr@fpr=0.0001")
+    results = [Scalar(metric, 0.123456, of=f"score_{i}", **facts) for i in range(columns) for metric in metrics]
+    return SimpleNamespace(rows=10, positives=4, results=tuple(results), dropped=(), skipped=())
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
+@pytest.mark.parametrize("facts", [{}, {"exact": False, "lower": 0.12, "upper": 0.13}, {"threshold": 0.98765}])
+def test_names_and_numbers_are_whole_at_any_width(width: int, facts: dict[str, Any]) -> None:
+    """Of twenty scores, each stands in a table with all metrics, and no line is longer than the terminal."""
+    found = scored(20, **facts)
+    lines = printed(found, width)
+    assert max(map(len, lines)) <= width
+    headers = " ".join(line for line in lines if line.startswith("  metric")).split()
+    assert [name for name in headers if name != "metric"] == [f"score_{i}" for i in range(20)]
+    tables = headers.count("metric")
+    assert all(sum(line.startswith(f"  {r.metric} ") for line in lines) == tables for r in found.results)
+    assert sum(line.count("0.123456") for line in lines) == 80
+
+
+def test_reasons_are_wrapped_and_do_not_push_numbers_apart() -> None:
+    """A long text takes several lines beside the numbers of the same table."""
+    reason = "NaN scores count as halves in roc_auc and agc only; choose nan='drop' (--nan drop)"
+    found = scored(2)
+    found.results += tuple(Scalar("pr_auc", float("nan"), of=f"score_{i}", reason=reason) for i in range(2))
+    lines = printed(found, 100)
+    assert sum("metric" in line for line in lines) == 1
+    assert max(map(len, lines)) <= 100
+    assert "– (NaN scores count as halves in" in "\n".join(lines)
+
+
+def test_the_table_of_the_readme() -> None:
+    """Its first real result, at a width of 100; at 80 every number of it is there."""
+    readme = (ROOT.parent / "README.md").read_text()
+    shown = readme.split("--truncate 0.1 --at fpr=0.01\n")[1].split("```")[0]
+    found = evaluate(
+        ROOT / "data" / "spam_messages",
+        score=["score_lr", "score_nb", "score_q"],
+        cluster=["cluster_loose", "cluster_tight"],
+        truncate=0.1,
+        at="fpr=0.01",
+    )
+    assert [line for line in printed(found, 100) if line] == [line for line in shown.splitlines() if line]
+    numbers = re.compile(r"\d\.\d{6}(?: @ [\d.]+)?")
+    narrow = "\n".join(printed(found, 80))
+    assert sorted(numbers.findall(narrow)) == sorted(numbers.findall(shown))
