@@ -15,10 +15,12 @@ negatives, of P and N in the sample, two things are unknown, and both are report
   truncated part without a negative in the sample may have some outside it. `stderr` is itself uncertain by one part in
   eight, and by more with few positives.
 
-So the area of all rows lies within value ± (bound + 4·stderr), but for rare bad luck. That is likely, not certain:
-`lower` and `upper` of a sample are NaN, and the value is not marked exact. They are the certain interval where nothing
-is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a run that is left to
-itself makes the second pass that this takes.
+So the area of all rows likely lies within value ± (bound + 4·stderr), though less surely than four standard errors
+sound: where few points are kept, the standard error is rough. On normal scores, 1 to 30 % positive, it lay outside in 9
+of 5,400 samples of which 100 points were kept, in the worst case in 1 of 200, and in 1 of 3,000 samples with 1,000. And
+likely is not certain: `lower` and `upper` of a sample are NaN, and the value is not marked exact. They are the certain
+interval where nothing is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a
+run that is left to itself makes the second pass that this takes.
 
 Row groups instead of rows: reading less, but rows of one row group are often alike (one hour, one customer, sorted by
 score). Then the sample is one of row groups, not of rows: the standard error, whose groups are made of row groups,
