@@ -1,6 +1,6 @@
 """Cost against the number of rows on two workers: a log-log figure, its slope, and a model for larger clusters.
 
-    python benchmarks/scaling.py                        # 10⁶ … 10⁹ rows; simulates 13 GB in /var/tmp first
+    python benchmarks/scaling.py                        # 10⁶ … 10⁹ rows; simulates 24 GB in /var/tmp first
     python benchmarks/scaling.py --most 100000000       # stop at 10⁸
 
 Exact AUC, AP and AUL of simulated messages in one call, `approx` AUC beside it, and the bare scan of the same columns
@@ -53,18 +53,21 @@ def peak() -> int:
 
 
 def measure(client: Client, folder: Path, memory: str | None) -> dict[str, float]:
-    """Seconds of each case."""
+    """Seconds of each case, the better of two; of columns that the case before has brought into the page cache."""
     cases: dict[str, Any] = {
-        "exact": lambda: evaluate(folder, client=client, memory=memory, **EXACT),
+        "scan of two": lambda: scan(client, folder, ["label", "score_a"]),
         "approx": lambda: evaluate(folder, client=client, memory=memory, **APPROX),
         "scan": lambda: scan(client, folder, ["label", "score_a", "cluster"]),
-        "scan of two": lambda: scan(client, folder, ["label", "score_a"]),
+        "exact": lambda: evaluate(folder, client=client, memory=memory, **EXACT),
     }
     found = {}
     for name, call in cases.items():
-        start = time.perf_counter()
-        call()
-        found[name] = time.perf_counter() - start
+        times = []
+        for _ in range(2):
+            start = time.perf_counter()
+            call()
+            times.append(time.perf_counter() - start)
+        found[name] = min(times)
     return found
 
 
@@ -110,7 +113,7 @@ def main() -> None:
     sizes = [10**k for k in range(6, 13) if 10**k <= given.most]
     for rows in sizes:
         if not (given.data / str(rows)).exists():
-            simulate(given.data / str(rows), rows=rows, partitions=max(4, rows // 10**7))
+            simulate(given.data / str(rows), rows=rows, partitions=max(4, rows // 10**7), singletons=0.7)
     times, options = [], {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(memory_limit=given.memory_limit, **options) as cluster, Client(cluster) as client:
         measure(client, given.data / str(sizes[0]), given.memory)
