@@ -19,10 +19,10 @@ __all__ = ["combine", "compute", "partials"]
 def partials(
     state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None
 ) -> list[list[Any]]:
-    """Partials of one shard: for every part of it a list with one partial a metric; equal `sums` are taken once."""
+    """Partials of one shard: for every part of it a list with one partial a metric, those of one basis taken once."""
     rows = []
     for part in state.parts(shard, budget):
-        bases = [getattr(metric, "sums", metric) if isinstance(part, Groups) else metric for metric in metrics]
+        bases = [m.basis(part) if isinstance(part, Groups) and hasattr(m, "basis") else m for m in metrics]
         found = {basis: basis.partial(part) for basis in dict.fromkeys(bases)}
         rows.append([found[basis] for basis in bases])
     return rows

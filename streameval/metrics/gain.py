@@ -36,6 +36,7 @@ from streameval.metrics.gain_sums import (
     kept_points,
     quotient,
 )
+from streameval.metrics.ranking import RocAuc
 from streameval.results import Scalar
 from streameval.states.scores import Groups
 
@@ -90,14 +91,16 @@ class Agc:
         """``agc``, ``agc_ratio``, ``agc@0.01``, ``agc_ratio@200``."""
         return ("agc_ratio" if self.ratio else "agc") + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
 
-    @property
-    def sums(self) -> GainSums:
-        """What the partials of groups are of; metrics with equal sums may share them."""
-        return GainSums(self.truncate)
+    def basis(self, part: Groups) -> GainSums | RocAuc:
+        """What takes the partials of groups: of counts that are not cut, the pairs won, which `roc_auc` takes as well.
+
+        Σ u·(2T + p) is Σ p·(2T + p) = P², plus Σ n·(2T + p), which is twice the pairs won.
+        """
+        return RocAuc() if self.truncate == 1 and part.neg_weight is None else GainSums(self.truncate)
 
     def partial(self, part: Groups | Bins) -> Any:
-        """The sums of `GainSums`; for bins the bounds."""
-        return self.sums.partial(part) if isinstance(part, Groups) else self.bounds(part)
+        """The sums of `GainSums`, or the pairs won; for bins the bounds."""
+        return self.basis(part).partial(part) if isinstance(part, Groups) else self.bounds(part)
 
     def bounds(self, bins: Bins) -> Any:
         """Sums and the pairs in doubt; value, lower and upper where a bin is cut; None where neither can be had."""
@@ -128,6 +131,9 @@ class Agc:
             return Scalar.undefined(self.name, WEIGHTED)
         if len(partials) == 1 and isinstance(partials[0], Cut):
             return Scalar.between(self.name, *partials[0])
+        if partials and isinstance(partials[0], int):
+            area = P * P + sum(partials)
+            partials = [(area, (N + P) ** 2 - area, N + P)]
         *sums, doubt = _added(partials)
         if not sums[2]:
             return Scalar.certain(self.name, 0.0) if halves else Scalar.undefined(self.name, NO_WEIGHT)

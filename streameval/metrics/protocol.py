@@ -18,8 +18,8 @@ __all__ = ["Metric"]
 class Metric(Protocol):
     """One number of one state; frozen, so that equal metrics are equal.
 
-    Metrics whose partials of exact groups are the same may say so with an attribute `sums`, a frozen object with a
-    method `partial` of its own: equal ones are taken once.
+    Metrics whose partials of exact groups are the same may say so with a method ``basis(part)``, which gives a frozen
+    object with a method `partial` of its own: equal ones are asked once.
     """
 
     @property
