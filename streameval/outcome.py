@@ -164,8 +164,8 @@ class Evaluation:
         ConfusionMatrix2(rows=[[1, 1], [1, 1]])
         """
         engine, _, state = self._counts("score", of, "2×2 table")
-        [[table]] = engine.finalize([(state, [ConfusionAt(threshold)])])
-        return table  # type: ignore[no-any-return]  # a metric's value is Any
+        table: ConfusionMatrix2 = engine.finalize([(state, [ConfusionAt(threshold)])])[0][0]
+        return table
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line's JSON has them."""

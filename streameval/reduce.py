@@ -82,7 +82,8 @@ def tree(
         depth += 1
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
         level = [join(group, dask_key_name=f"merge-{depth}-{i}") for i, group in enumerate(groups)]
-    return _compute(level, threads)[0]  # type: ignore[no-any-return]  # Dask is untyped
+    merged: R = _compute(level, threads)[0]
+    return merged
 
 
 def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> list[Any]:

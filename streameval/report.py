@@ -109,10 +109,9 @@ def text(found: Found) -> str:
 
     from rich.console import Console
 
-    console = Console(file=io.StringIO(), width=120)
-    console.print(render(found))
-    written: str = console.file.getvalue()  # type: ignore[attr-defined]  # the StringIO above
-    return "\n".join(line.rstrip() for line in written.splitlines())
+    sink = io.StringIO()
+    Console(file=sink, width=120).print(render(found))
+    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
 
 
 @dataclass(frozen=True)

@@ -176,14 +176,14 @@ def _is_matrix(values: Any) -> bool:
 
 
 def _averaged(
-    metric: Callable[[ScoreCounts], float], label: Array, score: Array, weight: Array | None, average: str | None
+    metric: Callable[[Any], float], label: Array, score: Array, weight: Array | None, average: str | None
 ) -> Any:
     """A metric of the columns, rows or cells of a matrix."""
     if average == "micro":
         cells = None if weight is None else np.repeat(weight, label.shape[1])
         return metric(fold(label.ravel(), score.ravel(), cells))
     if average == "samples":
-        return _mean([metric(_Few(*row)) for row in zip(label, score, strict=True)], weight)  # type: ignore[arg-type]  # a state all the same
+        return _mean([metric(_Few(*row)) for row in zip(label, score, strict=True)], weight)
     values = [metric(fold(*column, weight)) for column in zip(label.T, score.T, strict=True)]
     if average is None:
         return np.array(values)

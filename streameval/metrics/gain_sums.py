@@ -118,4 +118,5 @@ def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool) -> tupl
 def running(values: Array, start: Any) -> Array:
     """Sums of `start` and the values up to and including each: integers of counts, compensated floats of weights."""
     run = kernels.running_counts if values.dtype.kind == "i" else kernels.running_weights
-    return run(values, start)  # type: ignore[no-any-return]  # compiled
+    sums: Array = run(values, start)
+    return sums

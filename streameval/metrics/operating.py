@@ -90,12 +90,13 @@ class OperatingPoint:
         if isinstance(part, Bins):
             return self.bounds(part)
         before, total = part.before, part.total
-        neg, pos, sizes = part.neg, part.pos, (total.neg, total.pos)
+        neg, pos = part.neg, part.pos
+        sizes: tuple[Any, Any] = total.neg, total.pos
         F: Any = before.neg
         T: Any = before.pos
         if part.neg_weight is not None and part.pos_weight is not None:
             neg, pos, F, T = part.neg_weight, part.pos_weight, before.neg_weight, before.pos_weight
-            sizes = total.neg_weight, total.pos_weight  # type: ignore[assignment]  # floats where it was integers
+            sizes = total.neg_weight, total.pos_weight
         if self.kind == "k":
             at = _last(part.neg + part.pos, before.rows, min(int(self.at), total.rows))
         elif self.kind == "recall":

@@ -216,25 +216,18 @@ def join(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
     """
     joined: list[Piece] = []
     for piece in pieces:
-        if joined and _continues(joined[-1], piece):
-            joined[-1] = _concatenate(joined[-1], piece)
-        else:
-            joined.append(piece)
+        both = _concatenated(joined[-1], piece) if joined else None
+        joined[-1:] = [both] if both else [*joined[-1:], piece]
     return tuple(joined)
 
 
-def _continues(a: Piece, b: Piece) -> bool:
-    """Whether `b` starts in the same file at the row where `a` ends."""
-    if not (isinstance(a.source, RowGroups) and isinstance(b.source, RowGroups)):
-        return False
-    same_file = a.source.path == b.source.path and a.origin == b.origin and a.name == b.name
-    return same_file and a.row + a.rows == b.row and a.source.filesystem == b.source.filesystem
-
-
-def _concatenate(a: Piece, b: Piece) -> Piece:
-    """The rows of `a`, then those of `b`."""
+def _concatenated(a: Piece, b: Piece) -> Piece | None:
+    """The rows of `a`, then those of `b`, if `b` starts in the same file at the row where `a` ends."""
     one, two = a.source, b.source
-    assert isinstance(one, RowGroups)  # noqa: S101 (for the type checker: `_continues` has tested it)
-    assert isinstance(two, RowGroups)  # noqa: S101 (likewise)
+    if not (isinstance(one, RowGroups) and isinstance(two, RowGroups)):
+        return None
+    same_file = one.path == two.path and a.origin == b.origin and a.name == b.name
+    if not (same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem):
+        return None
     source = replace(one, groups=one.groups + two.groups, nbytes=one.nbytes + two.nbytes)
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
