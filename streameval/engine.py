@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import SpillError
-from streameval.fold import Folded, Plan, fold, merge, run_capacity, tasks
+from streameval.fold import TASKS, Folded, Plan, fold, merge, run_capacity, tasks
 from streameval.metrics.contingency_results import contingency_results
 from streameval.metrics.finalize import combine, partials
 from streameval.reduce import Progress, run, thread_count, tree
@@ -104,7 +104,7 @@ class Engine:
         """The pieces of each fold task."""
         sampled = any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs)
         threads = task_threads(rows) if sampled else self.threads
-        return tasks(pieces, rows, threads, by_file=plan.skip, whole=plan.whole)
+        return tasks(pieces, rows, TASKS * threads, by_file=plan.skip, whole=plan.whole)
 
     def capacity(self, plan: Plan) -> int:
         """Rows a builder collects at a time."""

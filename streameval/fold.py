@@ -79,20 +79,19 @@ class Folded:
 
 
 def tasks(
-    pieces: Sequence[Piece], rows: int, threads: int, *, by_file: bool, whole: bool = False
+    pieces: Sequence[Piece], rows: int, most: int, *, by_file: bool, whole: bool = False
 ) -> list[tuple[Piece, ...]]:
-    """Gather pieces into tasks of about equal rows: a few for each thread, none too small to pay for itself."""
-    target = max(-(-rows // (TASKS * threads)), TASK_ROWS) if rows > 0 else 1
+    """Gather pieces into tasks of about equal rows: at most so many, none too small to pay for itself."""
+    count = max(1, min(most, rows // TASK_ROWS))
     gathered: list[list[Piece]] = []
-    size = 0
+    before = last = 0
     for piece in pieces:
+        task = (2 * before + piece.rows) * count // (2 * rows) if rows > 0 else len(gathered)
         near = gathered and gathered[-1][-1].name == piece.name
-        fits = near if by_file else gathered and rows > 0 and size + piece.rows <= target
-        if not fits:
+        if not (near if by_file else gathered and task == last):
             gathered.append([])
-            size = 0
         gathered[-1].append(piece)
-        size += piece.rows
+        before, last = before + piece.rows, task
     return [tuple(group) if whole else join(group) for group in gathered]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.fold import ROW_BYTES, batch_rows
-from streameval.states.ranges import keyed
+from streameval.states.ranges import row_bytes
 from streameval.states.runs import SLAB
 
 if TYPE_CHECKING:
@@ -145,12 +145,11 @@ def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Se
 def _state(wanted: Wanted, rows: int) -> StateForecast:
     """A state of so many rows."""
     state = wanted.spec.empty()
-    layouts = [runs.layout for runs in keyed(state).values()]
-    if not layouts:
+    row = row_bytes(state)
+    if not row:
         arrays = (getattr(state, field.name) for field in fields(state))
         size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
         return StateForecast(wanted.spec.kind, wanted.of, size, 0)
-    row = max(layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted) for layout in layouts)
     return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from streameval import scan
 from streameval.errors import SchemaError
-from streameval.fold import tasks
+from streameval.fold import TASKS, tasks
 from streameval.reduce import Progress, thread_count, tree
 from streameval.sampling import task_threads
 from streameval.states.memory import Budget
@@ -92,7 +92,7 @@ def quantile_sketch(
                 counted(batch.num_rows)
         return builder.state()
 
-    work = tasks(found.pieces, found.rows, task_threads(found.rows), by_file=False)
+    work = tasks(found.pieces, found.rows, TASKS * task_threads(found.rows), by_file=False)
     try:
         state = tree(one, work, _merged, "sketch", workers) if work else spec.empty()
     except BaseException:

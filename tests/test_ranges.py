@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import dask
 import distributed
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import SUBJECTS, Subject, by_name, difference
 
-from streameval.cluster import work
-from streameval.cluster.connection import names
-from streameval.cluster.exchange import exchange, tree
+from streameval.cluster import ClusterEngine, work
+from streameval.cluster.connection import Connection, names
+from streameval.cluster.exchange import exchange, size, tree
 from streameval.errors import ClusterError
-from streameval.fold import Folded
+from streameval.fold import Folded, Plan
+from streameval.scan import Piece, RowGroups
+from streameval.states.clusters import ClusterSpec
 from streameval.states.histogram import HistogramSpec
+from streameval.states.labels import LabelSpec
 from streameval.states.memory import Budget
 from streameval.states.ranges import balanced, buckets, hollow, joined, keyed, ranged, rebuilt, restored
-from streameval.states.scores import fold_arrays
+from streameval.states.scores import ScoreSpec, fold_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pyarrow as pa
 
 KEYED = [subject for subject in SUBJECTS if keyed(subject.spec.empty())]
 
@@ -166,4 +170,69 @@ def test_a_split_takes_folds_and_ranges_alike() -> None:
     state = fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9]))
     cut = {"state": (0, state.runs.layout.buckets)}
     one = work.split((None, {"state": keyed(state)}), cut)  # type: ignore[arg-type]  # the outline is not looked at
-    assert not difference(state, rebuilt(state, work.split(work.join([one]), cut)["state"]))
+    assert not difference(state, rebuilt(state, work.join([work.split(work.join([one]), cut)])["state"]))
+
+
+def test_a_split_copies_nothing_and_travels_as_rows() -> None:
+    """Its rows are where the fold's are, in memory and then spilled; Dask counts them once, and again where they go."""
+    rng = np.random.default_rng(0)
+    budget = Budget(1 << 30)
+    runs = fold_arrays(rng.integers(0, 2, 100_000).astype(np.uint8), rng.random(100_000)).runs.held(budget)
+    rows = {"state": {"runs": runs}}
+    here = work.split((None, rows), {"state": (1 << 14, 1 << 15)})  # type: ignore[arg-type]  # as above
+    [part] = here.rows["state"]["runs"].runs
+    assert np.shares_memory(part.words.read(), runs.runs[0].words.read())
+    there = pickle.loads(pickle.dumps(here))  # noqa: S301 - made here
+    assert sys.getsizeof(here) < 100 < sys.getsizeof(there["state"]["runs"]) - part.words.nbytes + 100
+    before = part.words.read().copy()
+    budget.limit = 0
+    budget.hold(np.zeros(1 << 16))
+    assert not part.words.resident
+    np.testing.assert_array_equal(part.words.read(), before)
+    np.testing.assert_array_equal(there["state"]["runs"].runs[0].words.read(), before)
+
+
+def planner(workers: int, threads: int) -> tuple[ClusterEngine, Plan]:
+    """An engine of workers with 16 GiB each, and the plan of a score and a cluster column."""
+    connection = Connection(None, workers, workers * threads, 16 << 30, threads, "nowhere")
+    specs = (ScoreSpec("score"), ClusterSpec("cluster"))
+    return ClusterEngine.start(connection), Plan(pa.schema({}), LabelSpec("label"), None, specs)
+
+
+@pytest.mark.parametrize("exponent", [7, 9, 11, 12])
+@pytest.mark.parametrize(("workers", "threads"), [(2, 1), (100, 4)])
+def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads: int) -> None:
+    """At most twenty folds a gigabyte, or one a thread; folds × ranges beside them, at most 10⁵ together."""
+    rows, nbytes, count = 10**exponent, 12 * 10**exponent, 10_000
+    source = RowGroups(None, "file", (0,), nbytes // count)
+    pieces = [Piece("", str(i), 0, rows // count, nbytes // count, source=source) for i in range(count)]
+    engine, plan = planner(workers, threads)
+    folds = len(engine.assigned(pieces, rows, plan))
+    ranges, expected = engine.expected(folds, 1, 10 * rows)
+    assert folds < 20 * nbytes / 1e9 + workers * threads
+    assert sum(expected.values()) <= 100_000
+    assert ranges >= 10 * rows * 4 * threads // (16 << 30)
+    assert expected["split"] <= folds * ranges
+
+
+def test_states_that_need_too_many_tasks_are_refused() -> None:
+    """A hundred workers cannot hold 10¹³ rows in ranges of a quarter of their memory."""
+    engine, plan = planner(100, 4)
+    piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=RowGroups(None, "file", (0,), 12 * 10**13))
+    with pytest.raises(ClusterError, match="need 93,133 ranges"):
+        engine.assigned([piece], piece.rows, plan)
+
+
+@pytest.mark.parametrize(("folds", "ranges"), [(1, 1), (5, 3), (40, 9), (70, 50)])
+def test_tasks_are_counted_as_they_are_made(folds: int, ranges: int) -> None:
+    """The plan counts splits and merges as the graph has them, in one level or in several."""
+    made = Counter[str]()
+    key = names()
+
+    def counted(name: str, *numbers: int) -> str:
+        made[name] += 1
+        return key(name, *numbers)
+
+    cuts = [{"state": (r, r + 1)} for r in range(ranges)]
+    exchange([dask.delayed(int)(i) for i in range(folds)], cuts, counted, tasks=100)
+    assert (made["split"], made["merge"]) == size(folds, ranges, tasks=100)

@@ -14,16 +14,17 @@ import dask
 
 from streameval.cluster import work
 from streameval.cluster.connection import names
-from streameval.cluster.exchange import FAN_IN, exchange, tree
+from streameval.cluster.exchange import MOST_TASKS, exchange, tally, tree
 from streameval.cluster.folds import folds
 from streameval.cluster.tables import summary
 from streameval.engine import STATE_SHARE, Engine
+from streameval.errors import ClusterError
 from streameval.fold import ROW_BYTES, TASKS, Folded, run_capacity, tasks
 from streameval.metrics.contingency_results import summary_results
 from streameval.metrics.finalize import combine
 from streameval.sampling import task_threads
 from streameval.states.memory import parse_bytes
-from streameval.states.ranges import balanced, buckets, joined, keyed, nbytes, restored
+from streameval.states.ranges import balanced, buckets, joined, keyed, nbytes, restored, row_bytes
 from streameval.states.sampled import DigestsSpec
 from streameval.states.sampled_bins import BinsSpec
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterEngine"]
 
+FOLDS_PER_GB = 20  # to read: beyond that tasks cost more than they bring
 RANGE_BYTES = 1 << 24  # of a state below which more ranges cost more than they bring
 
 
@@ -131,11 +133,23 @@ class ClusterEngine:
         return Folded(folded.states, skipped)
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
-        """The pieces of each fold task: as many tasks as on threads, more where one would make too large states."""
+        """The pieces of each fold task.
+
+        As many as on threads, more where one would make too large states. But at most `FOLDS_PER_GB` for a gigabyte to
+        read, and as many on every thread; and so few that the run has at most `MOST_TASKS` tasks.
+        """
         if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):  # as on threads: digests depend on it
-            return tasks(pieces, rows, task_threads(rows), by_file=plan.skip, whole=plan.whole)
-        most = rows * ROW_BYTES * len(plan.specs) // (TASKS * self._share)
-        return tasks(pieces, rows, max(self.connection.threads, most), by_file=False, whole=plan.whole)
+            return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, whole=plan.whole)
+        threads = self.connection.threads
+        most = -(-FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // (threads * 10**9)) * threads
+        count = min(max(most, threads), max(TASKS * threads, rows * ROW_BYTES * len(plan.specs) // self._share))
+        ranges = self._range_count(max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs))
+        while count > 1 and sum(tally(count, ranges).values()) > MOST_TASKS:
+            count = count * 15 // 16
+        if ranges > MOST_TASKS // 4:  # which takes as many merges and finalizations
+            msg = f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
+            raise ClusterError(msg)
+        return tasks(pieces, rows, count, by_file=False, whole=plan.whole)
 
     def capacity(self, plan: Plan) -> int:
         """Rows a builder collects at a time."""
@@ -149,8 +163,7 @@ class ClusterEngine:
     def expected(self, folds: int, shards: int, nbytes: int) -> tuple[int, dict[str, int]]:
         """Ranges of states of so many bytes, and the number of tasks by name."""
         ranges = self._range_count(nbytes) if nbytes else 0
-        counts = {"fold": folds, "outline": folds, "merge": -(-folds // FAN_IN) * (1 + ranges), "split": folds * ranges}
-        return max(ranges, 1), counts | {"finalize": ranges}
+        return max(ranges, 1), tally(folds, ranges)
 
     def _resources(self, capacity: int) -> work.Resources:
         return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)

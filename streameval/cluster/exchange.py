@@ -2,7 +2,8 @@
 
 Of F folds and R ranges the exchange makes F·R split tasks and R merges. A task costs the scheduler about a millisecond,
 so where the product is large it goes in levels: groups of folds exchange coarse ranges first, and the merges of each
-coarse range exchange its fine ones: about F·√R + R·√F tasks instead of F·R.
+coarse range exchange its fine ones: about F·√R + R·√F tasks instead of F·R. `size` counts them, so that a run can be
+planned within `MOST_TASKS`.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
     Cut = Mapping[Any, Interval]  # of every state
 
-__all__ = ["FAN_IN", "TASKS", "exchange", "tree"]
+__all__ = ["MOST_TASKS", "exchange", "merges", "size", "tally", "tree"]
 
 FAN_IN = 32  # results merged by one task
-TASKS = 100_000  # most split tasks of one level
+MOST_TASKS = 100_000  # of a run at most, which is also most split tasks of one level
 
 
 def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
@@ -40,7 +41,7 @@ def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., s
 
 
 def exchange(
-    folds: Sequence[Any], cuts: Sequence[Cut], key: Callable[..., str], *numbers: int, tasks: int = TASKS
+    folds: Sequence[Any], cuts: Sequence[Cut], key: Callable[..., str], *numbers: int, tasks: int = MOST_TASKS
 ) -> list[Any]:
     """Nodes of the ranges of whole states.
 
@@ -54,16 +55,65 @@ def exchange(
     """
     if len(folds) * len(cuts) <= tasks or len(cuts) < 4:
         return [tree(_split(folds, cut, key, *numbers, r), work.join, key, *numbers, r) for r, cut in enumerate(cuts)]
-    step = math.isqrt(len(cuts))
+    step, near = _steps(len(folds), len(cuts))
     coarse = [cuts[i : i + step] for i in range(0, len(cuts), step)]
-    size = max(FAN_IN, math.isqrt(len(folds)))
-    groups = [folds[i : i + size] for i in range(0, len(folds), size)]
+    groups = [folds[i : i + near] for i in range(0, len(folds), near)]
     hulls = [_hull(fine) for fine in coarse]
     level = [exchange(group, hulls, key, *numbers, g, tasks=tasks) for g, group in enumerate(groups)]
     ranges: list[Any] = []
     for c, fine in enumerate(coarse):
         ranges += exchange([merged[c] for merged in level], fine, key, *numbers, len(groups) + c, tasks=tasks)
     return ranges
+
+
+def merges(nodes: int) -> int:
+    """Tasks of `tree`.
+
+    Examples
+    --------
+    >>> [merges(nodes) for nodes in (1, 32, 33)]
+    [1, 1, 3]
+    """
+    level = total = -(-nodes // FAN_IN)
+    while level > 1:
+        level = -(-level // FAN_IN)
+        total += level
+    return total
+
+
+def size(folds: int, ranges: int, tasks: int = MOST_TASKS) -> tuple[int, int]:
+    """Split tasks and merges of `exchange`.
+
+    Examples
+    --------
+    >>> size(8, 4), size(1600, 1000)
+    ((32, 4), (92800, 6960))
+    """
+    if folds * ranges <= tasks or ranges < 4:
+        return folds * ranges, ranges * merges(folds)
+    step, near = _steps(folds, ranges)
+    groups = [min(near, folds - i) for i in range(0, folds, near)]
+    coarse = [min(step, ranges - i) for i in range(0, ranges, step)]
+    parts = [size(group, len(coarse), tasks) for group in groups] + [size(len(groups), fine, tasks) for fine in coarse]
+    return sum(splits for splits, _ in parts), sum(joins for _, joins in parts)
+
+
+def tally(folds: int, ranges: int) -> dict[str, int]:
+    """Tasks of a run by name.
+
+    Examples
+    --------
+    >>> tally(8, 2)
+    {'open': 1, 'fold': 8, 'outline': 8, 'merge': 3, 'split': 16, 'finalize': 2}
+    """
+    splits, joins = size(folds, ranges)
+    each = {"fold": folds, "outline": folds, "merge": merges(folds) + joins, "split": splits, "finalize": ranges}
+    return {"open": 1} | each
+
+
+def _steps(folds: int, ranges: int) -> tuple[int, int]:
+    """Fine ranges in a coarse one, and folds in a group."""
+    return math.isqrt(ranges), max(FAN_IN, math.isqrt(folds))
 
 
 def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: int) -> list[Any]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streameval.states.runs import Interval
 
     Spread = tuple[Folded, dict[Any, Rows]]
+    Range = Mapping[Any, Rows]
 
 __all__ = ["Resources", "finalize", "fold", "join", "merge", "outline", "probe", "release", "split", "whole"]
 
@@ -116,15 +117,33 @@ def merge(parts: Sequence[Folded]) -> Folded:
     return folding.merge(parts)
 
 
-def split(folded: Spread | dict[Any, Rows], intervals: Mapping[Any, Interval]) -> dict[Any, Rows]:
-    """One range of what a task folded, or of a coarser range."""
-    rows = folded if isinstance(folded, dict) else folded[1]
-    return {spec: ranged(rows[spec], interval) for spec, interval in intervals.items()}
+@dataclass(frozen=True)
+class Cut:
+    """One range of what lies here already: Dask, which asks for sizes, counts those rows once.
+
+    Sent elsewhere it is the rows themselves.
+    """
+
+    rows: Range
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self.rows,)
 
 
-def join(parts: Sequence[Mapping[Any, Rows]]) -> dict[Any, Rows]:
+def _rows(part: Cut | Range) -> Range:
+    return part.rows if isinstance(part, Cut) else part
+
+
+def split(folded: Spread | Range, intervals: Mapping[Any, Interval]) -> Cut:
+    """One range of what a task folded, or of a coarser range; nothing is copied."""
+    rows = folded[1] if isinstance(folded, tuple) else folded
+    return Cut({spec: ranged(rows[spec], interval) for spec, interval in intervals.items()})
+
+
+def join(parts: Sequence[Cut | Range]) -> Range:
     """One range of several tasks."""
-    return {spec: joined([part[spec] for part in parts]) for spec in parts[0]}
+    rows = [_rows(part) for part in parts]
+    return {spec: joined([part[spec] for part in rows]) for spec in rows[0]}
 
 
 def finalize(

@@ -186,6 +186,12 @@ class ScoreHistogram:
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
         return ScoreHistogram(self.spec, union(self.table, other.table), self.sums + other.sums, *nan)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Carry the occupied bins, which are often few, to another process."""
+        found = np.flatnonzero(self.table[2] != EMPTY)
+        sums = self.sums[found] if self.spec.weighted else self.sums
+        return _received, (self.spec, found, self.table[:, found], sums, self.nan_rows, self.nan_weights)
+
     def totals(self) -> Totals:
         """Rows and weights of all scores that are numbers."""
         neg, pos = (int(self.table[side].sum()) for side in (0, 1))
@@ -225,3 +231,13 @@ class ScoreHistogram:
         return same and self.header() == other.header()
 
     __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
+
+
+def _received(spec: HistogramSpec, found: Array, table: Array, sums: Array, *nan: Array) -> ScoreHistogram:
+    """The state whose occupied bins another process sent."""
+    whole = np.zeros((3, BINS), np.int64)
+    whole[:, found] = table
+    if spec.weighted:
+        some, sums = sums, np.zeros((BINS, 2))
+        sums[found] = some
+    return ScoreHistogram(spec, whole, sums, *nan)

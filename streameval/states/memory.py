@@ -156,16 +156,36 @@ class _SpillFile:
 
 
 class Buffer:
-    """An array that lies in memory or in the spill file; read row by row."""
+    """An array that lies in memory or in the spill file; read row by row.
 
-    __slots__ = ("__weakref__", "_array", "_file", "_offset", "dtype", "shape")
+    A part of a buffer keeps the whole, and lies where that lies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> part = Buffer(np.arange(9)).part(2, 8)
+    >>> part.nbytes, part.read(1, 3), part.part(4, 6).read()
+    (48, array([3, 4]), array([6, 7]))
+    """
+
+    __slots__ = ("__weakref__", "_array", "_file", "_first", "_offset", "_whole", "dtype", "shape")
 
     def __init__(self, array: Array) -> None:
         self._array: Array | None = array
         self._file: _SpillFile | None = None
         self._offset = 0
+        self._whole: Buffer | None = None
+        self._first = 0
         self.dtype = array.dtype
         self.shape = array.shape
+
+    def part(self, start: int, stop: int) -> Buffer:
+        """Rows from `start` to `stop`, without a copy."""
+        whole = self._whole or self
+        part = Buffer(np.empty((0, *self.shape[1:]), self.dtype))
+        part._array, part._whole, part._first = None, whole, self._first + start
+        part.shape = (stop - start, *self.shape[1:])
+        return part
 
     @property
     def row_bytes(self) -> int:
@@ -180,7 +200,7 @@ class Buffer:
     @property
     def resident(self) -> bool:
         """Whether the array lies in memory."""
-        return self._array is not None
+        return self._array is not None if self._whole is None else self._whole.resident
 
     def spill(self, file: _SpillFile) -> None:
         """Write the array to `file` and let go of the memory."""
@@ -193,6 +213,8 @@ class Buffer:
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Rows from `start` to `stop`; a view where the array is in memory."""
         stop = self.shape[0] if stop is None else stop
+        if self._whole is not None:
+            return self._whole.read(self._first + start, self._first + stop)
         array = self._array
         if array is not None:
             return array[start:stop]

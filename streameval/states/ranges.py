@@ -33,7 +33,19 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Array
     from streameval.states.runs import Interval
 
-__all__ = ["Rows", "balanced", "buckets", "hollow", "joined", "keyed", "nbytes", "ranged", "rebuilt", "restored"]
+__all__ = [
+    "Rows",
+    "balanced",
+    "buckets",
+    "hollow",
+    "joined",
+    "keyed",
+    "nbytes",
+    "ranged",
+    "rebuilt",
+    "restored",
+    "row_bytes",
+]
 
 Rows = dict[str, Runs]  # the runs of a state, by attribute
 
@@ -79,6 +91,19 @@ def restored(outline: Any, rows: Rows) -> Any:
 def nbytes(state: Any) -> int:
     """Bytes of the rows, wherever they lie."""
     return sum(runs.outline.nbytes for runs in keyed(state).values())
+
+
+def row_bytes(state: Any) -> int:
+    """Bytes that a row of it takes at most; 0 where the state does not grow with the rows.
+
+    Examples
+    --------
+    >>> from streameval.states.scores import ScoreSpec
+    >>> row_bytes(ScoreSpec("score").empty()), row_bytes(ScoreSpec("score", "f8", weighted=True).empty())
+    (2, 16)
+    """
+    layouts = (runs.layout for runs in keyed(state).values())
+    return max((each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for each in layouts), default=0)
 
 
 def buckets(outline: Any) -> list[Interval]:

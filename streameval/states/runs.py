@@ -110,16 +110,16 @@ class Run:
         return bool(first < last)
 
     def range(self, start: int, stop: int) -> Run | None:
-        """A copy of the pieces of some buckets, or itself if it has no others; None where there are none."""
+        """The pieces of some buckets, their items where they lie; None where there are none."""
         a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
         if b - a in (0, self.codes.size):
             return self if a < b else None
         first, last = int(self.starts[a]), int(self.starts[b])
         columns = (self.words, self.rest, self.counts, self.weights)
-        copies = (None if column is None else Buffer(column.read(first, last).copy()) for column in columns)
-        sums = None if self.sums is None else self.sums[a:b].copy()
+        parts = (None if column is None else column.part(first, last) for column in columns)
+        sums = None if self.sums is None else self.sums[a:b]
         starts = self.starts[a : b + 1] - first
-        return Run(self.codes[a:b].copy(), starts, self.rows[a:b].copy(), sums, *copies)  # type: ignore[arg-type]  # words are never absent
+        return Run(self.codes[a:b], starts, self.rows[a:b], sums, *parts)  # type: ignore[arg-type]  # words are never absent
 
     def held(self, budget: Budget) -> Run:
         """The same in a budget."""
@@ -233,7 +233,7 @@ class Runs:
         return Runs(self.layout, whole=self.outline)
 
     def range(self, start: int, stop: int) -> Runs:
-        """Copies of the rows of some buckets; with `within` they are what the whole is in those buckets."""
+        """The rows of some buckets, not copied; with `within` they are what the whole is in those buckets."""
         return Runs(self.layout, tuple(part for run in self.runs if (part := run.range(start, stop)) is not None))
 
     def held(self, budget: Budget) -> Runs:
