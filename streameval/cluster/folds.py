@@ -55,7 +55,8 @@ class Fold:
     @property
     def rows(self) -> int:
         """Rows to fold, −1 where it is not known."""
-        return min(sum(piece.rows for piece in self.pieces), *(piece.rows for piece in self.pieces))
+        rows = [piece.rows for piece in self.pieces]
+        return sum(rows) if min(rows) >= 0 else -1
 
 
 def folds(
