@@ -9,7 +9,7 @@ one bucket lie in two neighbouring pieces and no word has to carry its label. Of
 half, so a word is only the lower 16 bits.
 
 Each ``encode`` writes a word and a code for every row and counts the codes. NaN scores take the two codes after the
-last.
+last. Rows go in blocks that stay in the first-level cache: counting apart lets the compiler encode several at a time.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ ID_BUCKETS = 1 << 11
 MIX = 0x9E3779B97F4A7C15  # odd, so that multiplying by it permutes the 64-bit integers
 _UNMIX = pow(MIX, -1, 1 << 64)
 
+_BLOCK = 1 << 12  # rows
 _SIGN4 = np.uint32(1 << 31)
 _SIGN8 = np.uint64(1 << 63)
 _MIX = np.uint64(MIX)
@@ -48,32 +49,47 @@ def _rank4(bits):
 
 
 @jit
+def _count(codes, counts):
+    for i in range(codes.size):
+        counts[codes[i]] += 1
+
+
+@jit
+def _code_f4(bits, label, nan_code, words, codes):
+    for i in range(bits.size):
+        b = np.uint32(0) if bits[i] == _SIGN4 else bits[i]
+        key = _rank4(b)
+        code = (key >> np.uint32(16)) << np.uint32(1)
+        code = nan_code if (b & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000) else code
+        words[i] = np.uint16(key)
+        codes[i] = code | np.uint32(label[i])
+
+
+@jit
 def encode_f4(bits, label, words, codes, counts):
     """Encode float32 scores, given as uint32 `bits`; words are uint16."""
     nan_code = np.uint32(counts.size - 2)
-    for i in range(bits.size):
-        b = bits[i]
-        if b == _SIGN4:
-            b = np.uint32(0)
-        key = _rank4(b)
-        code = (key >> np.uint32(16)) << np.uint32(1)
-        if (b & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000):
-            code = nan_code
-        code |= np.uint32(label[i])
+    for start in range(0, bits.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        _code_f4(bits[part], label[part], nan_code, words[part], codes[part])
+        _count(codes[part], counts)
+
+
+@jit
+def _code_i4(score, label, words, codes):
+    for i in range(score.size):
+        key = np.uint32(~(np.uint32(score[i]) ^ _SIGN4))
         words[i] = np.uint16(key)
-        codes[i] = code
-        counts[code] += 1
+        codes[i] = ((key >> np.uint32(16)) << np.uint32(1)) | np.uint32(label[i])
 
 
 @jit
 def encode_i4(score, label, words, codes, counts):
     """Encode int32 scores; words are uint16."""
-    for i in range(score.size):
-        key = np.uint32(~(np.uint32(score[i]) ^ _SIGN4))
-        code = ((key >> np.uint32(16)) << np.uint32(1)) | np.uint32(label[i])
-        words[i] = np.uint16(key)
-        codes[i] = code
-        counts[code] += 1
+    for start in range(0, score.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        _code_i4(score[part], label[part], words[part], codes[part])
+        _count(codes[part], counts)
 
 
 @jit
@@ -83,40 +99,55 @@ def _bucket8(value):
 
 
 @jit
-def encode_f8(score, label, words, codes, counts):
-    """Encode float64 scores; words are the whole 64-bit keys."""
-    nan_code = np.uint32(counts.size - 2)
+def _code_f8(score, label, nan_code, words, codes):
     for i in range(score.size):
         x = score[i] + 0.0  # -0.0 becomes 0.0
         bits = np.float64(x).view(np.uint64)
-        code = _bucket8(x) << np.uint32(1)
-        if x != x:
-            code = nan_code
-        code |= np.uint32(label[i])
+        code = nan_code if x != x else _bucket8(x) << np.uint32(1)
         words[i] = ~(bits ^ (_SIGN8 | np.uint64(np.int64(bits) >> np.int64(63))))
-        codes[i] = code
-        counts[code] += 1
+        codes[i] = code | np.uint32(label[i])
+
+
+@jit
+def encode_f8(score, label, words, codes, counts):
+    """Encode float64 scores; words are the whole 64-bit keys."""
+    nan_code = np.uint32(counts.size - 2)
+    for start in range(0, score.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        _code_f8(score[part], label[part], nan_code, words[part], codes[part])
+        _count(codes[part], counts)
+
+
+@jit
+def _code_i8(score, label, flip, words, codes):
+    for i in range(score.size):
+        words[i] = ~(np.uint64(score[i]) ^ flip)
+        codes[i] = (_bucket8(score[i]) << np.uint32(1)) | np.uint32(label[i])
 
 
 @jit
 def encode_i8(score, label, flip, words, codes, counts):
     """Encode int64 (`flip` is 2⁶³) or uint64 scores (`flip` is 0); words are the whole 64-bit keys."""
-    for i in range(score.size):
-        code = (_bucket8(score[i]) << np.uint32(1)) | np.uint32(label[i])
-        words[i] = ~(np.uint64(score[i]) ^ flip)
-        codes[i] = code
-        counts[code] += 1
+    for start in range(0, score.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        _code_i8(score[part], label[part], flip, words[part], codes[part])
+        _count(codes[part], counts)
+
+
+@jit
+def _code_id(ids, label, shift, words, codes):
+    for i in range(ids.size):
+        words[i] = ids[i] * _MIX
+        codes[i] = (np.uint32(words[i] >> shift) << np.uint32(1)) | np.uint32(label[i])
 
 
 @jit
 def encode_id(ids, label, shift, words, codes, counts):
     """Mix 64-bit ids bijectively; a word is the whole mixed id, its bucket the bits above `shift`."""
-    for i in range(ids.size):
-        word = ids[i] * _MIX
-        code = (np.uint32(word >> shift) << np.uint32(1)) | np.uint32(label[i])
-        words[i] = word
-        codes[i] = code
-        counts[code] += 1
+    for start in range(0, ids.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        _code_id(ids[part], label[part], shift, words[part], codes[part])
+        _count(codes[part], counts)
 
 
 def unmix(words: np.ndarray) -> np.ndarray:

@@ -59,16 +59,15 @@ def area_counts(neg, pos, before_neg, total_neg):
     upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
     below = np.int64(total_neg - before_neg)
     for i in range(neg.size):
-        if pos[i]:
-            p, factor = np.uint64(pos[i]), np.uint64(2 * below - neg[i])
-            held += pos[i]
-            if held >= _HELD:
-                high, low = _joined(high, low, upper, lower)
-                high, low = _multiply_add(high, low, p, factor)
-                upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
-            else:
-                upper += p * (factor >> _HALF)
-                lower += p * (factor & _LOW)
+        p, factor = np.uint64(pos[i]), np.uint64(2 * below - neg[i])
+        held += pos[i]
+        if held >= _HELD:
+            high, low = _joined(high, low, upper, lower)
+            high, low = _multiply_add(high, low, p, factor)
+            upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
+        else:
+            upper += p * (factor >> _HALF)
+            lower += p * (factor & _LOW)
         below -= neg[i]
     return _joined(high, low, upper, lower)
 
@@ -83,17 +82,24 @@ def product_counts(neg, pos):
 
 
 @jit
+def _share(part, whole):
+    """``part / whole`` in units of 2⁻⁶²; 1 where both are 0."""
+    return np.uint64(np.int64((part / whole if whole else 1.0) * _UNIT))  # the processor converts to signed words
+
+
+@jit
 def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
     """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` plus the precision before each group."""
     high, low = np.uint64(0), np.uint64(0)
     upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
     true, false = np.int64(before_pos), np.int64(before_neg)
     for i in range(neg.size):
+        true += pos[i]
+        false += neg[i]
         if pos[i]:
-            p = np.uint64(pos[i])
-            rate = np.uint64((true + pos[i]) / (true + pos[i] + false + neg[i]) * _UNIT)
+            p, rate = np.uint64(pos[i]), _share(true, true + false)
             if trapezoid:
-                rate += np.uint64((true / (true + false) if true + false else 1.0) * _UNIT)
+                rate += _share(true - pos[i], true - pos[i] + false - neg[i])
             held += pos[i]
             if held >= _HELD:
                 high, low = _joined(high, low, upper, lower)
@@ -102,8 +108,6 @@ def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
             else:
                 upper += p * (rate >> _HALF)
                 lower += p * (rate & _LOW)
-        true += pos[i]
-        false += neg[i]
     return _joined(high, low, upper, lower)
 
 

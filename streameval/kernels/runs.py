@@ -45,7 +45,7 @@ def scatter(values, codes, cursor, out):
         code = codes[i]
         at = cursor[code]
         cursor[code] = at + 1
-        out[at] = values[i]
+        out[np.uint64(at)] = values[i]  # unsigned: no index from the end
         if at & (line - 1) == 0:
             prefetch(out, at + line)
 
@@ -64,14 +64,18 @@ def scatter_rows(values, codes, cursor, out):
 
 
 @jit
+def _copy(values, out):
+    for i in range(values.size):
+        out[i] = values[i]
+
+
+@jit
 def place(values, starts, slots, cursor, out):
     """Copy piece ``values[starts[j] - starts[0] : starts[j + 1] - starts[0]]`` to the cursor of ``slots[j]``."""
     for j in range(slots.size):
-        at = cursor[slots[j]]
-        for i in range(starts[j] - starts[0], starts[j + 1] - starts[0]):
-            out[at] = values[i]
-            at += 1
-        cursor[slots[j]] = at
+        at, size = cursor[slots[j]], starts[j + 1] - starts[j]
+        _copy(values[starts[j] - starts[0] :][:size], out[at : at + size])
+        cursor[slots[j]] = at + size
 
 
 @jit
@@ -138,12 +142,12 @@ def harvest(table, high):
     keys = np.empty(table.shape[0], np.uint64)
     neg = np.empty(table.shape[0], np.int64)
     pos = np.empty(table.shape[0], np.int64)
-    n = 0
+    n = np.uint64(0)
     for i in range(table.shape[0]):
         keys[n] = high | np.uint64(i)
         neg[n] = table[i, 0]
         pos[n] = table[i, 1]
-        n += (table[i, 0] | table[i, 1]) != 0
+        n += np.uint64((table[i, 0] | table[i, 1]) != 0)
     return keys[:n], neg[:n], pos[:n]
 
 
