@@ -13,7 +13,9 @@ import numba
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["jit"]
+__all__ = ["inlined", "jit"]
+
+_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -30,8 +32,25 @@ def jit(function: Callable[..., Any]) -> Any:
     >>> triangle(5)
     10
     """
-    options = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
     try:
-        return numba.njit(cache=True, **options)(function)
+        return numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # "no locator available": nowhere to write the cache
-        return numba.njit(**options)(function)
+        return numba.njit(**_OPTIONS)(function)
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """Compile `function` into the loops that call it: a call would count references to each array it is given.
+
+    Examples
+    --------
+    >>> @inlined
+    ... def last(values):
+    ...     return values[values.size - 1]
+    >>> @jit
+    ... def ends(values):
+    ...     return values[0] + last(values)
+    >>> import numpy as np
+    >>> ends(np.array([3, 4, 5]))
+    8
+    """
+    return numba.njit(forceinline=True, **_OPTIONS)(function)

@@ -19,13 +19,14 @@ _ID_MIX = np.uint64(MIX)
 
 
 @jit
-def split_lone(starts, words, rest, counts, column, marks, lone, more, kept):
+def split_lone(starts, words, rest, counts, column, marks, lone, more, which, kept):
     """Take out rows that are certainly alone in their cluster; returns how many, and how many rows are left.
 
     Two bits of `marks` for each of at least eight slots a row of a bucket say whether one row or several fell there,
     by the bits of the cluster's word below those of the bucket; of ten lone rows nine have a slot for themselves.
-    ``lone`` takes the first words of their classes, `more` the others, both with room for one more; the rows left move
-    to the front of their arrays, those of bucket b from ``kept[b]`` on. There are no branches to mispredict.
+    ``lone`` takes the first words of their classes, `more` the others, `which` the rows left, all with room for one
+    more; the rows left move to the front of their arrays, those of bucket b from ``kept[b]`` on. There are no branches
+    to mispredict.
     """
     found, at = 0, 0
     for b in range(starts.size - 1):
@@ -50,14 +51,17 @@ def split_lone(starts, words, rest, counts, column, marks, lone, more, kept):
             lone[found] = rest[i, column]
             for m in range(more.shape[1]):
                 more[found, m] = rest[i, column + 1 + m]
-            words[at] = words[i]
-            for m in range(rest.shape[1]):
-                rest[at, m] = rest[i, m]
-            if counts.size:
-                counts[at] = counts[i]
+            which[at] = i
             found += 1 - several
             at += several
     kept[starts.size - 1] = at
+    for k in range(at):
+        i = which[k]
+        words[k] = words[i]
+        for m in range(rest.shape[1]):
+            rest[k, m] = rest[i, m]
+        if counts.size:
+            counts[k] = counts[i]
     return found, at
 
 

@@ -71,7 +71,7 @@ class Facts(Protocol):
     def pairs(self) -> TwoWay:
         """Pairs of points by agreement."""
 
-    @property
+    @cached_property
     def bcubed(self) -> tuple[Number, Number]:
         """Σ n²/c and Σ n²/r."""
 
@@ -184,7 +184,7 @@ class TableFacts:
 def _divided(squares: Mapping[Number, Number]) -> Number:
     if any(isinstance(size, float) for size in squares):
         return math.fsum(s / size for size, s in squares.items())
-    total = sum(math.floor(Fraction(s) * (1 << INERTIA_BITS) / Fraction(size)) for size, s in squares.items())
+    total = sum(int(s * (1 << INERTIA_BITS) // size) for size, s in squares.items())
     return Fraction(total, 1 << INERTIA_BITS)
 
 

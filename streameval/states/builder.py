@@ -116,8 +116,9 @@ class RunBuilder:
         for values in (self._words, self._rest, self._counts, self._weights):
             out = np.empty((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
             if values.size:
-                move = kernels.scatter if values.ndim == 1 else kernels.scatter_rows
-                move(values[: self._size], self._codes[: self._size], starts[:-1].copy(), out)
+                given, taken = kernels.flat(values[: self._size]), kernels.flat(out)
+                move = kernels.scatter if given.ndim == 1 else kernels.scatter_rows
+                move(given, self._codes[: self._size], starts[:-1].copy(), taken)
             columns.append(out)
         for label in (0, 1):
             self.nan_rows[label] += self._table[self.layout.codes + label]

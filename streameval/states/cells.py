@@ -118,5 +118,6 @@ class Margins:
 
 def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
     """Number of each key, and the row in which each number came first; keys of two buckets are never equal."""
-    numbers, found = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
-    return numbers, found[: number_keys(starts, words, rest, columns, slots_for(starts), numbers, found)]
+    numbers, found = np.empty((2, words.size), np.int64)
+    keys = np.empty(words.size, np.uint64), np.empty((words.size, columns), np.uint64)
+    return numbers, found[: number_keys(starts, words, rest, columns, slots_for(starts), *keys, numbers, found)]

@@ -44,12 +44,12 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
         return _giant_classes(cells, start)
     one, other = cells.ones.gather(start, stop)[0], cells.others.gather(start, stop)[0]
     most = one.words.size + other.words.size
-    found, totals, singles, maxima = np.empty((4, most), np.int64)
+    totals, singles, maxima = np.empty((3, most), np.int64)
     numbers, n, c = np.empty((3, other.words.size), np.int64)
-    table = slots_for(one.starts + other.starts)
     groups = (one.words, one.rest, one.counts, one.starts, other.words, other.rest, other.counts, other.starts)
     columns = cells.ones.layout.words - 1
-    classes = group_classes(*groups, columns, cells.packed, table, found, totals, singles, maxima, numbers, n, c)
+    table = slots_for(one.starts + other.starts), np.empty(most, np.uint64), np.empty((most, columns), np.uint64)
+    classes = group_classes(*groups, columns, cells.packed, *table, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
     return summarize_classes(totals, maxima).merge(known).merge(_singles(singles, totals))

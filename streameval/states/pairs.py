@@ -68,10 +68,9 @@ class _Grouped(NamedTuple):
         first, strays = np.empty((2, total), np.int32)
         owners, sizes, firsts = np.empty((3, total), np.int64)
         cuts = np.empty(side.starts.size, np.int64)
-        table = slots_for(side.starts)
-        clusters, stray = group_clusters(
-            side.starts, side.words, side.rest, side.counts, columns, table, first, sizes, firsts, strays, owners, cuts
-        )
+        rows = side.starts, side.words, side.rest, side.counts, columns
+        table = slots_for(side.starts), np.empty(total, np.uint64), np.empty((total, columns), np.uint64)
+        clusters, stray = group_clusters(*rows, *table, first, sizes, firsts, strays, owners, cuts)
         first, sizes, firsts = first[:clusters], sizes[:clusters], firsts[:clusters]
         if not stray:
             return cls(clusters, first, _NONE, firsts, sizes, firsts)
@@ -111,7 +110,8 @@ class _FirstPass:
         more = np.empty((size + 1, self.keys.class_ - 1), np.uint64)
         marks = np.empty(1 << (4 * largest + 7).bit_length(), np.uint8)
         columns, kept = (side.words, side.rest, side.counts), np.empty_like(side.starts)
-        ones, left = split_lone(side.starts, *columns, self.keys.cluster - 1, marks, lone, more, kept)
+        which = np.empty(size + 1, np.int32)
+        ones, left = split_lone(side.starts, *columns, self.keys.cluster - 1, marks, lone, more, which, kept)
         _add(self._ones, lone[:ones], more[:ones] if more.shape[1] else None)
         self._budget.give_back(lone)
         self._sizes[1] += ones

@@ -354,8 +354,9 @@ class Runs:
             slots = (codes & 1) * (stop - start) + (codes >> 1)
             for name, out in columns.items():
                 if out.size and a < b:
-                    move = kernels.place if out.ndim == 1 else kernels.place_rows
-                    move(_read(getattr(run, name), pieces, out.dtype), pieces, slots, cursors[name], out)
+                    given, taken = kernels.flat(_read(getattr(run, name), pieces, out.dtype)), kernels.flat(out)
+                    move = kernels.place if taken.ndim == 1 else kernels.place_rows
+                    move(given, pieces, slots, cursors[name], taken)
         if not np.array_equal(cursors["words"], starts[1:]):
             msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
             raise ClusterError(msg)
