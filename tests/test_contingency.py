@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +21,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics import clustering
 from streameval.metrics.assignment import best_matching
 from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric, clustering_metrics
+from streameval.metrics.confusion import ConfusionMatrix2
 from streameval.metrics.contingency_catalogue import TABLE_MEASURES
 from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
 from streameval.metrics.mutual_information import entropies, expected_mutual_information
@@ -453,6 +455,37 @@ def test_mismatched_lengths_are_refused() -> None:
         ContingencyTable.from_partitions([[1, 2]], [[1, 2], [2]])
 
 
+def test_what_is_no_table_is_refused() -> None:
+    """Rows of several lengths, numbers in place of sequences, and too many dimensions."""
+    with pytest.raises(DataError, match="rows have lengths 1, 2"):
+        ContingencyTable(rows=[[1, 2], [3]])
+    with pytest.raises(DataError, match="a row is 1; give a sequence"):
+        ContingencyTable(rows=[1, 2])
+    with pytest.raises(DataError, match="rows is 5; give a sequence"):
+        ContingencyTable(rows=5)
+    with pytest.raises(DataError, match=r"shape \(2, 2, 2\)"):
+        ContingencyTable(rows=np.ones((2, 2, 2)))
+    with pytest.raises(DataError, match="labels_true is None; give a sequence"):
+        ContingencyTable.from_labels(None, [1])
+    with pytest.raises(DataError, match="a cluster is 3; give a sequence"):
+        ContingencyTable.from_clusters([[1], 3])
+    with pytest.raises(DataError, match="a group is 3; give a sequence"):
+        ContingencyTable.from_partitions([3], [[3]])
+    with pytest.raises(OptionError, match="low is 5 and high is 5"):
+        ConfusionMatrix2.from_random_counts(5, 5)
+
+
+def test_characters_frames_and_floats_are_labels_and_rows() -> None:
+    """A string is a sequence of its characters, a frame a table; −0.0 is 0.0, and NaN is one label."""
+    want = ContingencyTable.from_labels(list("aab"), list("xyy"))
+    assert ContingencyTable.from_labels("aab", "xyy") == want
+    assert ContingencyTable.from_clusters(["aab", "b"]).to_rows() == [[2, 0], [1, 1]]
+    assert ContingencyTable(rows=pd.DataFrame([[1, 1], [0, 1]])) == ContingencyTable(rows=[[1, 1], [0, 1]])
+    floats = [math.nan, -0.0, float("nan"), 0.0]
+    for values in (floats, np.array(floats), np.array(floats, np.float32)):
+        assert ContingencyTable.from_labels(values, [1, 2, 1, 2]).to_rows() == [[2, 0], [0, 2]]
+
+
 def test_unknown_names_are_refused() -> None:
     """Models, averages, metrics and their variants that do not exist are named."""
     table = ContingencyTable(rows=[[1, 2], [3, 4]])
@@ -462,6 +495,9 @@ def test_unknown_names_are_refused() -> None:
         table.adjusted_mutual_info(average_method="mean")
     with pytest.raises(OptionError, match="give either rows or cols"):
         ContingencyTable()
+    for name in ("ari", "cells", "shape"):
+        with pytest.raises(OptionError, match="is no measure of a contingency table"):
+            table.get_score(name)
     for name in (
         "ari",
         "rand_index/raw",

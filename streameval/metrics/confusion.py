@@ -115,6 +115,9 @@ class ConfusionMatrix2:
         >>> ConfusionMatrix2.from_random_counts(high=10, random_state=0).to_array().max() < 10
         np.True_
         """
+        if not 0 <= low < high:
+            msg = f"low is {low} and high is {high}; counts are drawn from [low, high), at least 0"
+            raise OptionError(msg)
         return cls(*np.random.default_rng(random_state).integers(low, high, size=4).tolist())
 
     # -- contents

@@ -69,15 +69,28 @@ def _as_array(labels: Any) -> NDArray[Any] | None:
         if array.ndim != 1:
             msg = f"labels must be one-dimensional, this array has shape {array.shape}"
             raise DataError(msg)
-        return array if array.dtype.kind in "iubU" else None
+        return _number_array(array) if array.dtype.kind == "f" else array if array.dtype.kind in "iubU" else None
     kinds = set(map(type, labels))
+    if kinds == {float}:
+        return _number_array(np.array(labels))
     if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
         return np.array(labels, dtype=np.int64)
     return np.array(labels, dtype=np.str_) if kinds == {str} and "\0" not in "".join(labels) else None
 
 
-def _listed(values: Any) -> Any:
-    return values if isinstance(values, Sequence) or hasattr(values, "__array__") else list(values)
+def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
+    """Floats as labels: -0.0 equals 0.0, and a NaN equals any other, as scikit-learn has it."""
+    return labels.astype(np.float64) + 0.0
+
+
+def _listed(values: Any, name: str) -> Any:
+    """Values that have a length; those of a string are its characters."""
+    if hasattr(values, "__array__") or (isinstance(values, Sequence) and not isinstance(values, str | bytes)):
+        return values
+    if not isinstance(values, Iterable):
+        msg = f"{name} is {values!r}; give a sequence"
+        raise DataError(msg)
+    return list(values)
 
 
 def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
@@ -89,7 +102,7 @@ def cells_from_labels(labels_true: Any, labels_pred: Any) -> Cells:
     >>> cells.rows.tolist(), cells.cols.tolist(), cells.counts.tolist(), cells.row_labels
     ([0, 0, 1], [0, 1, 1], [1, 1, 1], ['b', 'a'])
     """
-    labels_true, labels_pred = _listed(labels_true), _listed(labels_pred)
+    labels_true, labels_pred = _listed(labels_true, "labels_true"), _listed(labels_pred, "labels_pred")
     if len(labels_true) != len(labels_pred):
         lengths = f"{len(labels_true)} and {len(labels_pred)}"
         msg = f"labels_true and labels_pred have lengths {lengths}; give one of each for every point"
@@ -108,7 +121,7 @@ def cells_from_counts(classes: Any, clusters: Any, counts: Any) -> Cells:
     Counts are whole numbers of any size, fractions or floats, finite and at least 0. Floats that are all whole become
     integers.
     """
-    classes, clusters, counts = _listed(classes), _listed(clusters), _listed(counts)
+    classes, clusters, counts = _listed(classes, "classes"), _listed(clusters, "clusters"), _listed(counts, "counts")
     if not len(classes) == len(clusters) == len(counts):
         lengths = f"{len(classes)}, {len(clusters)} and {len(counts)}"
         msg = f"classes, clusters and counts have lengths {lengths}; give one of each for every cell"
@@ -166,14 +179,14 @@ def exact_count(count: Any, name: str) -> int | Fraction:
     return exact.numerator if exact.denominator == 1 else exact
 
 
-def _items(container: Any) -> Iterator[tuple[Any, Any]]:
-    return iter(container.items()) if isinstance(container, Mapping) else iter(enumerate(container))
+def _items(container: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    return iter(container.items() if isinstance(container, Mapping) else enumerate(_listed(container, name)))
 
 
 def cells_from_rows(rows: Any) -> Cells:
     """Cells of nested rows: a 2-D array, a list of lists, or a mapping row -> (mapping column -> count).
 
-    Rows and columns of zeros keep their labels, and nothing else.
+    Rows and columns of zeros keep their labels, and nothing else. Nested sequences are of one length.
 
     Examples
     --------
@@ -181,9 +194,14 @@ def cells_from_rows(rows: Any) -> Cells:
     >>> cells.rows.tolist(), cells.cols.tolist(), cells.counts.tolist()
     ([0, 0, 1], [0, 1, 0], [2, 3, 4])
     """
-    if isinstance(rows, np.ndarray):
-        return _cells_from_array(rows)
-    triples = [(i, j, n) for i, row in _items(rows) for j, n in _items(row)]
+    if hasattr(rows, "__array__"):
+        return _cells_from_array(np.asarray(rows))
+    table = [(i, row if isinstance(row, Mapping) else _listed(row, "a row")) for i, row in _items(rows, "rows")]
+    lengths = {len(row) for _, row in table if not isinstance(row, Mapping)}
+    if len(lengths) > 1:
+        msg = f"rows have lengths {', '.join(map(str, sorted(lengths)))}; give a count for every column"
+        raise DataError(msg)
+    triples = [(i, j, n) for i, row in table for j, n in _items(row, "a row")]
     return cells_from_counts([i for i, _, _ in triples], [j for _, j, _ in triples], [n for _, _, n in triples])
 
 
@@ -204,7 +222,9 @@ def cells_from_clusters(clusters: Any) -> Cells:
     >>> cells_from_clusters([["spam", "spam"], ["ham"]]).counts.tolist()
     [2, 1]
     """
-    pairs = [(label, cluster) for cluster, labels in _items(clusters) for label in labels]
+    pairs = [
+        (label, cluster) for cluster, labels in _items(clusters, "clusters") for label in _listed(labels, "a cluster")
+    ]
     return cells_from_labels([label for label, _ in pairs], [cluster for _, cluster in pairs])
 
 
@@ -226,8 +246,8 @@ def cells_from_partitions(partition1: Any, partition2: Any) -> Cells:
 
 def _membership(partition: Any, name: str) -> dict[Any, Any]:
     groups: dict[Any, Any] = {}
-    for group, points in _items(partition):
-        for point in points:
+    for group, points in _items(partition, f"the {name} partition"):
+        for point in _listed(points, "a group"):
             if groups.setdefault(point, group) != group:
                 msg = f"point {point!r} is in two groups of the {name} partition; groups must be disjoint"
                 raise DataError(msg)

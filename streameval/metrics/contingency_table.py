@@ -372,11 +372,13 @@ class ContingencyTable:
         >>> ContingencyTable(rows=[[3, 0], [0, 3]]).get_score("matthews_corr")
         1.0
         """
-        if scoring_method not in PAIR_MEASURES and not hasattr(self, scoring_method):
+        measure = getattr(self, scoring_method, None)
+        if measure is None and scoring_method in PAIR_MEASURES:
+            measure = getattr(self.pairwise, scoring_method)
+        if not callable(measure):
             msg = f"{scoring_method!r} is no measure of a contingency table"
             raise OptionError(msg)
-        owner = self if hasattr(self, scoring_method) else self.pairwise
-        return getattr(owner, scoring_method)(*args, **kwargs)
+        return measure(*args, **kwargs)
 
     def assignment_score(
         self, normalize: bool = True, model: str | None = "m1", discrete: bool = False, redraw: bool = False
