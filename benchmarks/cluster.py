@@ -4,22 +4,30 @@
     python benchmarks/cluster.py --files 4      # a quick look at 2·10⁷
 
 Both sides run in one session: the cluster is started and each case warmed up first; then cluster and threads take
-turns, and the best of each counts. The JSON of both must be the same bytes.
+turns, and the best of each counts. The JSON of both must be the same bytes. Both run with the same settings of the C
+library's memory: freed memory is kept, as in evaluate.py; with ``--fresh-memory`` both have the setting that Dask gives
+its workers, MALLOC_TRIM_THRESHOLD_=65536, under which memory is returned at once and is fresh again.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import dask
 from data import DEFAULT, make
 from distributed import Client, LocalCluster
+from evaluate import KEEP
 
 from streameval import evaluate
 
 TARGET = 1.3
+WORKERS = "distributed.nanny.pre-spawn-environ"  # what Dask sets in the environment of workers
 CASES: dict[str, dict[str, Any]] = {
     "exact AUC + AP": {"score": "beta", "metrics": ["roc_auc", "average_precision"]},
     "exact, all metrics": {"score": "beta"},
@@ -36,6 +44,16 @@ def timed(**options: Any) -> tuple[float, str]:
     return time.perf_counter() - start, found.to_json()
 
 
+def settle(*, fresh: bool) -> None:
+    """Give this process, started again if need be, and the workers the same settings of memory."""
+    theirs = dask.config.get(WORKERS) | ({} if fresh else KEEP)
+    dask.config.set({WORKERS: theirs})
+    ours = {name: str(value) for name, value in theirs.items() if name.startswith("MALLOC_")}
+    if ours.items() - os.environ.items():
+        again = subprocess.run([sys.executable, *sys.argv], env=os.environ | ours, check=False)
+        raise SystemExit(again.returncode)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -43,10 +61,12 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--files", type=int, default=20, help="read only so many of the 20 files")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--memory-limit", default="4GiB", help="of each worker")
+    parser.add_argument("--memory-limit", default="6GiB", help="of each worker")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", nargs="*", help="run only these cases")
+    parser.add_argument("--fresh-memory", action="store_true", help="the C library's memory as Dask's workers have it")
     given = parser.parse_args()
+    settle(fresh=given.fresh_memory)
     files = make(given.data, given.rows, 20)[: given.files]
     start = time.perf_counter()
     with (

@@ -6,9 +6,12 @@
 Exact AUC, AP and AUL of simulated messages in one call, `approx` AUC beside it, and the bare scan of the same columns
 by the same workers. Each is warmed up on the smallest data; peak memory is the high-water mark of a worker process.
 
+The workers have half of this machine's memory each, of which the states of all folds may take most: at 10⁹ rows they
+are 10 GB, so that nothing is spilled on 24 GiB. With less, `--memory-limit` and `--memory`, they are spilled.
+
 The model: a row costs a worker thread the seconds measured at the largest size, and its share of the states crosses the
 network once, of W workers all but 1/W. Assumed are storage and a network that keep up, workers like these, and files
-enough for all of them; the scheduler's 1.1 ms a task are added.
+enough for all of them. Tasks are those of the plan, each at what the scheduler took for one of many empty tasks.
 """
 
 from __future__ import annotations
@@ -26,12 +29,15 @@ import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
 
 from streameval import evaluate
+from streameval.cluster.engine import FOLDS_PER_GB
+from streameval.cluster.exchange import tally
 from streameval.evaluation import explain
 from streameval.simulation import simulate
 
 EXACT = {"score": "score_a", "cluster": "cluster", "metrics": ["roc_auc", "average_precision", "aul"]}
 APPROX = {"score": "score_a", "metrics": "roc_auc", "approx": True}
-SLOPE, TASK_SECONDS = 1.05, 1.1e-3
+SLOPE = 1.05
+EMPTY = 5000  # tasks that measure the scheduler
 
 
 def read(file: str, columns: list[str]) -> int:
@@ -45,6 +51,14 @@ def scan(client: Client, folder: Path, columns: list[str]) -> None:
     """Read all files on the workers."""
     work = [dask.delayed(read, pure=False)(str(file), columns) for file in sorted(folder.rglob("*.parquet"))]
     client.gather(client.compute(work))
+
+
+def task_seconds(client: Client) -> float:
+    """Seconds that a task with nothing to do takes, from its graph to its result, one of many."""
+    nodes = [dask.delayed(int, pure=False)(i) for i in range(EMPTY)]
+    start = time.perf_counter()
+    client.gather(client.compute(nodes, optimize_graph=False))
+    return (time.perf_counter() - start) / EMPTY
 
 
 def peak() -> int:
@@ -87,18 +101,20 @@ def draw(rows: list[int], times: list[dict[str, float]], path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
-def model(rows: int, seconds: float, workers: int, state_bytes: float) -> None:
+def model(rows: int, seconds: float, workers: int, state_bytes: float, read_bytes: float, task: float) -> None:
     """Print what 10¹¹ rows on 100 workers of four threads would take."""
-    target, many, threads = 10**11, 100, 4
+    target, many, threads, memory = 10**11, 100, 4, 64 << 30
     thread_seconds = seconds * workers / rows
     compute = target * thread_seconds / (many * threads)
     moved = state_bytes * (1 - 1 / many)
-    tasks = 4 * many * threads * 2 + 100_000
+    ranges = max(many * threads, int(target * state_bytes * 4 * threads) // memory)
+    tasks = sum(tally(min(int(FOLDS_PER_GB * target * read_bytes / 1e9), 4 * many * threads), ranges).values())
     print(
-        f"\n10¹¹ rows on {many} workers of {threads} threads: {compute:,.0f} s of work at {thread_seconds:.2e} s a row,"
+        f"\n10¹¹ rows on {many} workers of {threads} threads and 64 GiB: {compute:,.0f} s of work at "
+        f"{thread_seconds:.2e} s a row,\n{moved * target / many / 1e9:,.1f} GB to each worker over the network "
+        f"({moved:.1f} bytes a row),\n{tasks * task:,.0f} s of scheduling {tasks:,} tasks at {task * 1e3:.2f} ms, "
+        "which overlaps with the work"
     )
-    print(f"{moved * target / many / 1e9:,.1f} GB to each worker over the network ({moved:.1f} bytes a row),")
-    print(f"at most {tasks * TASK_SECONDS:,.0f} s of scheduling {tasks:,} tasks, which overlaps with the work")
 
 
 def main() -> None:
@@ -106,8 +122,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("/var/tmp/streameval-scaling"))
     parser.add_argument("--most", type=int, default=1_000_000_000)
-    parser.add_argument("--memory", help="budget of each worker")
-    parser.add_argument("--memory-limit", default="6GiB", help="of each worker")
+    parser.add_argument("--memory", default="9GiB", help="budget of each worker")
+    parser.add_argument("--memory-limit", default="auto", help="of each worker; by default half of the memory there is")
     parser.add_argument("--figure", type=Path, default=Path(__file__).parent / "figures" / "scaling.png")
     given = parser.parse_args()
     sizes = [10**k for k in range(6, 13) if 10**k <= given.most]
@@ -117,6 +133,7 @@ def main() -> None:
     times, options = [], {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(memory_limit=given.memory_limit, **options) as cluster, Client(cluster) as client:
         measure(client, given.data / str(sizes[0]), given.memory)
+        task = task_seconds(client)
         print("| rows | exact, s | M rows/s | MB/s | approx, s | × scan | scan, s | peak of a worker, MiB |")
         print("|---|---|---|---|---|---|---|---|")
         for rows in sizes:
@@ -130,12 +147,16 @@ def main() -> None:
                 f"| {found['approx'] / found['scan of two']:.2f} | {found['scan']:.2f} | {most:,} |",
                 flush=True,
             )
-    large = [i for i, rows in enumerate(sizes) if rows >= 10**7] or [0]
-    if len(large) > 1:
-        logs = np.log10([sizes[i] for i in large]), np.log10([times[i]["exact"] for i in large])
-        slope = np.polyfit(*logs, 1)[0]
-        print(f"\nslope from 10⁷ rows on: {slope:.3f} (target ≤ {SLOPE}: {'met' if slope <= SLOPE else 'missed'})")
-    model(sizes[-1], times[-1]["exact"], 2, sum(state.bytes for state in planned.states) / sizes[-1])
+    print(f"\na task takes {task * 1e3:.2f} ms")
+    logs = np.log10(sizes), np.log10([found["exact"] for found in times])
+    for least in (10**6, 10**7, 10**8):
+        some = [part[np.array(sizes) >= least] for part in logs]
+        if some[0].size > 1:
+            slope = np.polyfit(*some, 1)[0]
+            met = "met" if slope <= SLOPE else "missed"
+            print(f"slope from {least:,} rows on: {slope:.3f} (target ≤ {SLOPE}: {met})")
+    state_bytes = sum(state.bytes for state in planned.states) / sizes[-1]
+    model(sizes[-1], times[-1]["exact"], 2, state_bytes, planned.bytes / sizes[-1], task)
     draw(sizes, times, given.figure)
 
 

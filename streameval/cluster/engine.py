@@ -128,6 +128,7 @@ class ClusterEngine:
         [outlines] = self.connection.submit([tree([fold.outline for fold in made], work.merge, key)])
         [folded] = self.connection.gather([outlines])
         self._keep([fold.spread for fold in made], outlines, folded, key)
+        made.clear()  # ranges hold what is needed of the folds
         with self.connection.errors():
             self.connection.client.run(work.release, on_error="ignore")
         return Folded(folded.states, skipped)

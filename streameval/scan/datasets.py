@@ -66,7 +66,9 @@ def prefetched(files: Sequence[File]) -> list[File]:
         A file whose footer cannot be read comes back without one: it will be named when it is asked itself.
     """
     layout = pads.ParquetFileFormat()
-    fragments = [file.fragment or layout.make_fragment(file.path, file.filesystem) for file in files]
+    fragments = [
+        file.fragment or layout.make_fragment(file.path, file.filesystem, file_size=file.size) for file in files
+    ]
     with suppress(*READ_ERRORS):
         pads.FileSystemDataset(fragments, pa.schema([]), layout, files[0].filesystem).count_rows()
     return [replace(file, fragment=fragment) for file, fragment in zip(files, fragments, strict=True)]

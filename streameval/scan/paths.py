@@ -30,6 +30,8 @@ from streameval.scan.pieces import Constant
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    _Found = tuple[str, int | None]  # path and size of a file
+
 __all__ = ["READ_ERRORS", "File", "labels", "locate", "reason", "root_of", "shown", "unreadable"]
 
 READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # what bad files make Arrow raise
@@ -57,6 +59,8 @@ class File:
         The fragment it came from, when a dataset was given.
     constants : tuple of (str, Constant)
         The dataset's partition keys and their values.
+    size : int or None
+        Bytes, where the listing told.
     """
 
     filesystem: Any
@@ -65,6 +69,7 @@ class File:
     root: str
     fragment: Any = None
     constants: tuple[tuple[str, Constant], ...] = ()
+    size: int | None = None
 
     @property
     def origin(self) -> str:
@@ -112,7 +117,7 @@ def locate(text: str) -> list[File]:
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, error) from error
     root = root_of(root)
-    return [File(where.filesystem, path, where.name_of(path), root) for path in files]
+    return [File(where.filesystem, path, where.name_of(path), root, size=size) for path, size in files]
 
 
 def shown(text: str) -> str:
@@ -238,12 +243,12 @@ def _split(path: str) -> tuple[str, tuple[str, ...]]:
     return "/".join(segments[:first]), tuple(segments[first:])
 
 
-def _find(where: _Place, name: str) -> tuple[list[str], str]:
-    """Sorted paths of the files at a place, and their root."""
+def _find(where: _Place, name: str) -> tuple[list[_Found], str]:
+    """Sorted paths and sizes of the files at a place, and their root."""
     info = where.filesystem.get_file_info(where.base or "/")
     if where.pattern:
         matches = {match.path: match for match in _glob(where.filesystem, info, where.pattern)}
-        files = sorted({path for match in matches.values() for path in _walk(where.filesystem, match)})
+        files = sorted({found for match in matches.values() for found in _walk(where.filesystem, match)})
         if not files:
             msg = f"{name}: the pattern matches no file; check it, and quote it in the shell"
             raise MissingInputError(msg)
@@ -252,7 +257,7 @@ def _find(where: _Place, name: str) -> tuple[list[str], str]:
         msg = f"{name}: no such file or directory; check the path"
         raise MissingInputError(msg)
     if info.type != fs.FileType.Directory:
-        return [info.path], posixpath.dirname(info.path)
+        return [(info.path, info.size)], posixpath.dirname(info.path)
     files = sorted(_walk(where.filesystem, info))
     if not files:
         msg = f"{name}: the directory holds no Parquet files (names that begin with _ or . do not count)"
@@ -282,13 +287,10 @@ def _glob(filesystem: Any, info: Any, pattern: tuple[str, ...]) -> Iterator[Any]
             yield from _glob(filesystem, child, pattern[1:])
 
 
-def _walk(filesystem: Any, info: Any) -> Iterator[str]:
-    """Paths of the file, or of all files below the directory."""
-    if info.type == fs.FileType.Directory:
-        below = _children(filesystem, info.path, recursive=True)
-        yield from (child.path for child in below if child.type == fs.FileType.File)
-    else:
-        yield info.path
+def _walk(filesystem: Any, info: Any) -> Iterator[_Found]:
+    """The file, or all files below the directory."""
+    below = _children(filesystem, info.path, recursive=True) if info.type == fs.FileType.Directory else [info]
+    yield from ((found.path, found.size) for found in below if found is info or found.type == fs.FileType.File)
 
 
 def _children(filesystem: Any, directory: str, *, recursive: bool = False, allowed: str = "") -> list[Any]:
@@ -299,6 +301,6 @@ def _children(filesystem: Any, directory: str, *, recursive: bool = False, allow
     return [info for info in found if not any(name.startswith(hidden) for name in info.path[start:].split("/"))]
 
 
-def _prefer_parquet(paths: list[str]) -> list[str]:
+def _prefer_parquet(files: list[_Found]) -> list[_Found]:
     """Only the Parquet files, where there are any."""
-    return [path for path in paths if path.lower().endswith(SUFFIXES)] or paths
+    return [found for found in files if found[0].lower().endswith(SUFFIXES)] or files
