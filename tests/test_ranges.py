@@ -219,7 +219,7 @@ def test_states_that_need_too_many_tasks_are_refused() -> None:
     """A hundred workers cannot hold 10¹³ rows in ranges of a quarter of their memory."""
     engine, plan = planner(100, 4)
     piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=RowGroups(None, "file", (0,), 12 * 10**13))
-    with pytest.raises(ClusterError, match="need 93,133 ranges"):
+    with pytest.raises(ClusterError, match="need 93,200 ranges"):
         engine.assigned([piece], piece.rows, plan)
 
 

@@ -41,6 +41,7 @@ class Counting:
         self.app = app
         self.served = 0
         self.gets: Counter[str] = Counter()
+        self.heads: Counter[str] = Counter()
         self.refuse: dict[str, range] = {}
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
@@ -48,6 +49,7 @@ class Counting:
         get = environ["REQUEST_METHOD"] == "GET"
         path = environ["PATH_INFO"]
         self.gets[path] += get
+        self.heads[path] += environ["REQUEST_METHOD"] == "HEAD"
         if get and self.gets[path] in self.refuse.get(path, ()):
             start("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"refused"]
@@ -135,6 +137,15 @@ def test_only_the_columns_asked_for_are_read(server: tuple[Counting, str], clien
     evaluate(f"s3://bucket/scores/{query}", score="score", client=client)
     assert columns <= app.served <= 2 * columns + overhead
     assert app.served < sum(group.total_byte_size for group in groups) / 2
+
+
+def test_planning_asks_every_object_once(server: tuple[Counting, str]) -> None:
+    """Sizes are those of the listing: a footer is one request."""
+    app, query = server
+    app.gets, app.heads = Counter(), Counter()
+    plan(f"s3://bucket/scores/{query}", ["label", "score"])
+    objects = [f"/bucket/scores/night={i}/part.parquet" for i in range(FILES)]
+    assert [(app.gets[path], app.heads[path]) for path in objects] == [(1, 0)] * FILES
 
 
 def test_an_object_that_fails_twice_is_read_the_third_time(server: tuple[Counting, str], client: Any) -> None:

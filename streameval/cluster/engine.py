@@ -142,8 +142,8 @@ class ClusterEngine:
         if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):  # as on threads: digests depend on it
             return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, whole=plan.whole)
         threads = self.connection.threads
-        most = -(-FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // (threads * 10**9)) * threads
-        count = min(max(most, threads), max(TASKS * threads, rows * ROW_BYTES * len(plan.specs) // self._share))
+        most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
+        count = min(most, self._even(max(TASKS * threads, rows * ROW_BYTES * len(plan.specs) // self._share)))
         ranges = self._range_count(max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs))
         while count > 1 and sum(tally(count, ranges).values()) > MOST_TASKS:
             count = count * 15 // 16
@@ -170,8 +170,14 @@ class ClusterEngine:
         return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)
 
     def _range_count(self, nbytes: int) -> int:
-        """Ranges for rows of so many bytes: none larger than a task's share, and enough for all threads."""
-        return max(1, -(-nbytes // self._share), min(self.connection.threads, nbytes // RANGE_BYTES))
+        """Ranges for rows of so many bytes: none larger than a task's share, and as many for every thread."""
+        least = -(-nbytes // self._share)
+        few = max(1, least, nbytes // RANGE_BYTES)
+        return few if few < self.connection.threads else self._even(least)
+
+    def _even(self, count: int) -> int:
+        """At least so many, the same number for every thread."""
+        return max(1, -(-count // self.connection.threads)) * self.connection.threads
 
     def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
         """Send the rows of large states to their ranges, and remember where these are."""
