@@ -9,17 +9,15 @@ the best of each counts: wall-clock, and processor time, which other users of th
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from data import DEFAULT, make
+from data import data_options, make
 
 from streameval import scan
 from streameval.evaluation import evaluate
@@ -27,6 +25,7 @@ from streameval.reduce import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 CUTS = (0.1, 0.01)
 WAYS: dict[str, dict[str, Any]] = {
@@ -101,10 +100,7 @@ def errors(path: str, draws: int, options: dict[str, Any]) -> None:
 
 def main() -> None:
     """Print times, memory and errors."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEFAULT)
-    parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--files", type=int, default=20)
+    parser = data_options(__doc__)
     parser.add_argument("--error-rows", type=int, default=10_000_000)
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--sample", type=float, default=0.1)

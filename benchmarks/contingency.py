@@ -13,7 +13,6 @@ arithmetic.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import resource
@@ -25,10 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from data import DEFAULT
+from data import case_options
 from evaluate import KEEP
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
 
 FIGURE = Path(__file__).resolve().parent / "figures" / "contingency.png"
@@ -203,14 +203,7 @@ def run(case: str, given: argparse.Namespace) -> dict[str, Any] | None:
 
 def main() -> None:
     """Run every case and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEFAULT)
-    parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--files", type=int, default=20)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--case", help="run this case alone and print JSON")
-    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
-    parser.add_argument("--only", nargs="*", help="run only these cases")
+    parser = case_options(__doc__)
     parser.add_argument("--figure", type=Path, default=FIGURE)
     given = parser.parse_args()
     files = make(given.data, given.rows, given.files)

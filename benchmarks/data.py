@@ -61,10 +61,25 @@ def make(folder: Path, rows: int, files: int) -> list[str]:
     return sorted(str(path) for path in folder.glob("part-*.parquet"))
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def data_options(description: str | None) -> argparse.ArgumentParser:
+    """Options of what needs data: where they lie, rows and files."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DEFAULT)
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--files", type=int, default=20)
-    given = parser.parse_args()
+    return parser
+
+
+def case_options(description: str | None) -> argparse.ArgumentParser:
+    """Options of what measures cases, each in a process of its own."""
+    parser = data_options(description)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--case", help="run this case alone and print JSON")
+    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
+    parser.add_argument("--only", nargs="*", help="run only these cases")
+    return parser
+
+
+if __name__ == "__main__":
+    given = data_options(__doc__).parse_args()
     print(f"{len(make(given.data, given.rows, given.files))} files in {given.data}")

@@ -13,17 +13,15 @@ measures that too.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from data import DEFAULT, make
+from data import case_options, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -185,15 +183,8 @@ def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run every case in a process of its own and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEFAULT)
-    parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--files", type=int, default=20)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser = case_options(__doc__)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--case", help="run this case alone and print JSON")
-    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
-    parser.add_argument("--only", nargs="*", help="run only these cases")
     given = parser.parse_args()
     files = make(given.data, given.rows, given.files)
     if given.case:
