@@ -1,19 +1,26 @@
 """The store over a year of nights: night 365 against night 1, the year from states against the raw files, bytes a row.
 
-    python benchmarks/store.py --nights 60 --rows 100_000            a few minutes
-    python benchmarks/store.py --nights 365 --rows 1_000_000         the full size: 20 GB, an hour
+    python benchmarks/store.py                                   365 nights of 10⁶ rows: 2 GB, some minutes
+    python benchmarks/store.py --nights 60 --repeat 2            a minute
 
-Every night has a float32 and a float64 score and 64-bit cluster ids. Each store is made night by night; the time of a
-night is that of `update`: finding it, folding it, committing it, and its own metrics.
+A night has a label and a float32 score. The first and the last nights land one by one, and the time of a night is that
+of `update`: finding it, folding it, committing it, and its own metrics; those between land together, thirty at a time.
+Then the year is evaluated from the raw files and from the states in turns, without remembered results; the best of each
+counts. Once more after `vacuum`, which merges every 32 nights. Bytes a row of the other columns are those of a few
+nights.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
+import sys
 import time
+from functools import partial
 from pathlib import Path
 
+import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,34 +28,42 @@ import pyarrow.parquet as pq
 from streameval import Store, evaluate
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
-STORES = {
-    "exact": {"score": "beta", "cluster": "cluster"},
-    "exact, float32 score": {"score": "beta"},
-    "exact, float64 score": {"score": "score64"},
-    "exact, 64-bit ids": {"cluster": "cluster"},
-    "bounded, float32 score": {"score": "beta", "approx": True},
+KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_ARENA_MAX": "1"}
+EDGE = 5  # nights that land one by one, at the beginning and at the end
+BATCH = 30  # nights that land together
+WIDE = {
+    "float32 scores": {"score": "beta"},
+    "float64 scores": {"score": "score64"},
+    "64-bit ids": {"cluster": "cluster"},
 }
 
 
-def write_night(folder: Path, night: int, rows: int) -> Path:
-    """Write a night: scores of a classifier, most ids new, some of campaigns that last."""
+def write_night(folder: Path, rows: int, wide: bool, night: int) -> None:
+    """Write a night: scores of a classifier; wide, also with all their bits, and ids, some of campaigns that last."""
     path = folder / f"night={night:04d}"
-    if not path.exists():
-        path.mkdir(parents=True)
-        rng = np.random.Generator(np.random.SFC64([3, night]))
-        label = rng.random(rows) < 0.2
-        beta = np.where(label, rng.beta(4, 2, rows), rng.beta(2, 4, rows))
+    if path.exists():
+        return
+    rng = np.random.Generator(np.random.SFC64([3, night]))
+    label = rng.random(rows) < 0.2
+    beta = np.where(label, rng.beta(4, 2, rows), rng.beta(2, 4, rows))
+    columns = {"label": label.astype(np.int8), "beta": beta.astype(np.float32)}
+    if wide:
         ids = rng.integers(1 << 62, 1 << 63, rows, dtype=np.uint64)
         shared = rng.random(rows) < 0.33
         ids[shared] = rng.integers(0, max(rows // 10, 1), int(shared.sum()), dtype=np.uint64)
-        columns = {
-            "label": label.astype(np.int8),
-            "beta": beta.astype(np.float32),
-            "score64": beta,
-            "cluster": (ids * ODD).view(np.int64),
-        }
-        pq.write_table(pa.table(columns), path / "part-0.parquet", compression="snappy")
-    return path
+        columns |= {"score64": beta, "cluster": (ids * ODD).view(np.int64)}
+    path.mkdir(parents=True)
+    pq.write_table(pa.table(columns), path / "part-0.parquet", compression="snappy")
+
+
+def write_nights(folder: Path, nights: int, rows: int, *, wide: bool) -> Path:
+    """Write nights that are not there, and delete those beyond."""
+    write = dask.delayed(partial(write_night, folder, rows, wide))
+    dask.compute(*(write(night) for night in range(nights)), scheduler="threads")
+    for extra in folder.glob("night=*"):
+        if int(extra.name[6:]) >= nights:
+            shutil.rmtree(extra)
+    return folder
 
 
 def timed(work):
@@ -57,42 +72,73 @@ def timed(work):
     return work(), time.perf_counter() - began
 
 
-def measure(name: str, options: dict, data: Path, place: Path, nights: int, rows: int) -> None:
-    """Make one store night by night and print its figures."""
-    shutil.rmtree(place, ignore_errors=True)
-    store = Store(place)
-    spans = [timed(lambda n=n: store.update(data / f"night={n:04d}", **options))[1] for n in range(nights)]
-    size = sum(kept.bytes for entry in store.partitions() for kept in entry.states)
-    first, last = (float(np.median(part)) for part in (spans[1:8], spans[-7:]))
-    print(f"{name}: night 1 {first:.3f} s, night {nights} {last:.3f} s, {last / first:.2f} ×; ", end="")
-    print(f"{size / (nights * rows):.2f} bytes a row")
-    raw, raw_span = timed(lambda: evaluate(data, **options))
-    found, span = timed(store.evaluate)
-    assert found.to_json() == raw.to_json()
-    print(f"    the year: raw {raw_span:.2f} s, from states {span:.2f} s, {raw_span / span:.1f} × faster")
-    again = timed(store.evaluate)[1]
-    print(f"    once more {again:.3f} s")
+def land(store: Store, data: Path, options: dict) -> tuple[float, float]:
+    """Make a store; seconds of a night at the beginning, but for the very first, and at the end."""
+    nights = sorted(data.iterdir())
+    last = len(nights) - EDGE
+    first = [timed(lambda night=night: store.update(night, **options))[1] for night in nights[:EDGE]]
+    for i in range(EDGE, last, BATCH):
+        store.update(nights[i : min(i + BATCH, last)])
+    final = [timed(lambda night=night: store.update(night))[1] for night in nights[last:]]
+    return float(np.median(first[1:])), float(np.median(final))
+
+
+def year(store: Store, place: Path, data: Path, options: dict, repeat: int) -> tuple[list[float], list[float]]:
+    """Seconds of the year from the raw files and from the states, in turns."""
+    raw, states = [], []
+    for _ in range(repeat):
+        expected, span = timed(lambda: evaluate(data, **options))
+        raw.append(span)
+        shutil.rmtree(place / "results", ignore_errors=True)
+        found, span = timed(store.evaluate)
+        states.append(span)
+        assert found.to_json() == expected.to_json()
+    return raw, states
+
+
+def report(what: str, raw: list[float], states: list[float], target: float) -> None:
+    """Print the two, the best of each against the other."""
+    ratio = min(raw) / min(states)
+    spans = " and ".join(" ".join(f"{span:.2f}" for span in part) for part in (raw, states))
+    print(f"| {what} | {min(raw):.2f} | {min(states):.2f} | {ratio:.2f} | ≥ {target} | {spans} |", flush=True)
 
 
 def main() -> None:
-    """Write the nights, and measure every store."""
+    """Write the nights, and measure."""
+    if any(os.environ.get(name) != value for name, value in KEEP.items()):  # read when a process begins
+        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEP)  # noqa: S606 - itself
     parser = argparse.ArgumentParser()
-    parser.add_argument("--nights", type=int, default=60)
-    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--nights", type=int, default=365)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--folder", type=Path, default=Path("/var/tmp/streameval-benchmark-store"))
-    parser.add_argument("--only", help="part of a store's name")
     given = parser.parse_args()
-    data = given.folder / f"{given.rows}"
-    for night in range(given.nights):
-        write_night(data, night, given.rows)
-    for extra in data.glob("night=*"):
-        if int(extra.name[6:]) >= given.nights:
-            shutil.rmtree(extra)
-    evaluate(data / "night=0000", score=["beta", "score64"], cluster="cluster")  # compiled, or read from the cache
-    evaluate(data / "night=0000", score="beta", approx=True)
-    for name, options in STORES.items():
-        if given.only is None or given.only in name:
-            measure(name, options, data, given.folder / "store", given.nights, given.rows)
+    data = write_nights(given.folder / f"{given.rows}", given.nights, given.rows, wide=False)
+    wide = write_nights(given.folder / f"{given.rows}-wide", EDGE, given.rows, wide=True)
+    place = given.folder / "store"
+    print(f"{given.nights} nights of {given.rows:,} rows\n\n| stored | bytes a row |\n|---|---|")
+    for what, options in WIDE.items():
+        shutil.rmtree(place, ignore_errors=True)
+        store = Store(place)
+        store.update(wide, **options)
+        size = sum(kept.bytes for entry in store.partitions() for kept in entry.states)
+        print(f"| {what} | {size / (EDGE * given.rows):.2f} |", flush=True)
+        store.evaluate()  # compiled, or read from the cache
+    evaluate(wide, score="beta", approx=True)
+    print("\n| the year | raw, s | states, s | ratio | target | all |\n|---|---|---|---|---|---|")
+    nightly = {}
+    for what, approx, target in (("exact", False, 1.2), ("bounded", True, 10)):
+        shutil.rmtree(place, ignore_errors=True)
+        store, options = Store(place), {"score": "beta", "approx": approx}
+        nightly[what] = land(store, data, options)
+        report(what, *year(store, place, data, options, given.repeat), target)
+        if not approx:
+            store.vacuum()
+            report("exact, old nights merged", *year(store, place, data, options, 2), target)
+    print(f"\n| a night | 1, s | {given.nights}, s | ratio | target |\n|---|---|---|---|---|")
+    for what, (first, last) in nightly.items():
+        print(f"| {what} | {first:.3f} | {last:.3f} | {last / first:.2f} | ≤ 1.3 |")
+    shutil.rmtree(place)
 
 
 if __name__ == "__main__":

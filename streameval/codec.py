@@ -1,10 +1,11 @@
 """Codec: State ↔ versioned Arrow batches. It knows no paths and no files: whatever holds batches can hold a state.
 
-A stored state is the state's own table, one batch a shard, under a schema whose metadata says everything else:
+A stored state is the state's own table, packed where its kind has a packing, under a schema whose metadata says
+everything else:
 
 ====================  ======================================================================
 ``streameval.kind``     which spec describes the state, such as ``score_counts``
-``streameval.version``  version of that kind's table
+``streameval.version``  version of that kind's form: 1 is the table itself, 2 the table packed
 ``streameval.library``  version of streameval that wrote it, for people
 ``streameval.rows``     negatives and positives in it, which `load` compares with what it read
 ``streameval.header``   the spec and the small facts beside the table, as JSON
@@ -61,8 +62,26 @@ class _Label:
     """What the metadata say, read and checked."""
 
     spec: Any
+    version: int
     rows: list[int]
     header: dict[str, Any]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are due."""
+        return _schema(self.spec) if self.version > 1 else self.spec.schema
+
+    def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, checked, as the spec reads them: a table that was stored as it is, is packed."""
+        packing = self.spec.packing if self.version == 1 else None
+        for batch in batches:
+            _check(batch, self.spec.kind, self.schema)
+            yield packing.pack(batch) if packing else batch
+
+
+def _schema(spec: Any) -> pa.Schema:
+    """Columns of the form that is stored now."""
+    return spec.packing.schema if spec.packing else spec.schema
 
 
 def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -88,15 +107,15 @@ def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         "rows": json.dumps([totals.neg, totals.pos]),
         "header": json.dumps(state.header(), sort_keys=True),
     }
-    schema = spec.schema.with_metadata({_PREFIX + name: value for name, value in facts.items()})
+    schema = _schema(spec).with_metadata({_PREFIX + name: value for name, value in facts.items()})
     return schema, _batches(state, schema)
 
 
 def _batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The state's batches under the schema; an empty one where it has none."""
-    empty = True
-    for batch in state.to_arrow():
-        empty = False
+    empty, packing = True, state.spec.packing
+    for table in state.to_arrow():
+        empty, batch = False, packing.pack(table) if packing else table
         yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
     if empty:
         yield pa.RecordBatch.from_pylist([], schema)
@@ -122,13 +141,14 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
         If the batches are no state, of an unknown kind or version, damaged or incomplete.
     """
     schema, rest = _opened(batches)
-    return _state(_read_label(schema), rest, budget)
+    label = _read_label(schema)
+    return _state(label, label.packed(rest), budget)
 
 
 def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:
-    """The state of batches under their label."""
+    """The state of batches that were checked, under their label."""
     try:
-        state = label.spec.from_arrow(label.header, (_checked(batch, label.spec) for batch in rest), budget or Budget())
+        state = label.spec.from_arrow(label.header, rest, budget or Budget())
         totals = state.totals()
     except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
         msg = f"the stored {label.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
@@ -177,8 +197,9 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
         )
         raise FormatError(msg) from error
     rows = [sum(label.rows[side] for label in labels) for side in (0, 1)]
-    union = _Label(first.spec, rows, first.header | sums)
-    return _state(union, (batch for _, batches in stored for batch in batches), budget)
+    union = _Label(first.spec, first.version, rows, first.header | sums)
+    each = (label.packed(batches) for label, (_, batches) in zip(labels, stored, strict=True))
+    return _state(union, chain.from_iterable(each), budget)
 
 
 def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -204,11 +225,11 @@ def _read_label(schema: pa.Schema) -> _Label:
         msg = f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"
         raise FormatError(msg)
     spec = KINDS[kind]
-    if facts.get(_PREFIX + "version") != str(spec.version):
+    if facts.get(_PREFIX + "version") not in {"1", str(spec.version)}:
         found, writer = facts.get(_PREFIX + "version"), facts.get(_PREFIX + "library", "an unknown version")
         msg = (
             f"cannot read version {found} of {kind}, written by streameval {writer}; "
-            f"streameval {__version__} reads version {spec.version}: upgrade it"
+            f"streameval {__version__} reads versions up to {spec.version}: upgrade it"
         )
         raise FormatError(msg)
     return _parsed(spec, facts)
@@ -218,20 +239,20 @@ def _parsed(spec: type[Any], facts: Mapping[str, str]) -> _Label:
     """The spec, the row counts and the header."""
     try:
         header = json.loads(facts[_PREFIX + "header"])
-        return _Label(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
+        version, rows = int(facts[_PREFIX + "version"]), json.loads(facts[_PREFIX + "rows"])
+        return _Label(spec(**header["spec"]), version, rows, header)
     except (KeyError, TypeError, ValueError) as error:
         msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
         raise FormatError(msg) from error
 
 
-def _checked(batch: pa.RecordBatch, spec: Any) -> pa.RecordBatch:
-    """The batch, if it has the columns of the spec's table and no nulls."""
-    if not batch.schema.equals(spec.schema):
+def _check(batch: pa.RecordBatch, kind: str, schema: pa.Schema) -> None:
+    """Raise if the batch has other columns than are due, or nulls."""
+    if not batch.schema.equals(schema):
         have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
-        want = ", ".join(f"{field.name} {field.type}" for field in spec.schema)
-        msg = f"the stored {spec.kind} has the columns ({have}) where ({want}) are due; store the state again"
+        want = ", ".join(f"{field.name} {field.type}" for field in schema)
+        msg = f"the stored {kind} has the columns ({have}) where ({want}) are due; store the state again"
         raise FormatError(msg)
     if any(column.null_count for column in batch.columns):
-        msg = f"the stored {spec.kind} has nulls, which no state has; store it again"
+        msg = f"the stored {kind} has nulls, which no state has; store it again"
         raise FormatError(msg)
-    return batch

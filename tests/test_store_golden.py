@@ -1,4 +1,4 @@
-"""A store that this format's first version wrote: every later version reads it, and goes on with it."""
+"""Stores as earlier versions of the stored states had them: every later version reads them, and goes on with them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,26 @@ from nightly import NIGHTS, land
 
 from streameval import Store
 
-GOLDEN = Path(__file__).parent / "data" / "store-v1"  # three nights of 60 messages, the first one removed at last
+GOLDEN = sorted((Path(__file__).parent / "data").glob("store-v*"))  # three nights of 60 messages, the first removed
+
+
+@pytest.fixture(params=GOLDEN, ids=lambda path: path.name)
+def golden(request):
+    """One of them."""
+    return request.param
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(golden, tmp_path):
     """A copy of it."""
-    shutil.copytree(GOLDEN, tmp_path / "store")
+    shutil.copytree(golden, tmp_path / "store")
     return Store(tmp_path / "store")
 
 
 @pytest.mark.parametrize("version", [0, 2, 3])
-def test_every_version_of_it_has_the_numbers_that_it_had(store, version):
+def test_every_version_of_it_has_the_numbers_that_it_had(store, golden, version):
     """States of scores, clusters and classes; text ids; versions of the ledger."""
-    expected = json.loads((GOLDEN / "expected.json").read_text())[str(version)]
+    expected = json.loads((golden / "expected.json").read_text())[str(version)]
     assert store.evaluate(as_of=version).to_dict()["results"] == expected
 
 

@@ -22,6 +22,8 @@ __all__ = [
     "ID_BUCKETS",
     "MIX",
     "SCORE_BUCKETS",
+    "buckets_f8",
+    "buckets_i8",
     "encode_f4",
     "encode_f8",
     "encode_i4",
@@ -123,6 +125,30 @@ def _code_i8(score, label, flip, words, codes):
     for i in range(score.size):
         words[i] = ~(np.uint64(score[i]) ^ flip)
         codes[i] = (_bucket8(score[i]) << np.uint32(1)) | np.uint32(label[i])
+
+
+@jit
+def buckets_f8(keys):
+    """Bucket of each rank key of a float64 score."""
+    out = np.empty(keys.size, np.uint32)
+    for i in range(keys.size):
+        rising = ~keys[i]
+        bits = rising ^ (_SIGN8 | ~np.uint64(np.int64(rising) >> np.int64(63)))
+        out[i] = _bucket8(np.uint64(bits).view(np.float64))
+    return out
+
+
+@jit
+def buckets_i8(keys, flip):
+    """Bucket of each rank key of an int64 (`flip` is 2⁶³) or uint64 score (`flip` is 0)."""
+    out = np.empty(keys.size, np.uint32)
+    for i in range(keys.size):
+        raw = ~keys[i] ^ flip
+        if flip:
+            out[i] = _bucket8(np.int64(raw))
+        else:
+            out[i] = _bucket8(raw)
+    return out
 
 
 @jit

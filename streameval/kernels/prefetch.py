@@ -1,4 +1,4 @@
-"""Prefetch: ask for a line of memory before it is written.
+"""Memory: what numba has no words for. To ask for a line before it is written, and to read eight bytes at once.
 
 A loop that scatters rows to a thousand places writes each cache line from first item to last while it stays in the
 second-level cache, but begins every line with a miss, which a store cannot overtake. Asking for a place's next line
@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-__all__ = ["LINE", "prefetch"]
+__all__ = ["LINE", "eight_bytes", "prefetch"]
 
 LINE = 64  # bytes of a cache line
 _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
@@ -45,3 +45,26 @@ def prefetch(typing, array, i):  # noqa: ARG001 - numba passes its typing contex
         return context.get_dummy_value()
 
     return types.void(array, types.intp), generate
+
+
+@intrinsic
+def eight_bytes(typing, array, i):  # noqa: ARG001 - numba passes its typing context
+    """The number that the eight bytes from `i` on are, the least first; they must all lie in the contiguous array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.kernels.jit import jit
+    >>> @jit
+    ... def one(values):
+    ...     return eight_bytes(values, 1)
+    >>> one(np.array([9, 1, 1, 0, 0, 0, 0, 0, 0], np.uint8))
+    257
+    """
+
+    def generate(context, builder, signature, arguments):
+        items = make_array(signature.args[0])(context, builder, arguments[0])
+        place = builder.gep(items.data, [arguments[1]])
+        return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
+
+    return types.uint64(array, types.intp), generate

@@ -23,9 +23,9 @@ from streameval.kernels.lift import tally_labelled, tally_sizes
 from streameval.states.builder import RunBuilder
 from streameval.states.grouping import Labelled
 from streameval.states.ids import SHIFT, id_type, id_words, identify
+from streameval.states.packing import Packing
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, Run, Runs
-from streameval.states.stored import stored_runs
+from streameval.states.runs import Counts, Interval, Layout, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ class ClusterSpec:
     """
 
     kind: ClassVar[str] = "cluster_counts"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     column: str
     type: str = "signed"
@@ -86,16 +86,15 @@ class ClusterSpec:
         """The state of no rows."""
         return ClusterCounts(self, Runs(self.layout))
 
+    @property
+    def packing(self) -> Packing:
+        """How the table is stored."""
+        return Packing(self.layout, lambda keys: keys >> SHIFT)
+
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
-        """The state that `ClusterCounts.to_arrow` wrote."""
-        runs: list[Run] = []
-        for batch in batches:
-            words, neg, pos = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
-            more = [batch.column("second").to_numpy()] if self.layout.words == 2 else []
-            rest = np.column_stack(more) if more else np.empty((words.size, 0), np.uint64)
-            runs += stored_runs(self.layout, budget, words, rest, (words >> SHIFT).astype(np.uint32), neg, pos)
+        """The state whose table `ClusterCounts.to_arrow` wrote, packed."""
         rows = (np.array(header[name]) for name in ("single_rows", "dropped_rows"))
-        return ClusterCounts(self, Runs(self.layout, tuple(runs)), *rows)
+        return ClusterCounts(self, Runs(self.layout, tuple(self.packing.runs(batches, budget))), *rows)
 
 
 class _ClusterBuilder:

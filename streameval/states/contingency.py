@@ -62,6 +62,7 @@ class ContingencySpec:
 
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
+    packing: ClassVar[None] = None
 
     classes: str
     cluster: str

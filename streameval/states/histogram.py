@@ -75,6 +75,7 @@ class HistogramSpec:
 
     kind: ClassVar[str] = "score_histogram"
     version: ClassVar[int] = 1
+    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

@@ -44,6 +44,7 @@ class LabelSpec:
 
     kind: ClassVar[str] = "label_counts"
     version: ClassVar[int] = 1
+    packing: ClassVar[None] = None
 
     column: str
     pos_label: bool | int | float | str | None = None

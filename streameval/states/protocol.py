@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.states.memory import Budget
+    from streameval.states.packing import Packing
 
 __all__ = ["Array", "Batch", "Builder", "Spec", "State", "Totals"]
 
@@ -92,6 +93,10 @@ class Spec(Protocol):
     def schema(self) -> pa.Schema:
         """Columns of the state's table."""
 
+    @property
+    def packing(self) -> Packing | None:
+        """How the table is stored; None where it is stored as it is."""
+
     def builder(self, budget: Budget, capacity: int) -> Builder:
         """A new builder that turns about `capacity` rows at a time into part of a state."""
 
@@ -99,7 +104,7 @@ class Spec(Protocol):
         """The identity of merge."""
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
-        """The state that `State.to_arrow` and `State.header` describe."""
+        """The state that `State.to_arrow` and `State.header` describe, the batches packed where there is a packing."""
 
 
 class Builder(Protocol):

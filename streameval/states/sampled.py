@@ -63,6 +63,7 @@ class DigestsSpec:
 
     kind: ClassVar[str] = "sampled_digests"
     version: ClassVar[int] = 1
+    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

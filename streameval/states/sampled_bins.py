@@ -43,6 +43,7 @@ class BinsSpec:
 
     kind: ClassVar[str] = "sampled_bins"
     version: ClassVar[int] = 1
+    packing: ClassVar[None] = None
 
     column: str
     type: str = "f4"

@@ -18,12 +18,11 @@ import pyarrow as pa
 from streameval.errors import IncompatibleStatesError, NullError, SchemaError
 from streameval.kernels import keys as kernels
 from streameval.kernels.runs import sum_pieces
-from streameval.kernels.sides import buckets_f8, buckets_i8
 from streameval.states.builder import RunBuilder
 from streameval.states.memory import Budget
+from streameval.states.packing import Packing
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, Run, Runs
-from streameval.states.stored import stored_runs
+from streameval.states.runs import Counts, Interval, Layout, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -170,7 +169,7 @@ class ScoreSpec:
     """
 
     kind: ClassVar[str] = "score_counts"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
 
     column: str
     type: str = "f4"
@@ -203,47 +202,17 @@ class ScoreSpec:
         """The state of no rows."""
         return ScoreCounts(self, Runs(self.layout))
 
+    @property
+    def packing(self) -> Packing:
+        """How the table is stored."""
+        flip = np.uint64(0) if self.type == "u8" else _SIGN8
+        wide = kernels.buckets_f8 if self.type == "f8" else lambda keys: kernels.buckets_i8(keys, flip)
+        return Packing(self.layout, wide)
+
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
-        """The state that `ScoreCounts.to_arrow` wrote."""
+        """The state whose table `ScoreCounts.to_arrow` wrote, packed."""
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
-        if not self.weighted:
-            runs = tuple(run for batch in batches for run in self._stored(batch, budget))
-            return ScoreCounts(self, Runs(self.layout, runs), **nan)
-        builder = RunBuilder(self.layout, budget, 1 << 20, counted=True)
-        for batch in batches:
-            columns = {name: batch.column(name).to_numpy() for name in batch.schema.names}
-            for label, side in enumerate(("negatives", "positives")):
-                here = columns[side] > 0
-                weights = columns[f"{side[:-1]}_weight"][here] if self.weighted else np.empty(0)
-                keys = columns["key"][here]
-                words, codes = _encode_keys(keys, self.type, label)
-                builder.add_items(words, codes, None, columns[side][here], weights)
-        return ScoreCounts(self, builder.finish(), **nan)
-
-    def _stored(self, batch: pa.RecordBatch, budget: Budget) -> Iterator[Run]:
-        """Runs of a batch of distinct keys."""
-        keys, neg, pos = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
-        if self.type in {"f4", "i4"}:
-            words, buckets = keys.astype(np.uint16), keys >> np.uint64(16)
-        else:
-            flip = np.uint64(0) if self.type == "u8" else _SIGN8
-            words, buckets = keys, buckets_f8(keys) if self.type == "f8" else buckets_i8(keys, flip)
-        return stored_runs(self.layout, budget, words, np.empty((keys.size, 0), np.uint64), buckets, neg, pos)
-
-
-def _encode_keys(keys: Array, kind: str, label: int) -> tuple[Array, Array]:
-    """Words and codes of rank keys."""
-    if kind in {"f4", "i4"}:
-        return keys.astype(np.uint16), ((keys >> np.uint64(16)).astype(np.uint32) << np.uint32(1)) | np.uint32(label)
-    words, codes = np.empty(keys.size, np.uint64), np.empty(keys.size, np.uint32)
-    labels, table = np.full(keys.size, label, np.uint8), np.zeros(2 * kernels.SCORE_BUCKETS + 2, np.int64)
-    if kind == "f8":
-        kernels.encode_f8(decode(keys, "f8"), labels, words, codes, table)
-    else:
-        flip = np.uint64(0) if kind == "u8" else _SIGN8
-        raw = ~keys ^ flip
-        kernels.encode_i8(raw if kind == "u8" else raw.view(np.int64), labels, flip, words, codes, table)
-    return words, codes
+        return ScoreCounts(self, Runs(self.layout, tuple(self.packing.runs(batches, budget))), **nan)
 
 
 def split_nulls(

@@ -5,8 +5,9 @@ hashed, and given its name whole: renamed, or put as one object. So a name that 
 the same state changes nothing, and a killed process leaves at most a file that nothing names. On reading the bytes are
 hashed again: a damaged file is refused by name.
 
-Keys are sorted, so that their differences take few bits (``DELTA_BINARY_PACKED``); counts are mostly 0 and 1 and take a
-dictionary. Memory: a row group of a million keys while writing; the compressed file while reading.
+Exact counts are differences of sorted words already (`streameval.states.packing`), which nothing makes much smaller:
+they are stored as they are, with a codec that costs nothing to read. Other tables have counts that are mostly 0 and 1,
+which take a dictionary. Memory: a row group of 16 MiB while writing; the file and a row group while reading.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["StateFiles", "put", "read_bytes"]
 
-GROUP_ROWS = 1 << 20  # rows of a row group
+GROUP_BYTES = 1 << 24  # of a row group, before it is compressed
 CHUNK = 16 << 20  # bytes hashed or sent at a time
 SUFFIX = ".parquet"
-TOGETHER = 32  # histograms read as one state
+TOGETHER = 32  # files read as one state, at most
+PARTS = 16  # which are to be read side by side, at least
+_INTEGERS = ("uint8", "int32", "uint32", "int64", "uint64")
 _REMEDY = "fold its partition again with replace"
 
 
@@ -127,12 +130,14 @@ class StateFiles:
     def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
         """States that together are those of several files; `each` maps a function over a sequence, as `Engine.each`.
 
-        A histogram is a table of all bins, so that to merge two costs more than to read one: many files are read as one
-        state. Exact states merge by putting their runs side by side.
+        Files are read as one state where that spares work: of histograms, which are tables of all bins, so that to
+        merge two costs more than to read one; and of packed states, whose pieces then lie side by side in few runs.
         """
-        if self._held is not None or not isinstance(due, HistogramSpec):
+        bounded = isinstance(due, HistogramSpec)
+        if self._held is not None or not (bounded or due.packing):
             return each(lambda name: self.read(name, budget, due), names, "state")
-        parts = [names[i : i + TOGETHER] for i in range(0, len(names), TOGETHER)]
+        size = TOGETHER if bounded else min(max(len(names) // PARTS, 1), TOGETHER)
+        parts = [names[i : i + size] for i in range(0, len(names), size)]
         return each(lambda part: self._together(part, budget, due), parts, "state")
 
     def _together(self, names: Sequence[str], budget: Budget, due: Any) -> Any:
@@ -222,7 +227,8 @@ class StateFiles:
 def _stored(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """Schema and batches of a file."""
     file = pq.ParquetFile(pa.BufferReader(data))
-    return file.schema_arrow, file.iter_batches(GROUP_ROWS, use_threads=False)
+    groups = (file.read_row_group(i, use_threads=False) for i in range(file.num_row_groups))
+    return file.schema_arrow, (batch for group in groups for batch in group.to_batches())
 
 
 def read_bytes(place: Place) -> bytes:
@@ -249,29 +255,31 @@ def _write(state: State, path: Path, facts: dict[str, str]) -> None:
     """Write a state as Parquet, and make sure that it is on the disk."""
     schema, batches = codec.dump(state)
     schema = schema.with_metadata({**schema.metadata, **{f"streameval.{key}": value for key, value in facts.items()}})
-    sorted_by = [name for name in schema.names[:1] if schema.field(name).type in (pa.uint64(), pa.int64())]
-    counts = [name for name in schema.names if name not in sorted_by and schema.field(name).type == pa.int64()]
     with path.open("wb") as sink:
-        with pq.ParquetWriter(
-            sink,
-            schema,
-            compression="zstd",
-            use_dictionary=counts,
-            column_encoding=dict.fromkeys(sorted_by, "DELTA_BINARY_PACKED"),
-            write_statistics=False,
-        ) as writer:
+        with pq.ParquetWriter(sink, schema, write_statistics=False, **_layout(schema)) as writer:
             for table in _gathered(batches, schema):
-                writer.write_table(table, row_group_size=GROUP_ROWS)
+                writer.write_table(table)
         sink.flush()
         os.fsync(sink.fileno())
 
 
+def _layout(schema: pa.Schema) -> dict[str, Any]:
+    """How the columns are encoded and compressed."""
+    kinds = {"binary": "DELTA_LENGTH_BYTE_ARRAY"} | dict.fromkeys(_INTEGERS, "DELTA_BINARY_PACKED")
+    names: dict[str, str] = {field.name: kinds[str(field.type)] for field in schema if str(field.type) in kinds}
+    if kinds["binary"] in names.values():
+        return {"compression": "lz4", "use_dictionary": False, "column_encoding": names}
+    keys = {name: kind for name, kind in names.items() if name == schema.names[0]}
+    counts = [field.name for field in schema if field.name not in keys and field.type == pa.int64()]
+    return {"compression": "zstd", "use_dictionary": counts, "column_encoding": keys}
+
+
 def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The batches put together to about `GROUP_ROWS` rows."""
+    """The batches put together to about `GROUP_BYTES`."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch.replace_schema_metadata(schema.metadata))
-        if sum(part.num_rows for part in held) >= GROUP_ROWS:
+        if sum(part.nbytes for part in held) >= GROUP_BYTES:
             yield pa.Table.from_batches(held, schema)
             held = []
     yield pa.Table.from_batches(held, schema)

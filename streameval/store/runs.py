@@ -70,15 +70,23 @@ class Runs:
         each : callable
             Maps a function over a sequence, as `Engine.each`.
         """
-        left, used = Counter(names), []
+        left, used = Counter(names), list[_Run]()
         for run in self._index():
             part = Counter(run.stands_for)
             if part <= left:
-                with suppress(FormatError):
-                    used.append(self._merged.read(run.file, budget, due))
-                    left -= part
-        rest = list(left.elements())
-        return used + self.files.read_all(rest, budget, due, each)
+                left -= part
+                used.append(run)
+        found = each(lambda run: self._read(run, budget, due), used, "merged")
+        for run, state in zip(used, found, strict=True):
+            left.update(run.stands_for if state is None else ())
+        states = [state for state in found if state is not None]
+        return states + self.files.read_all(list(left.elements()), budget, due, each)
+
+    def _read(self, run: _Run, budget: Budget, due: Any) -> Any:
+        """The state of a run; None if it cannot be read."""
+        with suppress(FormatError):
+            return self._merged.read(run.file, budget, due)
+        return None
 
     def compact(self, columns: Sequence[tuple[Any, Sequence[str]]], budget: Budget) -> int:
         """Merge every `LENGTH` neighbouring nights of each column that are not merged yet; returns the runs there are.
