@@ -56,14 +56,11 @@ def write_night(folder: Path, rows: int, wide: bool, night: int) -> None:
     pq.write_table(pa.table(columns), path / "part-0.parquet", compression="snappy")
 
 
-def write_nights(folder: Path, nights: int, rows: int, *, wide: bool) -> Path:
-    """Write nights that are not there, and delete those beyond."""
+def write_nights(folder: Path, nights: int, rows: int, *, wide: bool) -> list[Path]:
+    """The first nights, written unless they are there."""
     write = dask.delayed(partial(write_night, folder, rows, wide))
     dask.compute(*(write(night) for night in range(nights)), scheduler="threads")
-    for extra in folder.glob("night=*"):
-        if int(extra.name[6:]) >= nights:
-            shutil.rmtree(extra)
-    return folder
+    return [folder / f"night={night:04d}" for night in range(nights)]
 
 
 def timed(work):
@@ -72,9 +69,8 @@ def timed(work):
     return work(), time.perf_counter() - began
 
 
-def land(store: Store, data: Path, options: dict) -> tuple[float, float]:
+def land(store: Store, nights: list[Path], options: dict) -> tuple[float, float]:
     """Make a store; seconds of a night at the beginning, but for the very first, and at the end."""
-    nights = sorted(data.iterdir())
     last = len(nights) - EDGE
     first = [timed(lambda night=night: store.update(night, **options))[1] for night in nights[:EDGE]]
     for i in range(EDGE, last, BATCH):
@@ -83,7 +79,7 @@ def land(store: Store, data: Path, options: dict) -> tuple[float, float]:
     return float(np.median(first[1:])), float(np.median(final))
 
 
-def year(store: Store, place: Path, data: Path, options: dict, repeat: int) -> tuple[list[float], list[float]]:
+def year(store: Store, place: Path, data: list[Path], options: dict, repeat: int) -> tuple[list[float], list[float]]:
     """Seconds of the year from the raw files and from the states, in turns."""
     raw, states = [], []
     for _ in range(repeat):

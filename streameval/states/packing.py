@@ -67,7 +67,7 @@ class Packing:
     >>> [table] = state.to_arrow()
     >>> packed = state.spec.packing.pack(table)
     >>> packed.column("code").to_pylist(), packed.column("first").to_pylist()
-    ([33022, 33023, 33279], [65535, 65535, 65535])
+    ([33278, 33279, 33535], [65535, 65535, 65535])
     """
 
     layout: Layout
