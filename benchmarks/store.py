@@ -128,9 +128,8 @@ def main() -> None:
         store, options = Store(place), {"score": "beta", "approx": approx}
         nightly[what] = land(store, data, options)
         report(what, *year(store, place, data, options, given.repeat), target)
-        if not approx:
-            store.vacuum()
-            report("exact, old nights merged", *year(store, place, data, options, 2), target)
+        store.vacuum()
+        report(f"{what}, old nights merged", *year(store, place, data, options, 2), target)
     print(f"\n| a night | 1, s | {given.nights}, s | ratio | target |\n|---|---|---|---|---|")
     for what, (first, last) in nightly.items():
         print(f"| {what} | {first:.3f} | {last:.3f} | {last / first:.2f} | ≤ 1.3 |")
