@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
+from streameval.kernels.prefetch import prefetch
 
 __all__ = [
     "BINS",
@@ -79,6 +80,7 @@ FIRSTS, SHIFTS, BINS = _grid()
 EMPTY = 0  # the complements of EMPTY and MIXED are bits of NaNs, so no score is either
 MIXED = 1
 _TWO = np.int64(-(1 << 63))
+_BLOCK = 1 << 9  # scores
 _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # narrow, so that float32 scores stay float32
 
 
@@ -93,21 +95,22 @@ def _bin(x, firsts, shifts):
 
 
 @jit
-def bin_counts(score, label, limit, packed, only, firsts, shifts):
-    """Count scores by bin and label; returns the NaN scores of each label.
+def _seek(score, packed, firsts, shifts, found):
+    """Bins of some scores; the processor is told to fetch their words."""
+    for i in range(score.size):
+        found[i] = _bin(score[i] + _ZERO, firsts, shifts)
+        prefetch(packed, found[i])
 
-    The tables have one word a bin, so that the bins in use stay in the second-level cache. `packed` counts negatives in
-    its lower half and positives in the upper, so that fewer than 2³¹ rows may go in; its top bit says that the bin has
-    seen two scores. Until then `only` has the bits of the one. Beyond ±`limit` equal floats may stand for different
-    scores, so that every bin there has seen two.
-    """
-    nans = np.zeros(2, np.int64)
+
+@jit
+def _add(score, label, limit, packed, only, found, nans):
+    """Count scores whose bins are `found`."""
     for i in range(score.size):
         x = score[i] + _ZERO  # -0.0 becomes 0.0
         if x != x:
             nans[label[i]] += 1
             continue
-        b = _bin(x, firsts, shifts)
+        b = np.uint64(found[i])
         word = packed[b]
         if word >= 0:
             bits = np.int64(np.float64(x).view(np.int64))
@@ -117,6 +120,23 @@ def bin_counts(score, label, limit, packed, only, firsts, shifts):
             elif only[b] != bits or not exact:
                 word |= _TWO
         packed[b] = word + (np.int64(1) << (np.int64(label[i]) << 5))
+
+
+@jit
+def bin_counts(score, label, limit, packed, only, firsts, shifts):
+    """Count scores by bin and label; returns the NaN scores of each label.
+
+    The tables have one word a bin, so that the bins in use stay in the second-level cache; where they do not, they are
+    sought a block of scores ahead. `packed` counts negatives in its lower half and positives in the upper, so that
+    fewer than 2³¹ rows may go in; its top bit says that the bin has seen two scores. Until then `only` has the bits of
+    the one. Beyond ±`limit` equal floats may stand for different scores, so that every bin there has seen two.
+    """
+    nans = np.zeros(2, np.int64)
+    found = np.empty(_BLOCK, np.int64)
+    for start in range(0, score.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        _seek(score[part], packed, firsts, shifts, found)
+        _add(score[part], label[part], limit, packed, only, found, nans)
     return nans
 
 
