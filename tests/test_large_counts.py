@@ -36,10 +36,9 @@ def scores(cells: list[tuple[int, int]], kind: str = "f4", first: int = 0) -> Sc
     step = 1 << (20 if kind == "f4" else 50)
     keys = np.array([(1 << (30 if kind == "f4" else 62)) + step * (first + i) for i in range(len(cells))], np.uint64)
     pos, neg = np.array(cells, np.int64).reshape(-1, 2).T
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(c) for c in (keys, neg.copy(), pos.copy())], schema=ScoreSpec("s", kind).schema
-    )
-    return ScoreSpec("s", kind).from_arrow(NONE, [batch], Budget())
+    spec = ScoreSpec("s", kind)
+    batch = pa.RecordBatch.from_arrays([pa.array(c) for c in (keys, neg.copy(), pos.copy())], schema=spec.schema)
+    return spec.from_arrow(NONE, [spec.packing.pack(batch)], Budget())
 
 
 @pytest.mark.parametrize("kind", ["f4", "f8"])
@@ -124,7 +123,7 @@ def test_a_stored_state_of_huge_clusters_is_exact() -> None:
     order = np.argsort(keys)
     pos, neg = np.full(2000, HUGE), np.arange(2000) * HUGE // 2000
     batch = pa.RecordBatch.from_arrays([pa.array(c[order]) for c in (keys, neg, pos)], schema=spec.schema)
-    state = spec.from_arrow({"single_rows": [0, 0], "dropped_rows": [0, 0]}, [batch], Budget())
+    state = spec.from_arrow({"single_rows": [0, 0], "dropped_rows": [0, 0]}, [spec.packing.pack(batch)], Budget())
     table = SizeTable.of(neg + pos, pos)
     assert compute(state, Aul()).value == aul(table)
     assert compute(state, RocAucBySize()).value == size_roc_auc(table)
