@@ -6,7 +6,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["tally_labelled", "tally_sizes"]
+__all__ = ["keep_shared", "tally_labelled", "tally_sizes"]
 
 
 @jit
@@ -29,6 +29,31 @@ def tally_sizes(neg, pos, clusters, positives):
             large[n] = pos[i]
             n += 1
     return sizes[:n], large[:n]
+
+
+@jit
+def keep_shared(words, marks, known):
+    """Move the rows that may share their cluster with others to the front; returns how many, and the other positives.
+
+    A row has a slot by the bits of its word below the `known` highest, which are the same for most rows. `marks`, zeros
+    of a power of two, counts the rows of each slot, so a row alone in its slot is alone in its cluster: most of those
+    that are, if there are a few slots a row, and they need not be sorted.
+    """
+    known, shift = np.uint64(known), np.uint64(0)
+    while np.uint64(marks.size) << shift < np.uint64(1 << 63):
+        shift += np.uint64(1)
+    shift += np.uint64(1)
+    for i in range(words.size):
+        slot = (words[i] << known) >> shift
+        marks[slot] = np.uint8(1) + np.uint8(marks[slot] != 0)
+    kept, positives = np.uint64(0), np.int64(0)
+    for i in range(words.size):
+        word = words[i]
+        shared = marks[(word << known) >> shift] != 1
+        words[kept] = word
+        kept += np.uint64(shared)
+        positives += np.int64(word & np.uint64(not shared))
+    return np.int64(kept), positives
 
 
 @jit

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
-from streameval.kernels.lift import tally_labelled, tally_sizes
+from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
 from streameval.states.builder import RunBuilder
 from streameval.states.grouping import Labelled
 from streameval.states.ids import SHIFT, id_type, id_words, identify
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterCounts", "ClusterSpec", "SizeTable", "id_type"]
 
+_KNOWN = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its bucket fixes: the key's first is lost
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
 
 
@@ -215,7 +216,12 @@ class ClusterCounts:
         tables = []
         for rows in self.runs.stretches(shard, budget):
             if isinstance(rows, Labelled):
-                sizes, large = tally_labelled(rows.words, clusters, positives)
+                words = rows.words
+                kept, others = keep_shared(words, np.zeros(4 << words.size.bit_length(), np.uint8), _KNOWN)
+                clusters[1] += words.size - kept
+                positives[1] += others
+                words[:kept].sort()
+                sizes, large = tally_labelled(words[:kept], clusters, positives)
             else:
                 sizes, large = tally_sizes(rows.neg, rows.pos, clusters, positives)
             if sizes.size:

@@ -17,7 +17,7 @@ from streameval.kernels import runs as kernels
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "sorted_together", "tallied"]
+__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "tallied", "together"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
@@ -45,11 +45,11 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Rows of both labels as sorted words: the key shifted left by one, the label in the lowest bit.
+    """Rows of both labels as words, in any order: the key shifted left by one, the label in the lowest bit.
 
     Attributes
     ----------
-    words : uint64 array of shape (n,), ascending
+    words : uint64 array of shape (n,), which its user may sort and overwrite
     top : the bit that the shift lost, the same for all keys, in its place
     """
 
@@ -58,15 +58,14 @@ class Labelled:
 
     def counts(self) -> Counts:
         """Distinct keys with their counts."""
+        self.words.sort()
         keys, neg, pos = kernels.tally_sorted(self.words, np.uint64(self.top))
         return Counts(keys, _no_rest(keys), neg, pos)
 
 
-def sorted_together(neg: Array, pos: Array, *, top: bool) -> Labelled:
-    """Sort rows of both labels at once, the label in the bit that the half of the buckets makes redundant."""
-    words = kernels.labelled(neg, pos)
-    words.sort()
-    return Labelled(words, top << 63)
+def together(neg: Array, pos: Array, *, top: bool) -> Labelled:
+    """Rows of both labels, the label in the bit that the half of the buckets makes redundant."""
+    return Labelled(kernels.labelled(neg, pos), top << 63)
 
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:

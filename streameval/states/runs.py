@@ -25,7 +25,7 @@ import numpy as np
 
 from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import runs as kernels
-from streameval.states.grouping import Columns, Counts, Labelled, aligned, distinct, sorted_together, tallied
+from streameval.states.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, together
 from streameval.states.memory import Budget, Buffer
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ class Runs:
             yield stretch.counts() if isinstance(stretch, Labelled) else stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `grouped`, but plain rows come sorted only, for those who count them in their own way."""
+        """As `grouped`, but plain rows come as they are, for those who count them in their own way."""
         start, stop = interval
         items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
@@ -329,7 +329,7 @@ class Runs:
                     for part, side in zip(parts, sides, strict=True)
                 ]
             if self.layout.halved and all(part[0].size == sum(column.size for column in part) for part in parts):
-                yield sorted_together(
+                yield together(
                     parts[0][0], parts[1][0], top=self.layout.bits == 64 and start + i >= self.layout.buckets // 2
                 )
             else:
