@@ -12,17 +12,13 @@ its workers, MALLOC_TRIM_THRESHOLD_=65536, under which memory is returned at onc
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import dask
-from data import DEFAULT, make
+from data import DEFAULT, KEEP, make, settled
 from distributed import Client, LocalCluster
-from evaluate import KEEP
 
 from streameval import evaluate
 
@@ -49,9 +45,7 @@ def settle(*, fresh: bool) -> None:
     theirs = dask.config.get(WORKERS) | ({} if fresh else KEEP)
     dask.config.set({WORKERS: theirs})
     ours = {name: str(value) for name, value in theirs.items() if name.startswith("MALLOC_")}
-    if ours.items() - os.environ.items():
-        again = subprocess.run([sys.executable, *sys.argv], env=os.environ | ours, check=False)
-        raise SystemExit(again.returncode)
+    settled(ours)
 
 
 def main() -> None:

@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from data import case_options
-from evaluate import KEEP
+from data import KEEP, case_options
 
 if TYPE_CHECKING:
     import argparse

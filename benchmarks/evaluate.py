@@ -21,12 +21,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from data import case_options, make
+from data import KEEP, case_options, make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 36), "MALLOC_ARENA_MAX": "1"}
 EXACT = ["roc_auc", "average_precision"]
 SINGLES = ({"score": "beta"}, {"score": "rare"}, {"score": "score64"}, {"cluster": "cluster"}, {"cluster": "cluster2"})
 TOGETHER = {"score": ["beta", "rare", "score64"], "cluster": ["cluster", "cluster2"]}

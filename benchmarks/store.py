@@ -13,9 +13,7 @@ nights.
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -24,11 +22,11 @@ import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from data import KEEP, settled
 
 from streameval import Store, evaluate
 
 ODD = np.uint64(0x9E3779B97F4A7C15)
-KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "68719476736", "MALLOC_ARENA_MAX": "1"}
 EDGE = 5  # nights that land one by one, at the beginning and at the end
 BATCH = 30  # nights that land together
 WIDE = {
@@ -101,8 +99,7 @@ def report(what: str, raw: list[float], states: list[float], target: float) -> N
 
 def main() -> None:
     """Write the nights, and measure."""
-    if any(os.environ.get(name) != value for name, value in KEEP.items()):  # read when a process begins
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | KEEP)  # noqa: S606 - itself
+    settled(KEEP)
     parser = argparse.ArgumentParser()
     parser.add_argument("--nights", type=int, default=365)
     parser.add_argument("--rows", type=int, default=1_000_000)

@@ -219,8 +219,9 @@ def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Ar
     step = share / quantiles
     levels = np.arange(1 - step, 1 - share - step / 2, -step)
     levels[-1] = 1 - share
+    method: Any = interpolation  # numpy names its methods, and checks the name
     try:
-        edges = np.quantile(score, levels, method=interpolation)  # type: ignore[call-overload]  # a name, not a literal
+        edges = np.quantile(score, levels, method=method)
     except ValueError as error:
         msg = f"interpolation={interpolation!r} is no method of numpy.quantile: {error}"
         raise OptionError(msg) from error

@@ -118,7 +118,7 @@ def merge(parts: Sequence[Folded]) -> Folded:
 
 
 @dataclass(frozen=True)
-class Cut:
+class Part:
     """One range of what lies here already: Dask, which asks for sizes, counts those rows once.
 
     Sent elsewhere it is the rows themselves.
@@ -130,17 +130,17 @@ class Cut:
         return dict, (self.rows,)
 
 
-def _rows(part: Cut | Range) -> Range:
-    return part.rows if isinstance(part, Cut) else part
+def _rows(part: Part | Range) -> Range:
+    return part.rows if isinstance(part, Part) else part
 
 
-def split(folded: Spread | Range, intervals: Mapping[Any, Interval]) -> Cut:
+def split(folded: Spread | Range, intervals: Mapping[Any, Interval]) -> Part:
     """One range of what a task folded, or of a coarser range; nothing is copied."""
     rows = folded[1] if isinstance(folded, tuple) else folded
-    return Cut({spec: ranged(rows[spec], interval) for spec, interval in intervals.items()})
+    return Part({spec: ranged(rows[spec], interval) for spec, interval in intervals.items()})
 
 
-def join(parts: Sequence[Cut | Range]) -> Range:
+def join(parts: Sequence[Part | Range]) -> Range:
     """One range of several tasks."""
     rows = [_rows(part) for part in parts]
     return {spec: joined([part[spec] for part in rows]) for spec in rows[0]}

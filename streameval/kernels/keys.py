@@ -128,30 +128,6 @@ def _code_i8(score, label, flip, words, codes):
 
 
 @jit
-def buckets_f8(keys):
-    """Bucket of each rank key of a float64 score."""
-    out = np.empty(keys.size, np.uint32)
-    for i in range(keys.size):
-        rising = ~keys[i]
-        bits = rising ^ (_SIGN8 | ~np.uint64(np.int64(rising) >> np.int64(63)))
-        out[i] = _bucket8(np.uint64(bits).view(np.float64))
-    return out
-
-
-@jit
-def buckets_i8(keys, flip):
-    """Bucket of each rank key of an int64 (`flip` is 2⁶³) or uint64 score (`flip` is 0)."""
-    out = np.empty(keys.size, np.uint32)
-    for i in range(keys.size):
-        raw = ~keys[i] ^ flip
-        if flip:
-            out[i] = _bucket8(np.int64(raw))
-        else:
-            out[i] = _bucket8(raw)
-    return out
-
-
-@jit
 def encode_i8(score, label, flip, words, codes, counts):
     """Encode int64 (`flip` is 2⁶³) or uint64 scores (`flip` is 0); words are the whole 64-bit keys."""
     for start in range(0, score.size, _BLOCK):
@@ -174,6 +150,30 @@ def encode_id(ids, label, shift, words, codes, counts):
         part = slice(start, start + _BLOCK)
         _code_id(ids[part], label[part], shift, words[part], codes[part])
         _count(codes[part], counts)
+
+
+@jit
+def buckets_f8(keys):
+    """Bucket of each rank key of a float64 score."""
+    out = np.empty(keys.size, np.uint32)
+    for i in range(keys.size):
+        rising = ~keys[i]
+        bits = rising ^ (_SIGN8 | ~np.uint64(np.int64(rising) >> np.int64(63)))
+        out[i] = _bucket8(np.uint64(bits).view(np.float64))
+    return out
+
+
+@jit
+def buckets_i8(keys, flip):
+    """Bucket of each rank key of an int64 (`flip` is 2⁶³) or uint64 score (`flip` is 0)."""
+    out = np.empty(keys.size, np.uint32)
+    for i in range(keys.size):
+        raw = ~keys[i] ^ flip
+        if flip:
+            out[i] = _bucket8(np.int64(raw))
+        else:
+            out[i] = _bucket8(raw)
+    return out
 
 
 def unmix(words: np.ndarray) -> np.ndarray:

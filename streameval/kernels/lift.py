@@ -32,17 +32,14 @@ def tally_sizes(neg, pos, clusters, positives):
 
 
 @jit
-def keep_shared(words, marks, known):
+def keep_shared(words, marks, known, shift):
     """Move the rows that may share their cluster with others to the front; returns how many, and the other positives.
 
-    A row has a slot by the bits of its word below the `known` highest, which are the same for most rows. `marks`, zeros
-    of a power of two, counts the rows of each slot, so a row alone in its slot is alone in its cluster: most of those
-    that are, if there are a few slots a row, and they need not be sorted.
+    A row has a slot by the bits of its word below the `known` highest, which are the same for most rows; `shift` brings
+    them down to the size of `marks`, zeros, which counts the rows of each slot. A row alone in its slot is alone in its
+    cluster: most of those that are, if there are a few slots a row, and they need not be sorted.
     """
-    known, shift = np.uint64(known), np.uint64(0)
-    while np.uint64(marks.size) << shift < np.uint64(1 << 63):
-        shift += np.uint64(1)
-    shift += np.uint64(1)
+    known, shift = np.uint64(known), np.uint64(shift)
     for i in range(words.size):
         slot = (words[i] << known) >> shift
         marks[slot] = np.uint8(1) + np.uint8(marks[slot] != 0)

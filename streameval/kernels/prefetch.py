@@ -19,9 +19,15 @@ LINE = 64  # bytes of a cache line
 _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
 
 
+def _place(context, builder, signature, arguments):
+    """Where the item of a contiguous array lies whose number is the second argument."""
+    items = make_array(signature.args[0])(context, builder, arguments[0])
+    return builder.gep(items.data, [arguments[1]])
+
+
 @intrinsic
-def prefetch(typing, array, i):  # noqa: ARG001 - numba passes its typing context
-    """Ask for the line of item `i` of a contiguous array, counted over all its axes; `i` may lie beyond its end.
+def prefetch(_typing, array, _number):
+    """Ask for the line of an item of a contiguous array; its number counts over all axes, and may lie beyond the end.
 
     Examples
     --------
@@ -36,11 +42,10 @@ def prefetch(typing, array, i):  # noqa: ARG001 - numba passes its typing contex
     """
 
     def generate(context, builder, signature, arguments):
-        items = make_array(signature.args[0])(context, builder, arguments[0])
         byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
         shape = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
         function = builder.module.declare_intrinsic("llvm.prefetch", [byte], shape)
-        place = builder.bitcast(builder.gep(items.data, [arguments[1]]), byte)
+        place = builder.bitcast(_place(context, builder, signature, arguments), byte)
         builder.call(function, [place, word(_FOR_WRITING), word(_KEEP), word(_DATA)])
         return context.get_dummy_value()
 
@@ -48,8 +53,8 @@ def prefetch(typing, array, i):  # noqa: ARG001 - numba passes its typing contex
 
 
 @intrinsic
-def eight_bytes(typing, array, i):  # noqa: ARG001 - numba passes its typing context
-    """The number that the eight bytes from `i` on are, the least first; they must all lie in the contiguous array.
+def eight_bytes(_typing, array, _start):
+    """The number that eight bytes of a contiguous array are from a start on, the least first; all must lie in it.
 
     Examples
     --------
@@ -63,8 +68,7 @@ def eight_bytes(typing, array, i):  # noqa: ARG001 - numba passes its typing con
     """
 
     def generate(context, builder, signature, arguments):
-        items = make_array(signature.args[0])(context, builder, arguments[0])
-        place = builder.gep(items.data, [arguments[1]])
+        place = _place(context, builder, signature, arguments)
         return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(array, types.intp), generate

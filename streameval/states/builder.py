@@ -151,5 +151,5 @@ class RunBuilder:
     def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else np.diff(starts)
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
-        held = (self.budget.hold(column) if column.size else None for column in (words, rest, counts, weights))
-        self._runs.append(Run(codes, starts, rows, sums, *held))  # type: ignore[arg-type]  # words are never absent
+        held = (self.budget.hold(column) if column.size else None for column in (rest, counts, weights))
+        self._runs.append(Run(codes, starts, rows, sums, self.budget.hold(words), *held))

@@ -217,7 +217,8 @@ class ClusterCounts:
         for rows in self.runs.stretches(shard, budget):
             if isinstance(rows, Labelled):
                 words = rows.words
-                kept, others = keep_shared(words, np.zeros(4 << words.size.bit_length(), np.uint8), _KNOWN)
+                bits = words.size.bit_length() + 2  # a few slots a row
+                kept, others = keep_shared(words, np.zeros(1 << bits, np.uint8), _KNOWN, 64 - bits)
                 clusters[1] += words.size - kept
                 positives[1] += others
                 words[:kept].sort()
@@ -244,12 +245,10 @@ class ClusterCounts:
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the runs."""
+        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return self.header() == other.header() and _canonical(self) == _canonical(other)
-
-    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -297,12 +297,10 @@ class ContingencyCounts:
                     yield cell_batch(counts, self.spec.keys)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the runs."""
+        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
         return self.header() == other.header() and _canonical(self) == _canonical(other)
-
-    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
 
 
 def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:

@@ -70,14 +70,17 @@ def together(neg: Array, pos: Array, *, top: bool) -> Labelled:
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
     """Sort items and group them by key."""
-    if not (rest.size or counts.size or weights.size):
-        return kernels.distinct(np.sort(words), rest, counts, weights)  # type: ignore[no-any-return]
-    order = np.argsort(words)
-    words = words[order]
-    if rest.size:
-        kernels.order_rest(words, rest, order)
-    columns = (column[order] if column.size else column for column in (rest, counts, weights))
-    return kernels.distinct(words, *columns)  # type: ignore[no-any-return]
+    columns = rest, counts, weights
+    if any(column.size for column in columns):
+        order = np.argsort(words)
+        words = words[order]
+        if rest.size:
+            kernels.order_rest(words, rest, order)
+        rest, counts, weights = (column[order] if column.size else column for column in columns)
+    else:
+        words = np.sort(words)
+    grouped: Columns = kernels.distinct(words, rest, counts, weights)
+    return grouped
 
 
 def _no_rest(keys: Array) -> Array:

@@ -231,8 +231,6 @@ class ScoreHistogram:
         same = np.array_equal(self.table, other.table) and np.array_equal(self.sums, other.sums)
         return same and self.header() == other.header()
 
-    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
-
 
 def _received(spec: HistogramSpec, found: Array, table: Array, sums: Array, *nan: Array) -> ScoreHistogram:
     """The state whose occupied bins another process sent."""

@@ -115,11 +115,11 @@ class Run:
         if b - a in (0, self.codes.size):
             return self if a < b else None
         first, last = int(self.starts[a]), int(self.starts[b])
-        columns = (self.words, self.rest, self.counts, self.weights)
+        columns = (self.rest, self.counts, self.weights)
         parts = (None if column is None else column.part(first, last) for column in columns)
-        sums = None if self.sums is None else self.sums[a:b]
+        words, sums = self.words.part(first, last), None if self.sums is None else self.sums[a:b]
         starts = self.starts[a : b + 1] - first
-        return Run(self.codes[a:b], starts, self.rows[a:b], sums, *parts)  # type: ignore[arg-type]  # words are never absent
+        return Run(self.codes[a:b], starts, self.rows[a:b], sums, words, *parts)
 
     def held(self, budget: Budget) -> Run:
         """The same in a budget."""

@@ -365,12 +365,10 @@ class ScoreCounts:
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the runs."""
+        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
         if not isinstance(other, ScoreCounts):
             return NotImplemented
         return self.header() == other.header() and _canonical(self) == _canonical(other)
-
-    __hash__ = None  # type: ignore[assignment]  # equal by table, which is costly to hash
 
 
 def _after(groups: Groups) -> Totals:
