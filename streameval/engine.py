@@ -115,8 +115,8 @@ class Engine:
         """Where tasks run."""
         return f"{self.threads} threads of this process"
 
-    def expected(self, folds: int, shards: int, nbytes: int) -> tuple[int, dict[str, int]]:
-        """Ranges of states of so many bytes, and the number of tasks by name."""
+    def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
+        """Ranges of states of so many bytes, and the number of tasks by name; those of tables depend on the data."""
         return 1, {"fold": folds, "merge": folds - 1, "finalize": shards}
 
     def compute(self, delayed: Any) -> Any:

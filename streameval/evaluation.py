@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streameval import scan
 from streameval.engine import Engine
+from streameval.errors import SchemaError
 from streameval.fold import Plan
 from streameval.forecast import forecast
 from streameval.metrics.assignment import ASSIGNMENT_CELLS
@@ -136,7 +137,8 @@ def evaluate(
         client, where there is one and `threads` is not given. `memory` is then the budget of each worker, by default a
         quarter of its memory limit, and `spill` a directory of its machine.
     progress : callable, optional
-        Called with (rows folded, rows in all); the latter is −1 if unknown.
+        Called with (rows folded, rows in all); the latter is −1 if unknown. Of small objects both are reckoned from
+        sizes.
 
     Returns
     -------
@@ -176,19 +178,12 @@ def evaluate(
         sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
         engine={"memory": memory, "spill": spill, "threads": threads, "client": client, "progress": progress},
     )
-    engine, found, wanted, plan = run.engine, run.found, run.wanted, run.plan
     try:
-        if run.request.sampling:
-            sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
-            folded, made = run.request.sampling.fold(found, plan, sampled, engine.read)
-            wanted = [w.remade(*made[w.spec]) if w.spec in made else w for w in wanted]
-        else:
-            folded = engine.read(found.pieces, found.rows, plan)
-        folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
-        return conclude(engine, [piece.name for piece in found.pieces], plan, wanted, folded)
-    except BaseException:
-        engine.progress.cancel()
-        raise
+        return run.finish()
+    except scan.LayoutError:
+        pass  # and let go of what was folded
+    run = run.again()
+    return run.finish()
 
 
 def explain(
@@ -206,7 +201,7 @@ def explain(
     client: Any = None,
     **asked: Any,
 ) -> Forecast:
-    """What `evaluate` would do with the same arguments, without doing it: only footers are read.
+    """What `evaluate` would do with the same arguments, without doing it: only footers are read, of small objects one.
 
     Examples
     --------
@@ -230,26 +225,62 @@ def explain(
 class _Run:
     """A run that is about to start."""
 
+    data: Any
+    options: dict[str, Any]
     request: Request
     engine: Engine | ClusterEngine
     found: scan.Scan
     wanted: list[Wanted]
     plan: Plan
 
+    @classmethod
+    def of(cls, data: Any, options: dict[str, Any], request: Request, *, estimate: bool) -> _Run:
+        """The run of a request, on an engine of its own, planned with estimates or without."""
+        engine = _engine(**options)
+        found = scan.plan(
+            data,
+            request.columns,
+            on_error=request.on_error,
+            threads=engine.threads,
+            compute=engine.compute,
+            estimate=estimate and not request.sampling,  # digests depend on the rows of tasks
+        )
+        schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
+        found = replace(found, schema=schema)
+        try:
+            wanted = request.wanted(found)
+        except SchemaError:
+            if not found.estimated:
+                raise
+            return cls.of(data, options, request, estimate=False)
+        specs = tuple({w.spec: None for w in wanted})
+        plan = Plan(found.schema, request.label, request.weight, specs, request.on_error == "skip")
+        return cls(data, options, request, engine, found, wanted, plan)
+
+    def again(self) -> _Run:
+        """The same, planned without estimates."""
+        return self.of(self.data, self.options, self.request, estimate=False)
+
+    def finish(self) -> Evaluation:
+        """Read the data and compute the results."""
+        engine, found, wanted, plan = self.engine, self.found, self.wanted, self.plan
+        try:
+            if self.request.sampling:
+                sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
+                folded, made = self.request.sampling.fold(found, plan, sampled, engine.read)
+                wanted = [w.remade(*made[w.spec]) if w.spec in made else w for w in wanted]
+            else:
+                folded = engine.read(found.pieces, found.rows, plan)
+            folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
+            return conclude(engine, [piece.name for piece in found.pieces], plan, wanted, folded)
+        except BaseException:
+            engine.progress.cancel()
+            raise
+
 
 def _prepared(data: Any, *, engine: dict[str, Any], **asked: Any) -> _Run:
     """Everything but the run: the request checked, the data planned."""
-    request = Request.checked(**asked)
-    started = _engine(**engine)
-    found = scan.plan(
-        data, request.columns, on_error=request.on_error, threads=started.threads, compute=started.compute
-    )
-    schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
-    found = replace(found, schema=schema)
-    wanted = request.wanted(found)
-    specs = tuple({w.spec: None for w in wanted})
-    plan = Plan(found.schema, request.label, request.weight, specs, request.on_error == "skip")
-    return _Run(request, started, found, wanted, plan)
+    return _Run.of(data, engine, Request.checked(**asked), estimate=True)
 
 
 def _engine(client: Any, threads: int | None, **options: Any) -> Engine | ClusterEngine:

@@ -104,7 +104,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     plan : see `Plan`
     budget : owns the states
     capacity : rows a builder collects at a time
-    progress : called with the rows just folded; it may raise to end the run
+    progress : called with the rows just folded, in all those of the pieces; it may raise to end the run
 
     Raises
     ------
@@ -117,14 +117,19 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
         msg = f"{pieces[0].name}: {error}"
         raise LabelError(msg) from error
     rows = sum(piece.rows for piece in pieces)
-    room = capacity if rows < 0 else max(1, min(capacity, rows))
+    sure = rows >= 0 and not any(piece.estimated for piece in pieces)
+    room = max(1, min(capacity, rows)) if sure else capacity
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
+    due = sum(piece.rows for piece in pieces if piece.estimated)  # in all: more or fewer must not show
     try:
         for piece, row, batch in _batches(pieces, plan):
             for rows_ready in _prepared(piece, row, batch, plan, reader):
                 for builder in builders.values():
                     builder.update(rows_ready)
-            progress(batch.num_rows)
+            done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
+            due -= done * piece.estimated
+            progress(done)
+        progress(due)
     except CorruptFileError as error:
         if not plan.skip:
             raise

@@ -1,7 +1,8 @@
 """Forecast: what a run will read, hold and do, without running it.
 
-Rows and bytes are those of the footers. States are reckoned from them: a keyed state takes its bytes a row at most, and
-less where keys repeat; others have a fixed size, or one that does not grow with the rows.
+Rows and bytes are those of the footers, or estimates where small objects are not asked for theirs. States are reckoned
+from them: a keyed state takes its bytes a row at most, and less where keys repeat; others have a fixed size, or one
+that does not grow with the rows.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ class Forecast:
     ----------
     where : where its tasks run
     rows : −1 where it is not known before reading
+    estimated : whether rows and bytes are reckoned from sizes of objects
     partitions : files, slices or partitions that are read
     bytes : to read, for the columns asked for
     columns : tuple of (name, type)
@@ -68,6 +70,7 @@ class Forecast:
 
     where: str
     rows: int
+    estimated: bool
     partitions: int
     bytes: int
     columns: tuple[tuple[str, str], ...]
@@ -86,9 +89,10 @@ class Forecast:
 
     def __str__(self) -> str:
         rows = f"{self.rows:,}" if self.rows >= 0 else "an unknown number of"
+        about = "about " * self.estimated
         reads = ", ".join(f"{name} ({kind})" for name, kind in self.columns)
         lines = [
-            f"{rows} rows in {self.partitions:,} partitions; reads {_size(self.bytes)}: {reads}",
+            f"{about}{rows} rows in {self.partitions:,} partitions; reads {about}{_size(self.bytes)}: {reads}",
             *(f"state  {s.kind} of {s.of}: at most {_size(s.bytes)}, {s.shards:,} shards" for s in self.states),
             *(
                 f"tasks  {count:,} {name}" + (f", {_size(self.memory[name])} each" if name in self.memory else "")
@@ -128,10 +132,13 @@ def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Se
     work = engine.assigned(found.pieces, found.rows, plan)
     states = tuple(_state(w, found.rows) for w in wanted)
     keyed_bytes = sum(state.bytes for state in states if state.shards)
-    ranges, tasks = engine.expected(len(work), sum(state.shards for state in states), max(keyed_bytes, 0))
+    shards = sum(state.shards for state, w in zip(states, wanted, strict=True) if w.group != "classes")
+    tables = [any(metric.needs_matching for metric in w.metrics) for w in wanted if w.group == "classes"]
+    ranges, tasks = engine.expected(len(work), shards, max(keyed_bytes, 0), tables)
     return Forecast(
         engine.where,
         found.rows,
+        found.estimated,
         len({piece.name for piece in found.pieces}),
         found.nbytes,
         tuple((field.name, str(field.type)) for field in found.schema),

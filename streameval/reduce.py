@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     R = TypeVar("R")
 
-__all__ = ["Cancelled", "Progress", "run", "thread_count", "tree"]
+__all__ = ["CancelledError", "Progress", "run", "thread_count", "tree"]
 
 FAN_IN = 2
 
 
-class Cancelled(Exception):  # noqa: N818 - no error: the user pressed Ctrl-C
+class CancelledError(Exception):
     """Raised inside tasks of a run that has ended."""
 
 
@@ -44,7 +44,7 @@ class Progress:
     def __call__(self, rows: int) -> None:
         """Note `rows` more rows."""
         if self._cancelled:
-            raise Cancelled
+            raise CancelledError
         if self._report is not None:
             with self._lock:
                 self._report(rows)

@@ -119,14 +119,16 @@ class _Side:
     """Columns that share their metrics, in as many tables as the terminal's width asks for.
 
     Names and numbers are never broken; a text, such as the reason why there is no number, has at least `_TEXT`
-    characters a line where there is no more room.
+    characters a line where there is no more room. Why a column has no value at all is told once, below.
     """
 
     columns: list[str]
     metrics: list[str]
     found: dict[tuple[str, str], Scalar]
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.markup import escape
+
         named = max(map(len, ("metric", *self.metrics)))
         room = options.max_width - _EDGES - named
         wide = {column: self._width(column, options.max_width) for column in self.columns}
@@ -142,10 +144,21 @@ class _Side:
                 taken.append((column, wide[column]))
             wide = {column: wide[column] for column in list(wide)[len(taken) :]}
             yield self._table(named, taken)
+        yield from (f"{escape(column)}: {escape(why)}" for column in self.columns if (why := self._why(column)))
+
+    def _why(self, column: str) -> str:
+        """The reason why a column has no value at all, if it is one for all metrics."""
+        found = [self.found[metric, column] for metric in self.metrics]
+        reasons = {(result.reason or "") if result.value != result.value else "" for result in found}
+        return reasons.pop() if len(reasons) == 1 and len(found) > 1 else ""
+
+    def _cells(self, column: str) -> list[str]:
+        """What stands in a column."""
+        return ["–" if self._why(column) else cell(self.found[metric, column]) for metric in self.metrics]
 
     def _width(self, column: str, most: int) -> int:
         """Characters that a column needs, where texts may be wrapped at `most`."""
-        cells = [cell(self.found.get((metric, column))) for metric in self.metrics]
+        cells = self._cells(column)
         return max(len(column), *(len(each) if _is_number(each) else min(len(each), most) for each in cells))
 
     def _table(self, named: int, columns: Sequence[tuple[str, int]]) -> Table:
@@ -157,9 +170,8 @@ class _Side:
         table.add_column("metric", width=named)
         for column, width in columns:
             table.add_column(escape(column), justify="right", overflow="fold", width=width)
-        for metric in self.metrics:
-            cells = (cell(self.found.get((metric, column))) for column, _ in columns)
-            table.add_row(escape(metric), *(escape(text) for text in cells))
+        for metric, *cells in zip(self.metrics, *(self._cells(column) for column, _ in columns), strict=True):
+            table.add_row(escape(metric), *map(escape, cells))
         return table
 
 

@@ -184,9 +184,10 @@ def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
     """All runs of a mode: ``kill`` or ``full`` at every call that writes, or ``random`` kills; all from one store."""
     import deltalake  # noqa: F401 - imported before the forks, so that they need not
 
-    import streameval.store  # noqa: F401 - as above
     from streameval import evaluate
+    from streameval.store import runs
 
+    runs.FAN = 2  # so that an update of two nights merges them
     evaluate(data, score="score_lr", cluster="cluster_loose", threads=1)
     copy = work / "after"
     shutil.copytree(store, copy)

@@ -6,11 +6,14 @@ import gc
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +26,8 @@ import pytest
 
 import streameval
 from streameval import evaluate
+from streameval.cluster import ClusterEngine, tables
+from streameval.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.simulation import simulate
@@ -135,6 +140,58 @@ def test_tables_of_classes_stay_on_the_workers(client: Any, simulated: Path) -> 
     assert there.to_json() == evaluate(simulated, threads=2, **asked).to_json()
 
 
+@pytest.mark.parametrize("matched", [True, False])
+def test_tables_make_the_tasks_of_the_plan(
+    client: Any, simulated: Path, monkeypatch: pytest.MonkeyPatch, matched: bool
+) -> None:
+    """In two levels, with the best matching or without: the bytes of threads, and no more tasks than planned."""
+    monkeypatch.setattr(ClusterEngine, "_range_count", lambda *_: 6)
+    monkeypatch.setattr(tables, "SPLITS", 10)
+    asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "nulls": "singleton"}
+    asked["metrics"] = ["assignment_score", "rand_index"] if matched else "rand_index"
+    planned = explain(simulated, client=client, **asked)
+    client.cluster.scheduler.add_plugin(done := Done(), name="done")
+    there = evaluate(simulated, client=client, **asked)
+    client.cluster.scheduler.remove_plugin("done")
+    made = +done.names
+    assert there.to_json() == evaluate(simulated, threads=2, **asked).to_json()
+    assert set(made) == set(planned.tasks)
+    exact = {"open", "fold", "clusters", "matching-clusters", "matching"}  # classes may need fewer ranges than clusters
+    assert all(made[name] == n if name in exact else made[name] <= n for name, n in planned.tasks.items())
+
+
+class Done(distributed.SchedulerPlugin):
+    """Counts tasks that were done, by the name that the dashboard shows."""
+
+    def __init__(self) -> None:
+        self.names: Counter[str] = Counter()
+
+    def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
+        """Note a task that changes its state."""
+        match = re.match(r"streameval-(.*?)-[0-9a-f]{8}", str(key))
+        self.names[match[1] if match else ""] += (start, finish) == ("processing", "memory")
+
+
+def test_the_matching_does_not_come_to_the_client(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the client receives of a matched table are outlines and results, no cells."""
+    received: list[Any] = []
+    gather = Connection.gather
+
+    def noted(connection: Connection, futures: Any) -> list[Any]:
+        found = gather(connection, futures)
+        received.extend(found)
+        return found
+
+    monkeypatch.setattr(Connection, "gather", noted)
+    asked: dict[str, Any] = {"classes": "campaign", "nulls": "singleton", "metrics": "assignment_score"}
+    evaluate(str(REAL), client=client, cluster="cluster_loose", **asked)
+    sizes = {type(value).__name__: len(pickle.dumps(value)) for value in received}
+    assert sizes["Matching"] < 1000
+    assert set(sizes) <= {"NoneType", "Folded", "tuple", "Summary", "Matching"}
+    runs = [value for value in received if isinstance(value, tuple) and hasattr(value[-1], "others")]
+    assert all(not cells.rows.runs and not cells.others.runs for _, cells in runs)
+
+
 def test_an_active_client_is_found_and_threads_stay_here(client: Any) -> None:
     """Without naming it, the active client runs the evaluation; `threads` runs it in this process all the same."""
     data = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]})
@@ -204,6 +261,17 @@ def test_a_scheduler_that_goes_away_is_one_clear_error(
         process.wait()
 
 
+def test_a_restart_in_the_middle_is_one_clear_error(simulated: Path, options: dict[str, Any]) -> None:
+    """`Client.restart` forgets the tasks of a run: the line says so, and the next run on the client is a run."""
+    with cluster(1) as client:
+        patient = {"wait_for_workers": False, "timeout": 60}
+        restart = threading.Thread(target=client.restart, kwargs=patient).start
+        with pytest.raises(ClusterError, match=r"scheduler at tcp://.* is gone or was restarted"):
+            evaluate(simulated, client=client, progress=once(restart), **options)
+        client.wait_for_workers(1)
+        assert evaluate(str(REAL), client=client, **COLUMNS, nulls="singleton").rows
+
+
 def test_a_scheduler_that_does_not_answer_is_one_clear_error() -> None:
     """An address where nobody listens."""
     with (
@@ -240,6 +308,25 @@ def test_mixed_versions_are_refused(client: Any, tmp_path: Path) -> None:
     with (
         bare_worker(client, PYTHONPATH=str(tmp_path)) as odd,
         pytest.raises(ClusterError, match=rf"{odd} has streameval 0\.0\.7, the client {ours}"),
+    ):
+        evaluate(str(REAL), client=client, **COLUMNS)
+
+
+def test_workers_that_are_full_before_the_run_are_refused() -> None:
+    """Dask would pause them for good: one clear line instead of waiting."""
+    with (
+        dask.config.set({"distributed.worker.memory.pause": 0.1, "distributed.worker.memory.terminate": False}),
+        cluster(1, memory_limit="400MiB") as client,
+        pytest.raises(ClusterError, match=r"has 400 MiB of memory, of which \d+ are taken .* pauses it at 10%"),
+    ):
+        evaluate(str(REAL), client=client, **COLUMNS)
+
+
+def test_workers_that_die_when_they_are_asked_are_named(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One too small to import what it needs is started again and again; the scheduler is not to blame."""
+    monkeypatch.setattr(client, "run", lambda *_, **__: {"tcp://small:1": OSError("closed")})
+    with pytest.raises(
+        ClusterError, match=r"worker tcp://small:1 does not answer .OSError.: most likely out of memory"
     ):
         evaluate(str(REAL), client=client, **COLUMNS)
 
@@ -394,3 +481,11 @@ def test_a_plan_reads_no_page(tmp_path: Path) -> None:
     planned = json.loads(subprocess.run([*command, "--json", "-"], capture_output=True, check=True).stdout)
     assert planned["rows"] == 3000
     assert planned["columns"] == [["label", "int64"], ["score", "double"]]
+
+
+def test_every_worker_counts() -> None:
+    """Also where there are more than the five that some versions of Dask list by default."""
+    with cluster(7, processes=False) as client:
+        found = connect(client, None)
+        assert found is not None
+        assert (found.workers, found.threads) == (7, 7)

@@ -25,7 +25,7 @@ from streameval.errors import FormatError, IncompatibleStatesError, NullError, O
 from streameval.metrics.clustering import CLUSTERING_METRICS
 from streameval.metrics.contingency_table import ClusteringMetrics
 from streameval.simulation import simulate
-from streameval.states import cells
+from streameval.states import cells, class_rows
 from streameval.states.contingency import ContingencyCounts, ContingencySpec
 from streameval.states.ids import id_type
 from streameval.states.memory import Budget
@@ -184,6 +184,24 @@ def test_giants_are_streamed(shape: str, narrow: bool, monkeypatch: pytest.Monke
     for items in (12, 1 << 20):
         monkeypatch.setattr(cells, "ITEMS", (items, items))
         assert state.summary(Budget(1 << 30)) == want
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "string"])
+@pytest.mark.parametrize("ids", [3, 40, 4000])
+def test_rows_of_classes_are_counted(kind: str, ids: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small integers, other ids, and ids that hardly repeat: each class has its rows, and the matching sees them."""
+    monkeypatch.setattr(class_rows, "_LARGEST", 2500)
+    rng = np.random.default_rng(ids)
+    classes, clusters = (rng.integers(0, size, 4000) for size in (ids, 3000))
+    state = fold(spec_of((kind, "int64")), table_of(classes.tolist(), clusters.tolist(), None, (kind, "int64")), 64)
+    intervals = state.class_rows.intervals()
+    rows = np.concatenate([c.neg for part in intervals for c in state.class_rows.grouped(part)])
+    assert sorted(rows) == sorted(Counter(classes.tolist()).values())
+    assert state.summary(Budget(1 << 30)) == truth(zip(classes.tolist(), clusters.tolist(), strict=True))
+    stored = codec.load(list(codec.dump(state)[1]))
+    found, again = (each.summary_and_core(Budget(1 << 30)) for each in (state, stored))
+    assert found[0] == again[0]
+    assert all(np.array_equal(one, other) for one, other in zip(found[1], again[1], strict=True))
 
 
 def test_a_giant_bucket_keeps_lone_classes_and_compacted_cells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from truth import curve_truth, groups_auc
 
 from streameval import evaluate
 from streameval.kernels import histogram as grid
+from streameval.kernels.ranking import exact_parts
 from streameval.metrics.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
 from streameval.states.histogram import Bins, HistogramSpec, ScoreHistogram
 from streameval.states.protocol import Batch, Totals
@@ -227,3 +228,11 @@ def test_edges_enclose_the_scores_of_a_bin() -> None:
     assert ((scores < every[bins + 1]) | (scores == 1)).all()  # the last of the mirrored bins holds one, and one alone
     table = pa.table({"label": [0, 1, 0, 1], "score": [0.3, 0.3 + 1e-9, 0.5, 0.5 + 1e-9]})
     assert evaluate(table, score="score", approx=True).confusion(0.4).to_ccw() == (1, 1, 1, 1)
+    assert np.array_equal(grid.edges(bins), every[bins])  # in any order
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.integers(-900, 900)), max_size=200))
+def test_the_parts_of_a_sum_are_exact(terms) -> None:
+    """Their sum is that of all values, correctly rounded, however far apart the values are."""
+    values = np.array([math.ldexp(*term) for term in terms], np.float64)
+    assert math.fsum(exact_parts(values)) == math.fsum(values)

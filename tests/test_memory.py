@@ -20,7 +20,7 @@ from strategies import SUBJECTS, Subject, difference
 
 from streameval import evaluate, fold
 from streameval.errors import OptionError, SpillError
-from streameval.reduce import Cancelled, Progress, run, tree
+from streameval.reduce import CancelledError, Progress, run, tree
 from streameval.states import memory, runs
 from streameval.states.memory import Budget, parse_bytes
 from streameval.states.runs import Runs
@@ -341,7 +341,7 @@ def test_a_cancelled_run_ends_at_the_next_batch() -> None:
     progress = Progress()
     progress(1)
     progress.cancel()
-    with pytest.raises(Cancelled):
+    with pytest.raises(CancelledError):
         progress(1)
 
 

@@ -24,14 +24,18 @@ from streameval.errors import ClusterError
 from streameval.fold import Folded, Plan
 from streameval.scan import Piece, RowGroups
 from streameval.states.clusters import ClusterSpec
+from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.memory import Budget
-from streameval.states.ranges import balanced, buckets, hollow, joined, keyed, ranged, rebuilt, restored
+from streameval.states.protocol import Batch
+from streameval.states.ranges import balanced, buckets, hollow, joined, keyed, ranged, rebuilt, restored, row_bytes
 from streameval.states.scores import ScoreSpec, fold_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from streameval.states.runs import Runs
 
 KEYED = [subject for subject in SUBJECTS if keyed(subject.spec.empty())]
 
@@ -138,14 +142,21 @@ def difference_in(whole: Any, rows: Any, cut: tuple[int, int]) -> str:
     return difference(expected, rebuilt(whole, rows))
 
 
+def scores_in(budget: Budget) -> Runs:
+    """The runs of many scores."""
+    rng = np.random.default_rng(0)
+    builder = ScoreSpec("score", "f8").builder(budget, 100_000)
+    builder.update(Batch(rng.integers(0, 2, 100_000).astype(np.uint8), None, {"score": pa.array(rng.random(100_000))}))
+    return builder.state().runs
+
+
 def test_dask_is_told_how_large_states_are() -> None:
     """A histogram is its table, runs are what they hold in memory; what is spilled does not count."""
     histogram = HistogramSpec("score", "f4").empty()
     assert sys.getsizeof(Folded({histogram.spec: histogram})) > histogram.table.nbytes
-    rng = np.random.default_rng(0)
-    runs = fold_arrays(rng.integers(0, 2, 100_000).astype(np.uint8), rng.random(100_000)).runs
+    runs = scores_in(Budget())
     assert sys.getsizeof(runs) > runs.nbytes
-    spilled = runs.held(Budget(1))
+    spilled = scores_in(Budget(1))
     assert spilled.nbytes == runs.nbytes
     assert sys.getsizeof(spilled) < sys.getsizeof(runs) - runs.nbytes // 2
 
@@ -175,9 +186,8 @@ def test_a_split_takes_folds_and_ranges_alike() -> None:
 
 def test_a_split_copies_nothing_and_travels_as_rows() -> None:
     """Its rows are where the fold's are, in memory and then spilled; Dask counts them once, and again where they go."""
-    rng = np.random.default_rng(0)
     budget = Budget(1 << 30)
-    runs = fold_arrays(rng.integers(0, 2, 100_000).astype(np.uint8), rng.random(100_000)).runs.held(budget)
+    runs = scores_in(budget)
     rows = {"state": {"runs": runs}}
     here = work.split((None, rows), {"state": (1 << 14, 1 << 15)})  # type: ignore[arg-type]  # as above
     [part] = here.rows["state"]["runs"].runs
@@ -208,11 +218,26 @@ def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads:
     pieces = [Piece("", str(i), 0, rows // count, nbytes // count, source=source) for i in range(count)]
     engine, plan = planner(workers, threads)
     folds = len(engine.assigned(pieces, rows, plan))
-    ranges, expected = engine.expected(folds, 1, 10 * rows)
+    ranges, expected = engine.expected(folds, 1, 10 * rows, [])
     assert folds < 20 * nbytes / 1e9 + workers * threads
     assert sum(expected.values()) <= 100_000
     assert ranges >= 10 * rows * 4 * threads // (16 << 30)
     assert expected["split"] <= folds * ranges
+
+
+@pytest.mark.parametrize(("workers", "threads"), [(2, 1), (100, 4)])
+def test_a_table_of_classes_is_planned_within_its_tasks(workers: int, threads: int) -> None:
+    """The exchanges of a table that is matched count too: ten billion rows of it are at most 10⁵ tasks."""
+    engine, plan = planner(workers, threads)
+    table = ContingencySpec("campaign", "cluster")
+    plan = replace(plan, specs=(*plan.specs, table))
+    rows = 10**10
+    pieces = [Piece("", str(i), 0, 10**6, 10**7, source=RowGroups(None, "file", (0,), 10**7)) for i in range(10_000)]
+    folds = len(engine.assigned(pieces, rows, plan))
+    nbytes = rows * sum(row_bytes(spec.empty()) for spec in plan.specs)
+    ranges, tasks = engine.expected(folds, 1, nbytes, [True])
+    assert sum(tasks.values()) <= 100_000
+    assert tasks["classes"] == tasks["matching-clusters"] == ranges
 
 
 def test_states_that_need_too_many_tasks_are_refused() -> None:

@@ -32,6 +32,7 @@ from streameval.errors import (
 )
 from streameval.scan import footers, join, memory, pieces, plan, read
 from streameval.scan.paths import locate
+from streameval.scan.whole import fits
 from streameval.scan.widen import conform, widen
 
 COLUMNS = ["score", "label"]
@@ -540,6 +541,30 @@ def test_widening_matrix(names: str, expected: pa.DataType | None) -> None:
         assert widen(order) == expected
     if expected is not None:
         assert widen([*kinds, expected]) == expected
+
+
+def test_what_fits_one_type_changes_no_plan() -> None:
+    """Types that fit one of a set, each by itself, leave the common type of any set with it as it is."""
+    kinds = [
+        pa.null(),
+        pa.bool_(),
+        pa.int8(),
+        pa.uint8(),
+        pa.int16(),
+        pa.uint32(),
+        pa.int64(),
+        pa.float32(),
+        pa.float64(),
+    ]
+    kinds += [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string()), pa.binary(4), pa.large_binary()]
+    kinds += [pa.dictionary(pa.int32(), pa.large_string()), pa.decimal128(5, 2), pa.decimal128(7, 2), pa.float16()]
+    for first in kinds:
+        fit = [kind for kind in kinds if fits(kind, first)]
+        assert first in fit
+        for some in itertools.combinations(fit, 3):
+            assert widen([first, *some]) == widen([first])
+            for others in itertools.combinations(kinds, 2):
+                assert widen([first, *some, *others]) == widen([first, *others])
 
 
 def test_widening_of_decimals() -> None:

@@ -71,7 +71,9 @@ class Connection:
             gone = isinstance(error, _GONE) or self.client.status in ("closing", "closed")
             if isinstance(error, StreamevalError) or not gone:
                 raise
-            msg = f"the Dask scheduler at {self.address} is gone, and the run with it; start both again"
+            msg = (
+                f"the Dask scheduler at {self.address} is gone or was restarted, and the run with it; start both again"
+            )
             raise ClusterError(msg) from error
 
 
@@ -153,26 +155,47 @@ def _address(client: Any) -> str:
 def _checked(client: Any) -> Connection:
     """The connection, if all workers have what it takes."""
 
-    def probe() -> tuple[str | None, int]:  # a function of a function travels by value: a worker may have no streameval
+    def probe() -> tuple[str | None, int, int, float]:  # a function of a function travels by value: a worker may have
+        from importlib import import_module
+
+        import dask  # no streameval
+        import psutil
+
         try:
+            import_module("streameval.cluster.work")  # what every task needs
             from streameval._version import __version__ as version
             from streameval.states.memory import available_memory as available
         except ImportError:
-            return None, 0
-        return version, available()
+            return None, 0, 0, 1.0
+        pause = dask.config.get("distributed.worker.memory.pause", None) or 1.0
+        return version, available(), psutil.Process().memory_info().rss, float(pause)
 
     connection = Connection(client, 0, 1, available_memory(), 1, _address(client))
     with connection.errors():
-        workers = client.scheduler_info()["workers"]
-        found: dict[str, tuple[str | None, int]] = client.run(probe) if workers else {}
+        workers = client.scheduler_info(n_workers=-1)["workers"]
+        found: dict[str, Any] = client.run(probe, on_error="return") if workers else {}
     if not found:
         msg = f"the Dask scheduler at {connection.address} has no workers; start some"
         raise ClusterError(msg)
-    for worker, (version, _) in found.items():
-        if version != __version__:
-            have = f"has streameval {version}" if version else "has no streameval"
-            msg = f"worker {worker} {have}, the client {__version__}: install the same version everywhere"
-            raise ClusterError(msg)
+    for worker, answer in found.items():
+        if isinstance(answer, BaseException):
+            msg = f"worker {worker} does not answer ({type(answer).__name__}): most likely out of memory; give it more"
+            raise ClusterError(msg) from answer
+        _check_worker(worker, *answer, limit=workers[worker]["memory_limit"] if worker in workers else 0)
     nthreads = [workers[name]["nthreads"] for name in found if name in workers]
     limits = [workers[name]["memory_limit"] or found[name][1] for name in found if name in workers]
     return replace(connection, workers=len(found), threads=sum(nthreads), memory=min(limits), width=max(nthreads))
+
+
+def _check_worker(worker: str, version: str | None, _: int, taken: int, pause: float, *, limit: int) -> None:
+    """Refuse a worker of another version, and one that Dask would pause for good before it has read a row."""
+    if version != __version__:
+        have = f"has streameval {version}" if version else "has no streameval"
+        msg = f"worker {worker} {have}, the client {__version__}: install the same version everywhere"
+        raise ClusterError(msg)
+    if limit and taken > pause * limit:
+        msg = (
+            f"worker {worker} has {limit >> 20:,} MiB of memory, of which {taken >> 20:,} are taken before the run, "
+            f"and Dask pauses it at {pause:.0%}: give it more"
+        )
+        raise ClusterError(msg)

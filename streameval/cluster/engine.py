@@ -6,6 +6,7 @@ this engine knows by spec, for as long as somebody holds it: an `Evaluation` doe
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,15 +17,17 @@ from streameval.cluster import work
 from streameval.cluster.connection import names
 from streameval.cluster.exchange import MOST_TASKS, exchange, tally, tree
 from streameval.cluster.folds import folds
-from streameval.cluster.tables import summary
+from streameval.cluster.tables import Table
+from streameval.cluster.tables import tally as tables_tally
 from streameval.engine import STATE_SHARE, Engine
 from streameval.errors import ClusterError
 from streameval.fold import ROW_BYTES, TASKS, Folded, run_capacity, tasks
 from streameval.metrics.contingency_results import summary_results
 from streameval.metrics.finalize import combine
 from streameval.sampling import task_threads
+from streameval.states.contingency import ContingencySpec
 from streameval.states.memory import parse_bytes
-from streameval.states.ranges import balanced, buckets, joined, keyed, nbytes, restored, row_bytes
+from streameval.states.ranges import balanced, buckets, keyed, nbytes, row_bytes
 from streameval.states.sampled import DigestsSpec
 from streameval.states.sampled_bins import BinsSpec
 
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.contingency import ContingencyCounts
     from streameval.states.memory import Budget
-    from streameval.states.runs import Interval
+    from streameval.states.run import Interval
 
 __all__ = ["ClusterEngine"]
 
@@ -144,10 +147,12 @@ class ClusterEngine:
         threads = self.connection.threads
         most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
         count = min(most, self._even(max(TASKS * threads, rows * ROW_BYTES * len(plan.specs) // self._share)))
-        ranges = self._range_count(max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs))
-        while count > 1 and sum(tally(count, ranges).values()) > MOST_TASKS:
+        nbytes = max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs)
+        tables = [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
+        while count > 1 and sum(self.expected(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
             count = count * 15 // 16
-        if ranges > MOST_TASKS // 4:  # which takes as many merges and finalizations
+        ranges, made = self.expected(count, 1, nbytes, tables)
+        if sum(made.values()) > MOST_TASKS:
             msg = f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
             raise ClusterError(msg)
         return tasks(pieces, rows, count, by_file=False, whole=plan.whole)
@@ -161,10 +166,14 @@ class ClusterEngine:
         """Where tasks run."""
         return f"{self.connection.workers} workers with {self.connection.threads} threads at {self.connection.address}"
 
-    def expected(self, folds: int, shards: int, nbytes: int) -> tuple[int, dict[str, int]]:
-        """Ranges of states of so many bytes, and the number of tasks by name."""
+    def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
+        """Ranges of states of so many bytes, and the number of tasks by name.
+
+        `shards` are those of states, tables of classes apart; of each table it is known whether it is to be matched.
+        """
         ranges = self._range_count(nbytes) if nbytes else 0
-        return max(ranges, 1), tally(folds, ranges)
+        each = tally(folds, ranges) + Counter(finalize=ranges * bool(shards))
+        return max(ranges, 1), dict(sum((tables_tally(ranges, matched=matched) for matched in tables), each))
 
     def _resources(self, capacity: int) -> work.Resources:
         return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)
@@ -223,27 +232,14 @@ class ClusterEngine:
         return self.connection.gather(self.connection.submit([delayed]))[0]
 
     def compare(self, state: ContingencyCounts, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:
-        """Results of one table of clusters and classes.
-
-        The best matching wants cells that any cluster may have: for it the table comes to the client, which spills it.
-        """
-        ranges = self._where(state)
-        if ranges is None or any(metric.needs_matching for metric in metrics):
-            return self.local.compare(self.gathered(state), metrics)
-        shards = ranges.shards[state.spec]
-        found = summary(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
-        return summary_results(found, metrics)
-
-    def gathered(self, state: Any) -> Any:
-        """The state with its rows here, within the budget of this process."""
+        """Results of one table of clusters and classes."""
         ranges = self._where(state)
         if ranges is None:
-            return state
-        rows = []
-        for future in ranges.futures:
-            [part] = self.connection.gather([future])
-            rows.append({name: runs.held(self.budget) for name, runs in part[state.spec].items()})
-        return restored(state, joined(rows))
+            return self.local.compare(state, metrics)
+        shards = ranges.shards[state.spec]
+        table = Table(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
+        limit = next((metric.assignment_cells for metric in metrics if metric.needs_matching), None)
+        return summary_results(table.summary(limit), metrics)
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map over shards, here."""

@@ -9,6 +9,7 @@ planned within `MOST_TASKS`.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from streameval.cluster import work
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streameval.states.runs import Interval
+    from streameval.states.run import Interval
 
     Cut = Mapping[Any, Interval]  # of every state
 
@@ -98,17 +99,16 @@ def size(folds: int, ranges: int, tasks: int = MOST_TASKS) -> tuple[int, int]:
     return sum(splits for splits, _ in parts), sum(joins for _, joins in parts)
 
 
-def tally(folds: int, ranges: int) -> dict[str, int]:
-    """Tasks of a run by name.
+def tally(folds: int, ranges: int) -> Counter[str]:
+    """Tasks by name that make ranges.
 
     Examples
     --------
-    >>> tally(8, 2)
-    {'open': 1, 'fold': 8, 'outline': 8, 'merge': 3, 'split': 16, 'finalize': 2}
+    >>> dict(tally(8, 2))
+    {'open': 1, 'fold': 8, 'outline': 8, 'merge': 3, 'split': 16}
     """
     splits, joins = size(folds, ranges)
-    each = {"fold": folds, "outline": folds, "merge": merges(folds) + joins, "split": splits, "finalize": ranges}
-    return {"open": 1} | each
+    return Counter(open=1, fold=folds, outline=folds, merge=merges(folds) + joins, split=splits)
 
 
 def _steps(folds: int, ranges: int) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from distributed.comm import CommClosedError
 from streameval.cluster import work
 from streameval.cluster.connection import names
 from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
-from streameval.scan import LazySource, RowGroups, TableSource, uncomputable
+from streameval.scan import LazySource, RowGroups, TableSource, WholeFile, uncomputable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,13 +91,13 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
     """Refuse what cannot leave this process; let a worker open the first file, which only the client may see."""
     pieces = [piece for task in tasks for piece in task]
     for piece in pieces:
-        if not isinstance(piece.source, RowGroups | TableSource | LazySource):
+        if not isinstance(piece.source, RowGroups | WholeFile | TableSource | LazySource):
             try:
                 pickle.dumps(piece)
             except (TypeError, pickle.PicklingError) as error:
                 msg = f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
                 raise OptionError(msg) from error
-    if isinstance(pieces[0].source, RowGroups):
+    if isinstance(pieces[0].source, RowGroups | WholeFile):
         probe = dask.delayed(partial(work.probe, pieces[0], plan), pure=False)
         connection.gather(connection.submit([probe(dask_key_name=names()("open"))]))
 

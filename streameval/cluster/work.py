@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.ranges import Rows
-    from streameval.states.runs import Interval
+    from streameval.states.run import Interval
 
     Spread = tuple[Folded, dict[Any, Rows]]
     Range = Mapping[Any, Rows]

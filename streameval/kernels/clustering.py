@@ -35,6 +35,7 @@ _UNIT = 4503599627370496.0  # 2^52
 _LN2_HI, _LN2_LO = 0.6931471805599453, 2.3190468138462996e-17
 _THIRD_LO, _FIFTH_LO = 1.850371707708594e-17, -1.1102230246251566e-17
 _NEGLIGIBLE = 2.0**-56
+_LOGS = np.log(np.maximum(np.arange(64.0), 1.0))  # of small integers
 
 
 @jit
@@ -233,22 +234,26 @@ def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
     start = deviance(mode, mh, (mode - mh) - ml)
     weights, total = 1.0, start
     w, k, before = 1.0, mode, start
+    below = math.log(mh) if mh < 0.5 else 0.0
+    ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
     while k < high:
-        w *= (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+        w *= ratio
         k += 1.0
-        term = w * deviance(k, mh, (k - mh) - ml)
+        if mh < 0.5 and k < _LOGS.size:  # both logarithms add to the deviance, so nothing cancels
+            term = w * (k * (_LOGS[int(k)] - below) - ((k - mh) - ml))
+        else:
+            term = w * deviance(k, mh, (k - mh) - ml)
         weights += w
         total += term
-        if k > mh + 1.0:
-            ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
-            fall = term / before
-            if (
-                ratio < 1.0
-                and fall < 1.0
-                and w * ratio < _NEGLIGIBLE * weights * (1.0 - ratio)
-                and term * fall < _NEGLIGIBLE * total * (1.0 - fall)
-            ):
-                break
+        ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+        if (  # the last factor of the terms, term / before, bounds the next ones
+            k > mh + 1.0
+            and ratio < 1.0
+            and term < before
+            and w * ratio < _NEGLIGIBLE * weights * (1.0 - ratio)
+            and term * term < _NEGLIGIBLE * total * (before - term)
+        ):
+            break
         before = term
     w, k = 1.0, mode
     while k > low:

@@ -14,9 +14,13 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
+from streameval.kernels.prefetch import prefetch
 
 __all__ = [
     "add_margins",
+    "count_dense",
+    "count_keys",
+    "counted_keys",
     "group_classes",
     "group_clusters",
     "number_keys",
@@ -28,6 +32,7 @@ _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _FIRST_BITS = 6  # of a new table
+_AHEAD = 32  # rows that the lines of a table too large for the cache are asked for ahead
 
 
 def slots_for(starts: np.ndarray) -> np.ndarray:
@@ -51,65 +56,74 @@ def _hashed(word, rest, i, columns, bits):
 
 
 @inlined
-def _equal(one, i, two, j, columns):
-    """Whether row i of one array equals row j of another in the first columns."""
+def _equal(table, at, rest, i, start, stop):
+    """Whether a row of a table has some further words of a key."""
     same = True
-    for c in range(columns):
-        same = same and one[i, c] == two[j, c]
+    for c in range(start, stop):
+        same = same and table[at, np.uint64(1 + c)] == rest[i, np.uint64(c)]
     return same
 
 
 @inlined
-def _find(word, rest, i, columns, keys, more, slots, bits):
+def _find(word, rest, i, columns, keys, slots, bits):
     """The slot that has a key's number, or the free one that is to have it."""
-    mask = (1 << bits) - 1
-    at = _hashed(word, rest, i, columns, bits)
+    mask = np.uint64((1 << bits) - 1)
+    at = np.uint64(_hashed(word, rest, i, columns, bits))
     k = slots[at]
-    while k >= 0 and not (keys[k] == word and _equal(more, k, rest, i, columns)):
-        at = (at + 1) & mask
+    while k >= 0 and not (keys[np.uint64(k), 0] == word and _equal(keys, np.uint64(k), rest, i, 0, columns)):
+        at = (at + np.uint64(1)) & mask
         k = slots[at]
     return at
 
 
 @jit
-def _cleared(slots):
-    """Begin a table; returns the bits of its number of slots."""
-    slots[: 1 << _FIRST_BITS] = -1
-    return _FIRST_BITS
-
-
-@jit
-def _insert(word, rest, i, columns, keys, more, first, k, slots, at, bits):
-    """Give number k to a new key whose slot is `at`; those of the table begin at `first`. Returns the table's bits."""
-    slots[at] = k
-    keys[k] = word
-    for c in range(columns):
-        more[k, c] = rest[i, c]
-    if 4 * (k + 1 - first) <= (1 << bits) or (1 << bits) == slots.size:
-        return bits
-    bits = bits + 2 if (4 << bits) <= slots.size else bits + 1
+def _cleared(slots, rows, bits):
+    """Begin the table of a bucket, as large as the one before unless it has few rows; returns the bits of its slots."""
+    while bits > _FIRST_BITS and (1 << bits) > 4 * rows:
+        bits -= 1
     slots[: 1 << bits] = -1
-    for j in range(first, k + 1):
-        slots[_find(keys[j], more, j, columns, keys, more, slots, bits)] = j
     return bits
 
 
 @jit
-def number_keys(starts, words, rest, columns, slots, keys, more, numbers, found):
+def _insert(word, rest, i, columns, keys, first, k, slots, at, bits):
+    """Give number k to a new key whose slot is `at`; those of the table begin at `first`. Returns the table's bits."""
+    slots[at] = k
+    keys[k, 0] = word
+    for c in range(columns):
+        keys[k, 1 + c] = rest[i, c]
+    if 4 * (k + 1 - first) > (1 << bits) and (1 << bits) < slots.size:
+        bits = _grown(keys, columns, first, k + 1, slots, bits)
+    return bits
+
+
+@jit
+def _grown(keys, columns, start, stop, slots, bits):
+    """Move the keys from `start` to `stop` into a larger table; returns its bits."""
+    bits = bits + 2 if (4 << bits) <= slots.size else bits + 1
+    slots[: 1 << bits] = -1
+    more = keys[:, 1:]
+    for k in range(start, stop):
+        slots[_find(keys[k, 0], more, k, columns, keys, slots, bits)] = k
+    return bits
+
+
+@jit
+def number_keys(starts, words, rest, columns, slots, keys, numbers, found):
     """Number the distinct keys, words and the first `columns` further words; returns how many there are.
 
-    ``numbers[i]`` becomes the number of row i, ``found[k]`` the row in which key k came first; `keys` and `more` take
-    the words of key k.
+    ``numbers[i]`` becomes the number of row i, ``found[k]`` the row in which key k came first; ``keys[k]`` takes its
+    words.
     """
-    count = 0
+    count, bits = 0, _FIRST_BITS
     for b in range(starts.size - 1):
-        first, bits = count, _cleared(slots)
+        first, bits = count, _cleared(slots, starts[b + 1] - starts[b], bits)
         for i in range(starts[b], starts[b + 1]):
-            at = _find(words[i], rest, i, columns, keys, more, slots, bits)
+            at = _find(words[i], rest, i, columns, keys, slots, bits)
             k = slots[at]
             if k < 0:
                 k = count
-                bits = _insert(words[i], rest, i, columns, keys, more, first, k, slots, at, bits)
+                bits = _insert(words[i], rest, i, columns, keys, first, k, slots, at, bits)
                 found[k] = i
                 count += 1
             numbers[i] = k
@@ -118,83 +132,144 @@ def number_keys(starts, words, rest, columns, slots, keys, more, numbers, found)
 
 @jit
 def group_clusters(
-    starts, words, rest, counts, columns, slots, keys, more, first, sizes, firsts, strays, owners, cuts
+    starts, words, rest, counts, cluster, class_, slots, clusters, first, firsts, sizes, strays, owners, cuts
 ):  # fmt: skip
     """Group rows by cluster; returns the numbers of clusters and of strays.
 
-    A key is a word and further words: `columns` of the cluster, then those of the class. `counts` may be empty: ones.
-    For cluster k, ``first[k]`` becomes its first row, ``sizes[k]`` its size and ``firsts[k]`` its rows of that row's
-    class. ``strays[m]`` is a row of another class, ``owners[m]`` its cluster; those of bucket b begin at ``cuts[b]``.
-    `keys` and `more` take the words of cluster k.
+    A key is a word and further words, those of the cluster, then those of the class: as many as the tuples `cluster`
+    and `class_` are long, which the compiler knows, and so unrolls what would take half the time. `counts` may be
+    empty: ones. For cluster k, ``first[k]`` becomes its first row, ``firsts[k]`` the rows of that row's class and
+    ``sizes[k]`` all its rows; ``clusters[k]`` takes the words of the first row, and both counts.
+    ``strays[m]`` is a row of another class, ``owners[m]`` its cluster; those of bucket b begin at ``cuts[b]``.
     """
-    clusters, stray = 0, 0
+    columns, width = len(cluster), 1 + len(cluster) + len(class_)
+    found, stray, one, bits = np.uint64(0), np.uint64(0), np.uint64(1), _FIRST_BITS
     for b in range(starts.size - 1):
         cuts[b] = stray
-        before, bits = clusters, _cleared(slots)
-        for i in range(starts[b], starts[b + 1]):
-            n = counts[i] if counts.size else np.int64(1)
-            at = _find(words[i], rest, i, columns, keys, more, slots, bits)
-            k = slots[at]
-            if k < 0:
-                bits = _insert(words[i], rest, i, columns, keys, more, before, clusters, slots, at, bits)
-                first[clusters] = i
-                sizes[clusters] = n
-                firsts[clusters] = n
-                clusters += 1
-                continue
-            sizes[k] += n
-            if _equal(rest, first[k], rest, i, rest.shape[1]):
-                firsts[k] += n
-            else:
+        bits = _cleared(slots, starts[b + 1] - starts[b], bits)
+        before, j, stop = found, np.uint64(starts[b]), np.uint64(starts[b + 1])
+        while j < stop:
+            room = before + np.uint64((1 << bits) >> 2) if (1 << bits) < slots.size else np.uint64(words.size)
+            while j < stop and found <= room:
+                i = j
+                j += one
+                word, n = words[i], np.uint64(counts[i]) if counts.size else one
+                at = _find(word, rest, i, columns, clusters, slots, bits)
+                if slots[at] < 0:
+                    slots[at] = found
+                    clusters[found, 0] = word
+                    for c in range(width - 1):
+                        clusters[found, 1 + c] = rest[i, c]
+                    clusters[found, width] = n
+                    clusters[found, width + 1] = n
+                    first[found] = i
+                    found += one
+                    continue
+                k = np.uint64(slots[at])
+                same = _equal(clusters, k, rest, i, columns, width - 1)
+                clusters[k, width] += n * np.uint64(same)
+                clusters[k, width + 1] += n
                 strays[stray] = i
                 owners[stray] = k
-                stray += 1
+                stray += np.uint64(not same)
+            if j < stop:
+                bits = _grown(clusters, columns, np.int64(before), np.int64(found), slots, bits)
+        for k in range(before, found):
+            firsts[k] = clusters[k, width]
+            sizes[k] = clusters[k, width + 1]
     cuts[starts.size - 1] = stray
-    return clusters, stray
+    return np.int64(found), np.int64(stray)
+
+
+@jit
+def count_dense(ids, table, others):
+    """Count the ids that are positions in `table`; `others` takes where the rest are. Returns how many these are."""
+    found, size = 0, np.uint64(table.size)
+    for i in range(ids.size):
+        if ids[i] < size:
+            table[ids[i]] += 1
+        else:
+            others[found] = i
+            found += 1
+    return found
+
+
+@jit
+def count_keys(words, rest, counts, table, used, room):
+    """Count keys in a table until it has more than `room` of them; returns how many rows were taken, and the keys now.
+
+    A row of `table`, a power of two of them, is the words of a key and its count, 0 where it is free; `used` of them
+    are not. `counts` may be empty: ones.
+    """
+    columns, last = rest.shape[1], table.shape[1] - 1
+    bits, mask, width = 0, np.uint64(table.shape[0] - 1), np.int64(table.shape[1])
+    while (1 << bits) < table.shape[0]:
+        bits += 1
+    for i in range(words.size):
+        ahead = min(i + _AHEAD, words.size - 1)
+        prefetch(table, _hashed(words[ahead], rest, ahead, columns, bits) * width)
+        at = np.uint64(_hashed(words[i], rest, i, columns, bits))
+        while table[at, last] and not (table[at, 0] == words[i] and _equal(table, at, rest, i, 0, columns)):
+            at = (at + np.uint64(1)) & mask
+        used += table[at, last] == 0
+        table[at, 0] = words[i]
+        for c in range(columns):
+            table[at, 1 + c] = rest[i, c]
+        table[at, last] += np.uint64(counts[i]) if counts.size else np.uint64(1)
+        if used > room:
+            return i + 1, used
+    return words.size, used
+
+
+@jit
+def counted_keys(table, words, rest, counts):
+    """Keys of a table of `count_keys` with their counts, into arrays with room for all of them."""
+    found, last = 0, table.shape[1] - 1
+    for at in range(table.shape[0]):
+        if table[at, last]:
+            words[found] = table[at, 0]
+            for c in range(rest.shape[1]):
+                rest[found, c] = table[at, 1 + c]
+            counts[found] = table[at, last]
+            found += 1
 
 
 @jit
 def group_classes(
-    ones, one_rest, one_counts, one_starts, others, rest, counts, starts, columns, packed, slots,
-    keys, more, totals, singles, maxima, numbers, n, c,
+    classes, class_rest, class_counts, class_starts, others, rest, counts, starts, columns, packed, slots,
+    keys, totals, singles, maxima, numbers, n, c,
 ):  # fmt: skip
-    """Group cells by class, both kinds of cells at once; returns the number of classes.
+    """Group cells by class; returns the number of classes.
 
-    `ones` are classes of cells n = c = 1, `others` those of other cells, with n and c after the first `columns` further
-    words, in one word if `packed`, or in two; counts may be empty: ones. ``totals[k]`` becomes the size of class k,
-    ``singles[k]`` how many of its cells are ones, ``maxima[k]`` its largest cell; ``numbers[i]`` the class of other
-    cell i, ``n[i]`` and ``c[i]`` its counts. `keys` and `more` take the words of class k.
+    `classes` are those of all rows, `others` those of all cells but n = c = 1, with n and c after the first `columns`
+    further words, in one word if `packed`, or in two; counts may be empty: ones. ``totals[k]`` becomes the size of
+    class k, ``singles[k]`` how many cells n = c = 1 that leaves it, ``maxima[k]`` its largest cell; ``numbers[i]`` the
+    class of other cell i, ``n[i]`` and ``c[i]`` its counts; ``keys[k]`` takes the words of class k.
     """
-    classes = 0
+    found, bits = 0, _FIRST_BITS
     for b in range(starts.size - 1):
-        first, bits = classes, _cleared(slots)
-        for i in range(one_starts[b], one_starts[b + 1]):
-            at = _find(ones[i], one_rest, i, columns, keys, more, slots, bits)
+        first, bits = found, _cleared(slots, class_starts[b + 1] - class_starts[b], bits)
+        for i in range(class_starts[b], class_starts[b + 1]):
+            at = _find(classes[i], class_rest, i, columns, keys, slots, bits)
             k = slots[at]
             if k < 0:
-                k = classes
-                bits = _insert(ones[i], one_rest, i, columns, keys, more, first, k, slots, at, bits)
-                singles[k] = 0
-                classes += 1
-            singles[k] += one_counts[i] if one_counts.size else np.int64(1)
-        for k in range(first, classes):
-            totals[k] = singles[k]
-            maxima[k] = 1
+                k = found
+                bits = _insert(classes[i], class_rest, i, columns, keys, first, k, slots, at, bits)
+                totals[k], maxima[k] = 0, 0
+                found += 1
+            totals[k] += class_counts[i] if class_counts.size else np.int64(1)
+        singles[first:found] = totals[first:found]
         for i in range(starts[b], starts[b + 1]):
-            at = _find(others[i], rest, i, columns, keys, more, slots, bits)
-            k = slots[at]
-            if k < 0:
-                k = classes
-                bits = _insert(others[i], rest, i, columns, keys, more, first, k, slots, at, bits)
-                totals[k], singles[k], maxima[k] = 0, 0, 0
-                classes += 1
+            k = slots[_find(others[i], rest, i, columns, keys, slots, bits)]
             word = rest[i, columns]
             n[i] = word >> _HALF if packed else word
             c[i] = word & _LOW if packed else rest[i, columns + 1]
             numbers[i] = k
-            totals[k] += n[i] * counts[i] if counts.size else n[i]
+            singles[k] -= n[i] * counts[i] if counts.size else n[i]
             maxima[k] = max(maxima[k], n[i])
-    return classes
+        for k in range(first, found):
+            maxima[k] = max(maxima[k], min(singles[k], 1))
+    return found
 
 
 @jit

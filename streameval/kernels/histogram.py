@@ -207,17 +207,37 @@ def edges(bins: np.ndarray) -> np.ndarray:
 
     Within half a unit in the last place of float32, the precision of the grid, for scores that are wider.
     """
-    slot = _ORDER[np.searchsorted(_ORDER_STARTS, bins, side="right") - 1]
-    falling = FIRSTS[slot, 1] < 0
-    near, far = (_number(slot, np.abs(bins - FIRSTS[slot, 0]) + step, falling) for step in (0, 1))
-    return np.where(falling, np.minimum(np.nextafter(far, np.inf), near), near)
+    found: np.ndarray = _edges(bins, _ORDER, _ORDER_STARTS, FIRSTS, SHIFTS)
+    return found
 
 
-def _number(slot: np.ndarray, inside: np.ndarray, falling: np.ndarray) -> np.ndarray:
+@jit
+def _edges(bins, order, starts, firsts, shifts):
+    """`edges`; fast where neighbours are near each other."""
+    out = np.empty(bins.size)
+    at = 0
+    for i in range(bins.size):
+        while bins[i] < starts[at]:
+            at -= 1
+        while at + 1 < starts.size and bins[i] >= starts[at + 1]:
+            at += 1
+        slot = order[at]
+        inside = abs(bins[i] - firsts[slot, 0])
+        near = _number(slot, inside, firsts[slot, 1], shifts)
+        if firsts[slot, 1] < 0:
+            near = min(np.nextafter(_number(slot, inside + 1, firsts[slot, 1], shifts), np.inf), near)
+        out[i] = near
+    return out
+
+
+@jit
+def _number(slot, inside, rising, shifts):
     """The number at position `inside` of an index of the grid; infinity beyond the last."""
-    bits = np.minimum(((slot & 255) << 23) + (inside << SHIFTS[slot]), 0x7F800000)
-    v = bits.astype(np.uint32).view(np.float32).astype(np.float64)
-    return np.where(slot >= 512, 1.0 - np.minimum(v, 0.5), np.where(falling, -v, v))  # mirrored down to one half
+    bits = min(((slot & 255) << 23) + (inside << shifts[slot]), np.int64(0x7F800000))
+    v = np.float64(np.uint32(bits).view(np.float32))
+    if slot >= 512:
+        return 1.0 - min(v, 0.5)  # mirrored down to one half
+    return v if rising > 0 else -v
 
 
 _ORDER, _ORDER_STARTS = _order()

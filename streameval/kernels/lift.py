@@ -32,25 +32,46 @@ def tally_sizes(neg, pos, clusters, positives):
 
 
 @jit
-def keep_shared(words, marks, known, shift):
-    """Move the rows that may share their cluster with others to the front; returns how many, and the other positives.
+def _slot_bits(rows):
+    """Bits of a slot's number, for a few slots a row."""
+    bits = 2
+    while rows:
+        bits += 1
+        rows >>= 1
+    return np.int64(bits)
 
-    A row has a slot by the bits of its word below the `known` highest, which are the same for most rows; `shift` brings
-    them down to the size of `marks`, zeros, which counts the rows of each slot. A row alone in its slot is alone in its
+
+@jit
+def keep_shared(words, bounds, known):
+    """Move the rows that may share their cluster with others to the front, stretch by stretch.
+
+    Returns the bounds of the stretches that are left, and the positives among the other rows. A stretch goes from one
+    of `bounds` to the next, and all rows of a cluster are in one. A row has a slot of its stretch by the bits of its
+    word below the `known` highest, which are the same for most rows. One that is alone in its slot is alone in its
     cluster: most of those that are, if there are a few slots a row, and they need not be sorted.
     """
-    known, shift = np.uint64(known), np.uint64(shift)
-    for i in range(words.size):
-        slot = (words[i] << known) >> shift
-        marks[slot] = np.uint8(1) + np.uint8(marks[slot] != 0)
-    kept, positives = np.uint64(0), np.int64(0)
-    for i in range(words.size):
-        word = words[i]
-        shared = marks[(word << known) >> shift] != 1
-        words[kept] = word
-        kept += np.uint64(shared)
-        positives += np.int64(word & np.uint64(not shared))
-    return np.int64(kept), positives
+    largest = np.int64(0)
+    for j in range(bounds.size - 1):
+        largest = max(largest, _slot_bits(bounds[j + 1] - bounds[j]))
+    marks = np.empty(1 << largest, np.uint8)  # rows of each slot: none, one, or more
+    left = np.zeros(bounds.size, np.int64)
+    known, kept, positives = np.uint64(known), np.uint64(0), np.int64(0)
+    for j in range(bounds.size - 1):
+        stretch = words[bounds[j] : bounds[j + 1]]
+        bits = _slot_bits(stretch.size)
+        shift = np.uint64(64 - bits)
+        marks[: 1 << bits] = 0
+        for i in range(stretch.size):
+            slot = (stretch[i] << known) >> shift
+            marks[slot] = np.uint8(1) + np.uint8(marks[slot] != 0)
+        for i in range(stretch.size):
+            word = stretch[i]
+            shared = marks[(word << known) >> shift] != 1
+            words[kept] = word
+            kept += np.uint64(shared)
+            positives += np.int64(word & np.uint64(not shared))
+        left[j + 1] = kept
+    return left, positives
 
 
 @jit

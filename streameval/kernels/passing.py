@@ -1,4 +1,4 @@
-"""Passing cells on: the loops that take rows alone in their cluster out, and write cells by class.
+"""Passing cells on: the loops that leave rows alone in their cluster out, and write cells by class.
 
 Rows come bucket by bucket, ``starts[b]`` the first of each, and all rows of a cluster lie in one bucket; see
 `streameval.states.pairs`.
@@ -9,84 +9,48 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import jit
-from streameval.kernels.keys import ID_BUCKETS, MIX
+from streameval.kernels.keys import ID_BUCKETS
 
-__all__ = ["emit_ones", "emit_others", "split_lone"]
+__all__ = ["SLOTS", "emit_others", "shared_rows"]
+
+SLOTS = 8  # for each row of the largest bucket, at least
 
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _HALF = np.uint64(32)
-_ID_MIX = np.uint64(MIX)
 
 
 @jit
-def split_lone(starts, words, rest, counts, column, marks, lone, more, which, kept):
-    """Take out rows that are certainly alone in their cluster; returns how many, and how many rows are left.
+def shared_rows(starts, words, counts, marks, which, kept):
+    """Move the words and counts of rows that may share their cluster to the front; returns how many there are.
 
-    Two bits of `marks` for each of at least eight slots a row of a bucket say whether one row or several fell there,
-    by the bits of the cluster's word below those of the bucket; of ten lone rows nine have a slot for themselves.
-    ``lone`` takes the first words of their classes, `more` the others, `which` the rows left, all with room for one
-    more; the rows left move to the front of their arrays, those of bucket b from ``kept[b]`` on. There are no branches
-    to mispredict.
+    A row has a slot by the bits of its word below those of the bucket: `marks` counts the rows of each, of which there
+    are SLOTS a row. A row alone in its slot is alone in its cluster; nine of ten lone rows are. ``which`` takes where
+    the others were and has room for one more; those of bucket b begin at ``kept[b]``. `counts` may be empty: ones.
+    There are no branches to mispredict.
     """
-    found, at = 0, 0
+    found = np.uint64(0)
     for b in range(starts.size - 1):
-        kept[b] = at
-        bits = 5
-        while (1 << bits) < 8 * (starts[b + 1] - starts[b]):
+        kept[b] = found
+        bits = 3
+        while (1 << bits) < SLOTS * (starts[b + 1] - starts[b]):
             bits += 1
-        marks[: (1 << bits) >> 2] = 0
+        marks[: 1 << bits] = 0
         shift = np.uint64(64 - bits)
         for i in range(starts[b], starts[b + 1]):
             slot = (words[i] << _BUCKET_BITS) >> shift
-            bit = (slot & np.uint64(3)) << np.uint64(1)
-            mark = marks[slot >> np.uint64(2)]
-            again = (np.uint64(mark) >> bit) & np.uint64(1)
+            again = np.uint8(marks[slot] != 0)
             if counts.size:
-                again |= np.uint64(counts[i] > 1)
-            marks[slot >> np.uint64(2)] = mark | np.uint8((np.uint64(1) | (again << np.uint64(1))) << bit)
+                again |= np.uint8(counts[i] > 1)
+            marks[slot] = np.uint8(1) + again
         for i in range(starts[b], starts[b + 1]):
-            slot = (words[i] << _BUCKET_BITS) >> shift
-            bit = (slot & np.uint64(3)) << np.uint64(1)
-            several = np.int64((np.uint64(marks[slot >> np.uint64(2)]) >> (bit + np.uint64(1))) & np.uint64(1))
-            lone[found] = rest[i, column]
-            for m in range(more.shape[1]):
-                more[found, m] = rest[i, column + 1 + m]
-            which[at] = i
-            found += 1 - several
-            at += several
-    kept[starts.size - 1] = at
-    for k in range(at):
-        i = which[k]
-        words[k] = words[i]
-        for m in range(rest.shape[1]):
-            rest[k, m] = rest[i, m]
-        if counts.size:
-            counts[k] = counts[i]
-    return found, at
-
-
-@jit
-def emit_ones(rows, sizes, rest, column, start, shift, words, codes, more, counts):
-    """Fill `words` with the classes of cells whose cluster has one row, from cell `start` on; returns the next cell.
-
-    A cell has a row whose words from `column` on are its class, and its cluster's size. The first word is mixed, and
-    its code counted, as ``encode_id`` does; the others go to `more`.
-    """
-    at = 0
-    k = start
-    while at < words.size:
-        if sizes[k] == 1:
-            i = rows[k]
-            word = rest[i, column] * _ID_MIX
-            code = np.uint32(word >> shift) << np.uint32(1)
-            words[at] = word
-            codes[at] = code
-            counts[code] += 1
-            for m in range(more.shape[1]):
-                more[at, m] = rest[i, column + 1 + m]
-            at += 1
-        k += 1
-    return k
+            word = words[i]
+            which[found] = i
+            words[found] = word
+            if counts.size:
+                counts[found] = counts[i]
+            found += np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
+    kept[starts.size - 1] = found
+    return np.int64(found)
 
 
 @jit

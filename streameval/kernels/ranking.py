@@ -16,6 +16,7 @@ __all__ = [
     "UNIT",
     "area_counts",
     "area_weights",
+    "exact_parts",
     "informedness_counts",
     "informedness_weights",
     "precision_counts",
@@ -191,6 +192,30 @@ def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos)
         if value > best:
             best, where, best_true, best_false = value, i, t, f
     return best, where, best_true, best_false
+
+
+@jit
+def exact_parts(values):
+    """A few floats whose sum is exactly that of all, finite ones: what `math.fsum` keeps (Shewchuk, 1997)."""
+    parts = np.empty(64)
+    count = 0
+    for x in values:
+        if count == parts.size:
+            parts = np.append(parts, np.empty(count))
+        kept = 0
+        for j in range(count):
+            y = parts[j]
+            if abs(x) < abs(y):
+                x, y = y, x
+            high = x + y
+            low = y - (high - x)
+            if low != 0.0:
+                parts[kept] = low
+                kept += 1
+            x = high
+        parts[kept] = x
+        count = kept + 1
+    return parts[:count]
 
 
 @jit

@@ -15,7 +15,9 @@ __all__ = [
     "labelled",
     "order_rest",
     "place",
+    "place_labelled",
     "place_rows",
+    "place_some",
     "repetitive",
     "scatter",
     "scatter_rows",
@@ -85,6 +87,21 @@ def place(values, starts, slots, cursor, out):
 
 
 @jit
+def _label(values, label, out):
+    for i in range(values.size):
+        out[i] = (values[i] << np.uint64(1)) | label
+
+
+@jit
+def place_labelled(values, starts, codes, cursor, out):
+    """`place` of words shifted left by one, the label of their code in the lowest bit; the top bit is lost."""
+    for j in range(codes.size):
+        at, size = cursor[codes[j]], starts[j + 1] - starts[j]
+        _label(values[starts[j] - starts[0] :][:size], np.uint64(codes[j] & 1), out[at : at + size])
+        cursor[codes[j]] = at + size
+
+
+@jit
 def place_rows(values, starts, slots, cursor, out):
     """`place` for arrays of several columns."""
     for j in range(slots.size):
@@ -94,6 +111,22 @@ def place_rows(values, starts, slots, cursor, out):
                 out[at, c] = values[i, c]
             at += 1
         cursor[slots[j]] = at
+
+
+@jit
+def place_some(values, starts, slots, cursor, which, kept, nexts, out):
+    """Copy some rows of pieces: those that `place` would put at positions ``which[kept[s] : kept[s + 1]]``, slot s.
+
+    These ascend; ``out`` has a row for each of them, and ``nexts[s]`` says which is the slot's next one.
+    """
+    for j in range(slots.size):
+        slot = slots[j]
+        shift, k = starts[j] - starts[0] - cursor[slot], nexts[slot]
+        cursor[slot] += starts[j + 1] - starts[j]
+        while k < kept[slot + 1] and which[k] < cursor[slot]:
+            out[k] = values[which[k] + shift]
+            k += 1
+        nexts[slot] = k
 
 
 @jit
@@ -252,10 +285,8 @@ def distinct(words, rest, counts, weights):
 def labelled(neg, pos):
     """Words of both labels in one array, shifted left by one, the label in the lowest bit; the top bit is lost."""
     words = np.empty(neg.size + pos.size, np.uint64)
-    for i in range(neg.size):
-        words[i] = neg[i] << np.uint64(1)
-    for i in range(pos.size):
-        words[neg.size + i] = (pos[i] << np.uint64(1)) | np.uint64(1)
+    _label(neg, np.uint64(0), words[: neg.size])
+    _label(pos, np.uint64(1), words[neg.size :])
     return words
 
 

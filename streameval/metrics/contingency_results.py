@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.assignment import best_matching
+from streameval.metrics.assignment import Matching, best_matching
 from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric_names, clustering_metrics
 from streameval.results import Scalar
 from streameval.states.summary import summarize
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from streameval.metrics.clustering import ClusteringMetric
     from streameval.states.cells import Mapper
     from streameval.states.contingency import ContingencyCounts
+    from streameval.states.matching import CoreCells
     from streameval.states.memory import Budget
     from streameval.states.summary import Summary
 
-__all__ = ["asked_for", "contingency_results", "summary_results"]
+__all__ = ["asked_for", "contingency_results", "matching", "summary_results"]
 
 
 def asked_for(patterns: Sequence[str], others: Sequence[str]) -> tuple[ClusteringMetric, ...]:
@@ -62,6 +64,7 @@ def asked_for(patterns: Sequence[str], others: Sequence[str]) -> tuple[Clusterin
     return tuple(chosen.values())
 
 
+@lru_cache(maxsize=256)
 def _named(pattern: str) -> tuple[ClusteringMetric, ...]:
     """Metrics of one name or glob; none if it is no such name, or names an element that is not there."""
     table = replace(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([3, 1, 4])), matching=(7, 7))
@@ -93,9 +96,14 @@ def contingency_results(
         summary = state.summary(budget, each)
     else:
         summary, core = state.summary_and_core(budget, each)
-        found = best_matching(core.classes, core.clusters, core.counts, limits[0])
-        summary = replace(summary, matching=(found.lower + core.settled, found.upper + core.settled))
+        summary = replace(summary, matching=matching(core, limits[0]))
     return summary_results(summary, metrics)
+
+
+def matching(core: CoreCells, assignment_cells: int) -> Matching:
+    """The best matching of a table, from its core."""
+    found = best_matching(core.classes, core.clusters, core.counts, assignment_cells)
+    return Matching(found.lower + core.settled, found.upper + core.settled)
 
 
 def summary_results(summary: Summary, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:

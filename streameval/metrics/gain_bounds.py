@@ -12,6 +12,8 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from streameval.kernels.ranking import product_counts
+from streameval.metrics.common import integer
 from streameval.metrics.gain_sums import gain_sums, quotient
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ class Cut(tuple[float, float, float]):
 def open_sums(bins: Bins, count: int) -> tuple[int, int, int, int]:
     """Sums over the first bins, each tied, and the pairs of a positive and a negative in one bin."""
     mixed = ~bins.single[:count]
-    pairs = sum(n * p for n, p in zip(bins.neg[:count][mixed].tolist(), bins.pos[:count][mixed].tolist(), strict=True))
+    pairs = integer(product_counts(bins.neg[:count][mixed], bins.pos[:count][mixed]))
     return *gain_sums(bins.neg[:count], bins.pos[:count], 0, 0), pairs
 
 

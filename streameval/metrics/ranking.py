@@ -43,6 +43,11 @@ def _total(partials: Sequence[Any]) -> Any:
     return math.fsum(partials) if any(isinstance(part, float) for part in partials) else sum(partials)
 
 
+def _exact_sum(values: Array) -> float:
+    """`math.fsum` of an array."""
+    return math.fsum(kernels.exact_parts(values))
+
+
 def _empty_class(total: Totals) -> bool:
     return total.neg_weight == 0 or total.pos_weight == 0
 
@@ -94,7 +99,7 @@ class RocAuc:
         mixed = ~part.single
         if part.neg_weight is None or part.pos_weight is None:
             return pairs, integer(kernels.product_counts(part.neg[mixed], part.pos[mixed]))
-        return pairs, math.fsum(part.neg_weight[mixed] * part.pos_weight[mixed])
+        return pairs, _exact_sum(part.neg_weight[mixed] * part.pos_weight[mixed])
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Pairs won over pairs."""
@@ -196,7 +201,7 @@ class AveragePrecision:
         exact = c.p * _ratio(c.T + c.p, c.T + c.p + c.F + c.n)  # a product of two small weights may be 0
         lower = np.where(c.single, exact, _integral(c.T, c.F + c.n, c.p))
         upper = np.where(c.single, exact, c.p * _ratio(c.T + c.p, c.T + c.p + c.F))
-        return math.fsum(lower), math.fsum(upper)
+        return _exact_sum(lower), _exact_sum(upper)
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Divide by the positives."""
@@ -249,7 +254,7 @@ class PrAuc:
         low = c.p * (_ratio(c.T, c.T + c.F + c.n) + _ratio(c.T + c.p, c.T + c.p + c.F + c.n)) / 2
         lower = np.where(c.single, exact, low)
         upper = np.where(c.single, exact, _integral(c.T, c.F, c.p))
-        return math.fsum(lower), math.fsum(upper)
+        return _exact_sum(lower), _exact_sum(upper)
 
     def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
         """Divide by the positives."""

@@ -1,7 +1,7 @@
 """Scan: inputs → partitions → record batches. Nothing else in the library opens data.
 
 A scan has two halves. `plan` looks at everything that was named (paths, globs, directories, URIs, datasets, tables,
-readers), reads every Parquet footer once and answers with a `Scan`: the schema that all inputs share and the pieces to
+readers), reads Parquet footers once and answers with a `Scan`: the schema that all inputs share and the pieces to
 read. `read` opens one piece and yields its record batches in exactly that schema. Planning touches no data page;
 reading touches only the requested columns; a piece holds no open file, so that it can be sent to another process.
 
@@ -15,7 +15,8 @@ The modules, in the order the data meet them:
 
 - ``paths``: names and patterns, on any file system, to files;
 - ``listing``: files to their sizes and times, for whoever must know what changed;
-- ``footers``: files to row groups, types and sizes;
+- ``footers``: files to row groups, types and sizes; ``layout``: where the columns are in a file;
+- ``whole``: small objects, planned by their sizes and one footer;
 - ``datasets``: Arrow datasets to files, or to fragments of other formats;
 - ``memory``: tables, frames, readers and such fragments;
 - ``lazy``: partitions that Dask has still to compute;
@@ -32,16 +33,19 @@ from streameval.scan.paths import READ_ERRORS, File, locate, reason, shown
 from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
+from streameval.scan.whole import LayoutError, WholeFile
 from streameval.scan.widen import widen as widened
 
 __all__ = [
     "READ_ERRORS",
     "File",
+    "LayoutError",
     "LazySource",
     "Piece",
     "RowGroups",
     "Scan",
     "TableSource",
+    "WholeFile",
     "details",
     "join",
     "locate",

@@ -23,7 +23,18 @@ from streameval.errors import MissingInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["Constant", "FragmentSource", "Piece", "RowGroups", "Scan", "Source", "StreamSource", "TableSource", "join"]
+__all__ = [
+    "Constant",
+    "FragmentSource",
+    "Piece",
+    "RowGroups",
+    "Scan",
+    "Source",
+    "StreamSource",
+    "TableSource",
+    "join",
+    "row_group_batches",
+]
 
 LARGE_CHUNK = 64 << 20  # bytes of one row group's columns beyond which they are streamed, not read whole
 STREAM_BUFFER = 4 << 20  # bytes of each column's read buffer then
@@ -75,6 +86,8 @@ class Piece:
         How to open it.
     constants : tuple of (str, Constant)
         Columns that are not in the file but in its path: Hive keys.
+    estimated : bool
+        Whether `rows` and `nbytes` are reckoned from the size of the file, whose footer has not been read.
     """
 
     partition: str
@@ -85,6 +98,7 @@ class Piece:
     origin: str = ""
     source: Source = field(kw_only=True, repr=False, compare=False)
     constants: tuple[tuple[str, Constant], ...] = ()
+    estimated: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +117,9 @@ class Scan:
         Files left out under ``on_error="skip"``: name and reason.
     splittable : bool
         False when some piece is a stream that can be read once only, by one thread.
+    estimated : bool
+        Whether rows and bytes of some piece are estimates, and its types those of another file; reading a piece that
+        is different raises `LayoutError`, after which the scan is planned again without estimates.
     """
 
     schema: pa.Schema
@@ -111,6 +128,7 @@ class Scan:
     nbytes: int
     skipped: tuple[tuple[str, str], ...] = ()
     splittable: bool = True
+    estimated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,18 +151,34 @@ class RowGroups:
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the row groups' rows; the file is closed when the iterator is."""
         local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
-        large = self.nbytes > LARGE_CHUNK * len(self.groups)
         with pa.OSFile(self.path) if local else self.filesystem.open_input_file(self.path) as handle:
-            file = pq.ParquetFile(
-                handle,
-                metadata=self.footer,
-                buffer_size=STREAM_BUFFER if large else 0,
-                pre_buffer=not (local or large),
-                page_checksum_verification=True,
+            yield from row_group_batches(
+                handle, self.footer, self.groups, self.nbytes, columns, batch_rows, local=local
             )
-            yield from file.iter_batches(
-                batch_size=batch_rows, row_groups=list(self.groups), columns=list(columns), use_threads=False
-            )
+
+
+def row_group_batches(
+    handle: Any,
+    footer: Any,
+    groups: Sequence[int],
+    nbytes: int,
+    columns: Sequence[str],
+    batch_rows: int,
+    *,
+    local: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of some row groups of an open file, which take so many bytes; `footer` where it is known."""
+    large = nbytes > LARGE_CHUNK * len(groups)
+    file = pq.ParquetFile(
+        handle,
+        metadata=footer,
+        buffer_size=STREAM_BUFFER if large else 0,
+        pre_buffer=not (local or large),
+        page_checksum_verification=True,
+    )
+    yield from file.iter_batches(
+        batch_size=batch_rows, row_groups=list(groups), columns=list(columns), use_threads=False
+    )
 
 
 @dataclass(frozen=True, slots=True)

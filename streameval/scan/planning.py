@@ -29,6 +29,7 @@ def plan(
     on_error: str = "raise",
     threads: int | None = None,
     compute: Callable[[Any], Any] | None = None,
+    estimate: bool = False,
 ) -> Scan:
     """Find everything that is to be read, and the schema that it shares.
 
@@ -47,6 +48,8 @@ def plan(
         1 keeps planning to this thread; otherwise slow footers are read on Arrow's I/O threads.
     compute : callable, optional
         Computes a delayed value; by default in this thread.
+    estimate : bool
+        Whether small objects are planned by their sizes and the footer of one; see `Scan.estimated`.
 
     Returns
     -------
@@ -71,7 +74,7 @@ def plan(
     if lazy.is_frame(data) or lazy.are_delayed(data):
         found: list[Any] = list(lazy.holdings(data, columns, compute))
     else:
-        found = list(_holdings(data, columns, skip=on_error == "skip", parallel=threads != 1))
+        found = list(_holdings(data, columns, skip=on_error == "skip", parallel=threads != 1, estimate=estimate))
     skipped = tuple(item for item in found if isinstance(item, tuple))
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
     if not holdings:
@@ -86,15 +89,16 @@ def plan(
         nbytes=sum(piece.nbytes for piece in pieces),
         skipped=skipped,
         splittable=not any(isinstance(piece.source, StreamSource) for piece in pieces),
+        estimated=any(piece.estimated for piece in pieces),
     )
 
 
-def _holdings(data: Any, columns: Sequence[str], *, skip: bool, parallel: bool) -> Iterator[Holding | tuple[str, str]]:
+def _holdings(data: Any, columns: Sequence[str], **how: bool) -> Iterator[Holding | tuple[str, str]]:
     """What every input holds, in order. Files are planned together, tables count their rows through."""
     items = list(_items(data))
     files = [item for item in items if isinstance(item, File)]
     _refuse_repeated(files)
-    from_files = footers.holdings(files, columns, skip=skip, parallel=parallel)
+    from_files = footers.holdings(files, columns, **how)
     row = 0
     for item in items:
         if isinstance(item, File):

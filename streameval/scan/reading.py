@@ -44,6 +44,8 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     ------
     CorruptFileError
         The file is damaged, or is not the one that was planned any more.
+    LayoutError
+        The file is not like the one from which it was planned; see `Scan.estimated`.
 
     Examples
     --------
@@ -67,7 +69,7 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
             raise unreadable(piece.name, error) from error
         msg = f"{piece.name}: cannot be read: {reason(error)}"
         raise DataError(msg) from error
-    if rows != piece.rows >= 0:
+    if rows != piece.rows >= 0 and not piece.estimated:
         msg = f"{piece.name}: {rows} rows where its footer says {piece.rows}; it is damaged, or was replaced meanwhile"
         raise CorruptFileError(msg)
 

@@ -9,18 +9,20 @@ import numpy as np
 
 from streameval.kernels import runs as kernels
 from streameval.states.grouping import distinct
-from streameval.states.runs import Run, Runs
+from streameval.states.run import Run
+from streameval.states.runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streameval.states.memory import Budget
-    from streameval.states.runs import Layout
+    from streameval.states.run import Layout
 
 __all__ = ["RunBuilder"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_NONE_I8 = np.empty(0, np.int64)
 _NONE_F8 = np.empty(0, np.float64)
 
 
@@ -69,6 +71,7 @@ class RunBuilder:
         encode: Callable[[slice, Array, Array, Array], None],
         rest: Array | None = None,
         weights: Array = _NONE_F8,
+        counts: Array = _NONE_I8,
     ) -> None:
         """Take `rows` rows; ``encode(part, words, codes, table)`` fills words and codes and counts the codes."""
         for part, room in self._rooms(rows):
@@ -77,6 +80,8 @@ class RunBuilder:
                 self._rest[room] = rest[part]
             if weights.size:
                 self._weights[room] = weights[part]
+            if counts.size:
+                self._counts[room] = counts[part]
 
     def add_items(self, words: Array, codes: Array, rest: Array | None, counts: Array, weights: Array) -> None:
         """Take items that are encoded already, with counts or without."""

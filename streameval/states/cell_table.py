@@ -13,14 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.states.builder import RunBuilder
+from streameval.states.class_rows import ClassRows
 from streameval.states.ids import id_codes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streameval.states.cells import Keys
+    from streameval.states.grouping import Counts
     from streameval.states.memory import Budget
-    from streameval.states.runs import Counts, Layout, Runs
+    from streameval.states.protocol import Array
+    from streameval.states.run import Layout
+    from streameval.states.runs import Runs
 
 __all__ = ["cell_batch", "cell_schema", "read_cells"]
 
@@ -48,22 +52,33 @@ def cell_batch(counts: Counts, keys: Keys) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=cell_schema(keys))
 
 
-def read_cells(batches: Iterable[pa.RecordBatch], layouts: tuple[Layout, Layout], budget: Budget) -> tuple[Runs, Runs]:
-    """Rows with and without a cluster, in these layouts."""
-    builders = [RunBuilder(layout, budget, _ROWS, counted=True) for layout in layouts]
+def read_cells(
+    batches: Iterable[pa.RecordBatch], layouts: tuple[Layout, Layout], budget: Budget
+) -> tuple[Runs, Runs, Runs]:
+    """Rows with and without a cluster, in these layouts, and the rows of each class that have one."""
+    cells, alone = (RunBuilder(layout, budget, _ROWS, counted=True) for layout in layouts)
+    classes = ClassRows(layouts[1], budget, _ROWS)
     for batch in batches:
-        for here, builder in enumerate(reversed(builders)):
-            _add(builder, batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))
-    cells, alone = (builder.finish() for builder in builders)
-    return cells, alone
+        for here, builder in enumerate((alone, cells)):
+            words, (rows, without_class) = _columns(batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))
+            _add(builder, words, rows, 0)
+            _add(builder, words, without_class, 1)
+            if here:
+                known = rows > 0
+                own = words[known, words.shape[1] - layouts[1].words :]
+                classes.add(own[:, 0].copy(), own[:, 1:].copy(), rows[known])
+    return cells.finish(), alone.finish(), classes.finish()
 
 
-def _add(builder: RunBuilder, batch: pa.RecordBatch) -> None:
-    """Add the rows of one batch; the builder's layout says how many words a key has."""
-    names = [name for name in batch.schema.names if name[-1].isdigit()][-builder.layout.words :]
+def _columns(batch: pa.RecordBatch) -> tuple[Array, tuple[Array, Array]]:
+    """Words of both ids, and the rows with and without a class."""
+    names = [name for name in batch.schema.names if name[-1].isdigit()]
     words = np.column_stack([batch.column(name).to_numpy() for name in names])
-    for label, name in enumerate(("rows", "without_class")):
-        counts = batch.column(name).to_numpy()
-        here = counts > 0
-        first = words[here, 0]
-        builder.add_items(first, id_codes(first, label), words[here, 1:], counts[here], np.empty(0))
+    return words, (batch.column("rows").to_numpy(), batch.column("without_class").to_numpy())
+
+
+def _add(builder: RunBuilder, words: Array, counts: Array, label: int) -> None:
+    """Add the rows of one batch; the builder's layout says how many words a key has."""
+    here = counts > 0
+    keys = words[here, words.shape[1] - builder.layout.words :]
+    builder.add_items(keys[:, 0], id_codes(keys[:, 0], label), keys[:, 1:], counts[here], np.empty(0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,9 +10,11 @@ import numpy as np
 
 from streameval.kernels.contingency import add_margins, number_keys, slots_for
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.states.runs import Interval, Layout, Runs, cut
+from streameval.states.run import Interval, Layout
+from streameval.states.runs import Runs, cut
 
 if TYPE_CHECKING:
+    from streameval.states.grouping import Columns
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
 
@@ -20,7 +22,8 @@ __all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts",
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
 
-ITEMS = (1 << 14, 1 << 22)  # items of an interval, at least and at most
+ITEMS = (1 << 14, 1 << 21)  # items of an interval, at least and at most
+_PARTS = 16  # intervals for many threads, at least, where there are many items
 NARROW = 1 << 32  # rows below which n and c share a word
 _SHARE = 1 << 10  # bytes of the budget for an item: what an interval takes of memory in several threads, and room
 
@@ -34,43 +37,58 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassCells:
-    """Cells by class, on their way from the first pass to the second.
+    """Rows and cells by class, on their way from the first pass to the second.
 
     Attributes
     ----------
-    ones : Runs
-        Cells of one row that is alone in its cluster: the words are the class.
+    rows : Runs
+        All rows; the words are the class.
     others : Runs
-        Cells with n and c after the words of the class, in one word where both are narrow; then the words of the
-        cluster, where these are taken along.
+        All cells but those of one row that is alone in its cluster, with n and c after the words of the class, in one
+        word where both are narrow; then the words of the cluster, where these are taken along.
     owner : int
         How many words of the cluster there are.
     """
 
-    ones: Runs
+    rows: Runs
     others: Runs
     owner: int = 0
 
     @property
     def packed(self) -> bool:
         """Whether n and c share a word."""
-        return self.others.layout.words - self.ones.layout.words - self.owner == 1
+        return self.others.layout.words - self.rows.layout.words - self.owner == 1
 
     def counts(self, rest: Array) -> tuple[Array, Array]:
         """Count n and cluster size c of other cells, from the further words of their keys; int64 arrays."""
-        at = self.ones.layout.words - 1
+        at = self.rows.layout.words - 1
         word = rest[:, at]
         n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if self.packed else (word, rest[:, at + 1])
         return n.astype(np.int64), c.astype(np.int64)
 
+    def margins(self, rows: Iterable[Columns], others: Iterable[Columns]) -> tuple[Margins, Array]:
+        """Sizes and largest cells of the classes of some rows and cells, and how many cells n = c = 1 each has."""
+        margins = Margins(self.rows.layout.words - 1)
+        for words, rest, counts, _ in rows:
+            ones = np.ones(words.size, np.int64)
+            margins.add(words, rest, counts if counts.size else ones, ones - 1)
+        singles = margins.totals.copy()
+        for words, rest, counts, _ in others:
+            n = self.counts(rest)[0]
+            add_margins(margins.number(words, rest), -n * counts if counts.size else -n, n, singles, margins.maxima)
+        np.maximum(margins.maxima, np.minimum(singles, 1), out=margins.maxima)
+        return margins, singles
+
     def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
         """Intervals of classes that the second pass can take on their own; of all, or within some buckets."""
-        start, stop = within or (0, self.ones.layout.buckets)
-        return [(start + a, start + b) for a, b in cut(self.sizes()[start:stop], interval_items(budget))]
+        start, stop = within or (0, self.rows.layout.buckets)
+        sizes = self.sizes()[start:stop]
+        room = min(interval_items(budget), max(int(sizes.sum()) // _PARTS, ITEMS[0]))
+        return [(start + a, start + b) for a, b in cut(sizes, room)]
 
     def sizes(self) -> Array:
         """Items of each bucket, as an int64 array."""
-        return self.ones.items[0::2] + self.others.items[0::2]
+        return self.rows.items[0::2] + self.others.items[0::2]
 
 
 def interval_items(budget: Budget) -> int:
@@ -119,5 +137,5 @@ class Margins:
 def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
     """Number of each key, and the row in which each number came first; keys of two buckets are never equal."""
     numbers, found = np.empty((2, words.size), np.int64)
-    keys = np.empty(words.size, np.uint64), np.empty((words.size, columns), np.uint64)
-    return numbers, found[: number_keys(starts, words, rest, columns, slots_for(starts), *keys, numbers, found)]
+    keys = np.empty((words.size, 1 + columns), np.uint64)
+    return numbers, found[: number_keys(starts, words, rest, columns, slots_for(starts), keys, numbers, found)]

@@ -1,8 +1,9 @@
 """The second pass over (cluster, class) cells, by class; see `streameval.states.pairs` for both.
 
-All cells of a class lie in one bucket, each with its count n and the size c of its cluster: the class's size r = Σ n
-and its largest cell are known, and with them everything of the cell. Cells n = c = 1 are counted as many of a kind. A
-bucket that holds a giant class is streamed twice, first for the sizes, then for the cells.
+All rows of a class lie in one bucket, and all its cells, each with its count n and the size c of its cluster: the
+class's size r and its largest cell are known, and with them everything of the cell. Cells n = c = 1 are not among them:
+of a class they are what the others leave, r − Σ n, and many of a kind. A bucket that holds a giant class is streamed
+twice, first for the sizes, then for the cells.
 """
 
 from __future__ import annotations
@@ -12,17 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.contingency import group_classes, slots_for
-from streameval.states.cells import Margins, interval_items, numbered
+from streameval.states.cells import interval_items, numbered
 from streameval.states.sizes import Sizes
 from streameval.states.summary import Summary, summarize_cells, summarize_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streameval.states.cells import ClassCells
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
-    from streameval.states.runs import Interval
+    from streameval.states.run import Interval
 
 __all__ = ["by_class", "lone_classes", "without_cluster"]
 
@@ -42,13 +41,13 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
     start, stop = interval
     if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
         return _giant_classes(cells, start)
-    one, other = cells.ones.gather(start, stop)[0], cells.others.gather(start, stop)[0]
-    most = one.words.size + other.words.size
+    row, other = cells.rows.gather(start, stop)[0], cells.others.gather(start, stop)[0]
+    most = row.words.size
     totals, singles, maxima = np.empty((3, most), np.int64)
     numbers, n, c = np.empty((3, other.words.size), np.int64)
-    groups = (one.words, one.rest, one.counts, one.starts, other.words, other.rest, other.counts, other.starts)
-    columns = cells.ones.layout.words - 1
-    table = slots_for(one.starts + other.starts), np.empty(most, np.uint64), np.empty((most, columns), np.uint64)
+    groups = (row.words, row.rest, row.counts, row.starts, other.words, other.rest, other.counts, other.starts)
+    columns = cells.rows.layout.words - 1
+    table = slots_for(row.starts), np.empty((most, 1 + columns), np.uint64)
     classes = group_classes(*groups, columns, cells.packed, *table, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
@@ -64,25 +63,13 @@ def _singles(times: Array, totals: Array) -> Summary:
 
 def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
     """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
-    columns = cells.ones.layout.words - 1
-    margins = Margins(columns)
-    for words, rest, counts, _ in cells.ones.pieces(bucket, 0):
-        ones = np.ones(words.size, np.int64)
-        margins.add(words, rest, counts if counts.size else ones, ones)
-    singles = margins.totals.copy()
-    for words, rest, n, _, times in _unpacked(cells, bucket):
-        margins.add(words, rest, n * times, n)
+    margins, singles = cells.margins(cells.rows.pieces(bucket, 0), cells.others.pieces(bucket, 0))
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
-    for words, rest, n, c, times in _unpacked(cells, bucket):
-        codes = margins.number(words, rest)
-        summary = summary.merge(known_cells(codes, n, margins.totals, c, times))
-    return summary
-
-
-def _unpacked(cells: ClassCells, bucket: int) -> Iterator[tuple[Array, ...]]:
-    """Class words, n, c and multiplicity of the other cells of one bucket."""
     for words, rest, counts, _ in cells.others.pieces(bucket, 0):
-        yield words, rest, *cells.counts(rest), counts if counts.size else np.ones(words.size, np.int64)
+        n, c = cells.counts(rest)
+        known = known_cells(margins.number(words, rest), n, margins.totals, c, counts if counts.size else None)
+        summary = summary.merge(known)
+    return summary
 
 
 def lone_classes(sizes: Array, times: Array) -> Summary:

@@ -12,6 +12,7 @@ positives those have together: the `SizeTable`, at most √(2·rows) lines.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,11 +22,12 @@ from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
 from streameval.states.builder import RunBuilder
-from streameval.states.grouping import Labelled
+from streameval.states.grouping import Counts, Labelled
 from streameval.states.ids import SHIFT, id_type, id_words, identify
 from streameval.states.packing import Packing
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, Runs
+from streameval.states.run import Interval, Layout
+from streameval.states.runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -216,13 +218,12 @@ class ClusterCounts:
         tables = []
         for rows in self.runs.stretches(shard, budget):
             if isinstance(rows, Labelled):
-                words = rows.words
-                bits = words.size.bit_length() + 2  # a few slots a row
-                kept, others = keep_shared(words, np.zeros(1 << bits, np.uint8), _KNOWN, 64 - bits)
-                clusters[1] += words.size - kept
-                positives[1] += others
-                words[:kept].sort()
-                sizes, large = tally_labelled(words[:kept], clusters, positives)
+                bounds, alone = keep_shared(rows.words, rows.bounds, _KNOWN)
+                clusters[1] += rows.words.size - bounds[-1]
+                positives[1] += alone
+                for start, stop in pairwise(bounds.tolist()):
+                    rows.words[start:stop].sort()
+                sizes, large = tally_labelled(rows.words[: bounds[-1]], clusters, positives)
             else:
                 sizes, large = tally_sizes(rows.neg, rows.pos, clusters, positives)
             if sizes.size:

@@ -3,8 +3,9 @@
 A row is a key of two ids: the words of its cluster, which decide the bucket, then the words of its class (see
 `streameval.states.ids`). Rows are partitioned by cluster and kept as they come, spilled over the budget like every
 other state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition; repeated
-rows of a large cell become one item with a count. `streameval.states.pairs` turns them into the `Summary` from which
-the metrics are computed.
+rows of a large cell become one item with a count. The rows of each class are counted beside
+(`streameval.states.class_rows`). `streameval.states.pairs` turns both into the `Summary` from which the metrics are
+computed.
 
 Nulls that are each one of their own need no identity, since a cluster of one row has one cell: rows without a cluster
 are counted by class alone, in `without_cluster`; rows without a class keep their cluster and are told apart by the
@@ -21,16 +22,18 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import IncompatibleStatesError, NullError
-from streameval.kernels.keys import ID_BUCKETS, encode_id
+from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.builder import RunBuilder
 from streameval.states.cell_table import cell_batch, cell_schema, read_cells
 from streameval.states.cells import ClassCells, Keys, Mapper, class_layouts
 from streameval.states.class_pass import by_class, without_cluster
-from streameval.states.ids import SHIFT, id_words, identify
+from streameval.states.class_rows import ClassRows, encode
+from streameval.states.ids import id_words, identify
 from streameval.states.matching import CoreCells, core_cells
 from streameval.states.pairs import by_cluster, cluster_shards
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Interval, Layout, Runs
+from streameval.states.run import Interval, Layout
+from streameval.states.runs import Runs
 from streameval.states.summary import Summary
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
 
     from streameval.states.memory import Budget
 
-__all__ = ["ContingencyCounts", "ContingencySpec"]
+__all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one"]
 
 _ROW_BYTES = 16  # what a builder's capacity is reckoned in
 
@@ -87,6 +90,11 @@ class ContingencySpec:
         return Layout(ID_BUCKETS, 64, words=sum(self.keys))
 
     @property
+    def class_layout(self) -> Layout:
+        """Layout of rows by class."""
+        return class_layouts(self.keys, 0)[0]
+
+    @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table: the words of both ids, rows, and how many more have no class."""
         return cell_schema(self.keys)
@@ -97,14 +105,14 @@ class ContingencySpec:
 
     def empty(self) -> ContingencyCounts:
         """The state of no rows."""
-        return ContingencyCounts(self, Runs(self.layout), Runs(class_layouts(self.keys, 0)[0]))
+        alone = class_rows = Runs(self.class_layout)
+        return ContingencyCounts(self, Runs(self.layout), alone, class_rows)
 
     def from_arrow(
         self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
     ) -> ContingencyCounts:
         """The state that `ContingencyCounts.to_arrow` wrote."""
-        layouts = self.layout, class_layouts(self.keys, 0)[0]
-        runs = read_cells(batches, layouts, budget)
+        runs = read_cells(batches, (self.layout, self.class_layout), budget)
         state = ContingencyCounts(self, *runs, *(np.array(header[name]) for name in _FACTS))
         if state.cell_rows != state.totals().rows:
             msg = f"{state.totals().rows} rows are due where the cells have {state.cell_rows}"
@@ -118,10 +126,11 @@ _FACTS = ("label_rows", "dropped_rows")
 class _Builder:
     def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        bytes_each = 16 * sum(spec.keys) + 4  # words are held twice when they move
+        bytes_each = 16 * sum(spec.keys) + 4 + 8 * (spec.keys.class_ + 1)  # words are held twice when they move
         self._capacity = max(1, capacity * _ROW_BYTES // bytes_each)
         self._budget = budget
         self._cells = RunBuilder(spec.layout, budget, self._capacity)
+        self._class_rows = ClassRows(spec.class_layout, budget, self._capacity)
         self._alone: RunBuilder | None = None
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
@@ -153,11 +162,11 @@ class _Builder:
         clusters, classes = columns
         self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition)
         if self._alone is None:
-            self._alone = RunBuilder(class_layouts(self.spec.keys, 0)[0], self._budget, self._capacity)
+            self._alone = RunBuilder(self.spec.class_layout, self._budget, self._capacity)
         words = self._class_words(classes.filter(pa.array(~present[0] & present[1])))
-        _encode(self._alone, *words, 0)
+        encode(self._alone, *words, 0)
         both = int(np.count_nonzero(~(present[0] | present[1])))
-        _encode(self._alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
+        encode(self._alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
 
     def _class_words(self, array: pa.Array) -> tuple[Array, Array]:
         return identify(array, self.spec.class_type)
@@ -169,17 +178,14 @@ class _Builder:
             words = np.zeros((first.size, self.spec.keys.class_), np.uint64)
         else:
             one, more = self._class_words(classes)
+            self._class_rows.add(one, more)
             words = np.column_stack((one, more)) if more.shape[1] else one.reshape(-1, 1)
-        _encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, int(classes is None))
+        encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, int(classes is None))
 
     def state(self) -> ContingencyCounts:
-        alone = Runs(class_layouts(self.spec.keys, 0)[0]) if self._alone is None else self._alone.finish()
-        return ContingencyCounts(self.spec, self._cells.finish(), alone, self._label_rows, self._dropped)
-
-
-def _encode(builder: RunBuilder, ids: Array, rest: Array, label: int) -> None:
-    labels = np.full(ids.size, label, np.uint8)
-    builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest)
+        alone = Runs(self.spec.class_layout) if self._alone is None else self._alone.finish()
+        runs = self._cells.finish(), alone, self._class_rows.finish()
+        return ContingencyCounts(self.spec, *runs, self._label_rows, self._dropped)
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -198,6 +204,8 @@ class ContingencyCounts:
         Rows by cluster and class; label 1 for rows without a class.
     without_cluster : Runs
         Rows without a cluster, by class; label 1 for rows without either.
+    class_rows : Runs
+        Rows of `cells` by class; without those that have none.
     label_rows : int64 array of shape (2,), rows in the table by label
     dropped_rows : int64 array of shape (2,), rows left out for a null cluster, and for a null class only
 
@@ -216,6 +224,7 @@ class ContingencyCounts:
     spec: ContingencySpec
     cells: Runs
     without_cluster: Runs
+    class_rows: Runs
     label_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
@@ -228,6 +237,7 @@ class ContingencyCounts:
             self.spec,
             self.cells.merge(other.cells),
             self.without_cluster.merge(other.without_cluster),
+            self.class_rows.merge(other.class_rows),
             self.label_rows + other.label_rows,
             self.dropped_rows + other.dropped_rows,
         )
@@ -246,32 +256,34 @@ class ContingencyCounts:
         """Intervals of clusters that the first pass takes on their own."""
         return cluster_shards(self.cells, budget)
 
-    def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, ClassCells]:
-        """First pass over one shard: what its clusters decide, and its cells by class."""
+    def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, Runs]:
+        """First pass over one shard: what its clusters decide, and its cells by class, but those of lone rows."""
         return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner)
 
-    def classes(self, found: Iterable[ClassCells], *, owner: bool = False) -> ClassCells:
-        """All cells by class: those of the first pass, and the rows without a cluster."""
-        parts = list(found)
+    def classes(self, found: Iterable[Runs], *, owner: bool = False) -> ClassCells:
+        """All rows by class, and the cells that the first pass found."""
         words = self.spec.keys.cluster * owner
         layouts = class_layouts(self.spec.keys, self.cell_rows, words)
-        ones = self.without_cluster.runs + tuple(run for part in parts for run in part.ones.runs)
-        others = tuple(run for part in parts for run in part.others.runs)
-        return ClassCells(Runs(layouts[0], ones), Runs(layouts[1], others), words)
+        rows = self.class_rows.runs + self.without_cluster.runs
+        others = tuple(run for part in found for run in part.runs)
+        return ClassCells(Runs(layouts[0], rows), Runs(layouts[1], others), words)
 
     def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
         """Both passes; `each` maps a function over shards, one after the other by default.
 
         The result has the same bits for any shards, in any order.
         """
-        return self._passes(budget, each or _one_by_one)[0]
+        return self._passes(budget, each or one_by_one)[0]
 
     def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
         """As `summary`, with the cells that the best matching needs; see `streameval.states.matching`."""
-        each = each or _one_by_one
+        each = each or one_by_one
         summary, classes = self._passes(budget, each, owner=True)
-        core = core_cells(classes, self.cells, self.spec.keys, budget, each)
-        return summary, core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
+        return summary, self.settling(core_cells(classes, self.cells, self.spec.keys, budget, each))
+
+    def settling(self, core: CoreCells) -> CoreCells:
+        """The core with the rows that have neither a class nor a cluster: each is a cell that every matching takes."""
+        return core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
 
     def _passes(self, budget: Budget, each: Mapper, *, owner: bool = False) -> tuple[Summary, ClassCells]:
         pa.default_memory_pool().release_unused()  # what reading has left
@@ -303,7 +315,8 @@ class ContingencyCounts:
         return self.header() == other.header() and _canonical(self) == _canonical(other)
 
 
-def _one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
+def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
+    """Map a function over intervals in this thread."""
     return [function(item) for item in items]
 
 

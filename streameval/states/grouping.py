@@ -8,6 +8,7 @@ words of a full bucket are counted in a table.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from streameval.kernels import runs as kernels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 __all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "tallied", "together"]
 
@@ -45,27 +46,31 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Rows of both labels as words, in any order: the key shifted left by one, the label in the lowest bit.
+    """Rows of both labels as words: the key shifted left by one, the label in the lowest bit.
 
     Attributes
     ----------
     words : uint64 array of shape (n,), which its user may sort and overwrite
+    bounds : int64 array of shape (n_stretches + 1,); keys ascend from a stretch to the next, inside they have no order
     top : the bit that the shift lost, the same for all keys, in its place
     """
 
     words: Array
+    bounds: Array
     top: int
 
-    def counts(self) -> Counts:
-        """Distinct keys with their counts."""
-        self.words.sort()
-        keys, neg, pos = kernels.tally_sorted(self.words, np.uint64(self.top))
-        return Counts(keys, _no_rest(keys), neg, pos)
+    def counts(self) -> Iterator[Counts]:
+        """Distinct keys with their counts, stretch by stretch."""
+        for start, stop in pairwise(self.bounds.tolist()):
+            words = self.words[start:stop]
+            words.sort()
+            keys, neg, pos = kernels.tally_sorted(words, np.uint64(self.top))
+            yield Counts(keys, _no_rest(keys), neg, pos)
 
 
-def together(neg: Array, pos: Array, *, top: bool) -> Labelled:
-    """Rows of both labels, the label in the bit that the half of the buckets makes redundant."""
-    return Labelled(kernels.labelled(neg, pos), top << 63)
+def together(neg: Array, pos: Array) -> Labelled:
+    """Rows of both labels, their keys shorter than a word."""
+    return Labelled(kernels.labelled(neg, pos), np.array([0, neg.size + pos.size]), top=0)
 
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:

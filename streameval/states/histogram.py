@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -100,7 +101,7 @@ class HistogramSpec:
 
     def empty(self) -> ScoreHistogram:
         """The state of no rows."""
-        return _HistogramBuilder(self).state()
+        return ScoreHistogram(self, np.zeros((3, BINS), np.int64), np.zeros((BINS if self.weighted else 0, 2)))
 
     def from_arrow(
         self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
@@ -195,6 +196,10 @@ class ScoreHistogram:
 
     def totals(self) -> Totals:
         """Rows and weights of all scores that are numbers."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> Totals:
         neg, pos = (int(self.table[side].sum()) for side in (0, 1))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))

@@ -16,6 +16,7 @@ numbers depend on how the rows were partitioned, and a matching that is only bou
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +26,8 @@ from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.builder import RunBuilder
 from streameval.states.cells import Margins, interval_items
 from streameval.states.ids import id_codes
-from streameval.states.runs import SLAB, Layout, Runs, cut
+from streameval.states.run import Layout
+from streameval.states.runs import SLAB, Runs, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +36,9 @@ if TYPE_CHECKING:
     from streameval.states.grouping import Columns
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
-    from streameval.states.runs import Interval
+    from streameval.states.run import Interval
 
-__all__ = ["CoreCells", "core_cells"]
+__all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_clusters", "core_of_table"]
 
 _NONE = np.empty(0, np.float64)
 
@@ -58,7 +60,7 @@ class CoreCells(NamedTuple):
     settled: int
 
 
-class _Cells(NamedTuple):
+class Cells(NamedTuple):
     """Cells by line, a class or a cluster: words of the line and of the other side, counts, whether others share it."""
 
     line: Array
@@ -66,16 +68,36 @@ class _Cells(NamedTuple):
     counts: Array
     shared: Array
 
-    def at(self, which: Array) -> _Cells:
-        return _Cells(*(column[which] for column in self))
+    def at(self, which: Array) -> Cells:
+        return Cells(*(column[which] for column in self))
 
 
-class _Lines(NamedTuple):
+class Lines(NamedTuple):
     """What a visit of some lines has settled, and the lines that keep a cell of their own beside shared ones."""
 
     settled: int
     words: Array
     own: Array
+
+
+@dataclass(frozen=True)
+class CellsLeft:
+    """What the visit by class leaves, by cluster.
+
+    Attributes
+    ----------
+    several, single : Runs
+        Shared cells of classes with several cells, and with one.
+    settled : list of Lines
+        Of the classes.
+    """
+
+    several: Runs
+    single: Runs
+    settled: list[Lines]
+
+
+Core = tuple[Lines, list[Cells]]  # what the visit by cluster leaves of an interval
 
 
 def core_cells(cells: ClassCells, lone: Runs, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
@@ -93,18 +115,35 @@ def core_cells(cells: ClassCells, lone: Runs, keys: Keys, budget: Budget, each: 
     each : callable
         Maps a function over intervals.
     """
-    found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget), "matching-classes")
-    classes = [lines for lines, _ in found]
+    left = core_of_classes(cells, keys, budget, each)
+    return core_of_table([left.settled], [core_of_clusters(left, lone, keys, budget, each)], keys)
+
+
+def core_of_classes(
+    cells: ClassCells, keys: Keys, budget: Budget, each: Mapper, within: Interval | None = None
+) -> CellsLeft:
+    """What the visit by class leaves, of all classes or of those within some buckets."""
+    found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget, within), "matching-classes")
     several, single = (
         Runs(layout, tuple(run for _, runs in found for run in runs[i].runs)) for i, layout in enumerate(_layouts(keys))
     )
-    del found
-    sizes = several.items[0::2] + single.items[0::2]
+    return CellsLeft(several, single, [lines for lines, _ in found])
+
+
+def core_of_clusters(left: CellsLeft, lone: Runs, keys: Keys, budget: Budget, each: Mapper) -> list[Core]:
+    """What the visit by cluster leaves of the cells, which may be those of some clusters: then all of theirs."""
+    sizes = left.several.items[0::2] + left.single.items[0::2]
     if lone.rows[1::2].any():
         sizes = sizes + lone.items[0::2] + lone.items[1::2]  # gathered with the others
-    visit = partial(_visit_clusters, several, single, lone, keys, budget)
-    kept = each(visit, cut(sizes, interval_items(budget)), "matching-clusters")
-    return _numbered(classes, [lines for lines, _ in kept], _joined([cells for _, cells in kept], keys))
+    visit = partial(_visit_clusters, left.several, left.single, lone, keys, budget)
+    return list(each(visit, cut(sizes, interval_items(budget)), "matching-clusters"))
+
+
+def core_of_table(classes: Sequence[Sequence[Lines]], clusters: Sequence[Sequence[Core]], keys: Keys) -> CoreCells:
+    """The core from what both visits left of all parts."""
+    kept = [core for part in clusters for core in part]
+    cells = _joined([cells for _, cells in kept], keys)
+    return _numbered([lines for part in classes for lines in part], [lines for lines, _ in kept], cells)
 
 
 def _layouts(keys: Keys) -> tuple[Layout, Layout]:
@@ -112,18 +151,20 @@ def _layouts(keys: Keys) -> tuple[Layout, Layout]:
     return Layout(ID_BUCKETS, 64, keys.cluster + keys.class_ + 1), Layout(ID_BUCKETS, 64, keys.cluster + 1)
 
 
-def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Interval) -> tuple[_Lines, list[Runs]]:
+def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Interval) -> tuple[Lines, list[Runs]]:
     """By class; passes shared cells on by cluster, those of classes with several and those of classes with one."""
     builders = [RunBuilder(layout, budget, SLAB) for layout in _layouts(keys)]
 
-    def parts() -> Iterator[_Cells]:
-        for words, rest, _, _ in _chunks(cells.ones, 0, interval, budget):
-            yield _own(_line(words, rest), np.ones(words.size, np.int64), keys.cluster)
+    margins, singles = cells.margins(*(_chunks(runs, 0, interval, budget) for runs in (cells.rows, cells.others)))
+    lone = margins.words(singles > 0)
+
+    def parts() -> Iterator[Cells]:
+        yield _own(lone, np.ones(lone.shape[0], np.int64), keys.cluster)
         for words, rest, _, _ in _chunks(cells.others, 0, interval, budget):
             n, c = cells.counts(rest)
-            yield _Cells(_line(words, rest[:, : keys.class_ - 1]), rest[:, -keys.cluster :], n, n < c)
+            yield Cells(_line(words, rest[:, : keys.class_ - 1]), rest[:, -keys.cluster :], n, n < c)
 
-    def keep(part: _Cells, alone: Array) -> None:
+    def keep(part: Cells, alone: Array) -> None:
         for builder, some in zip(builders, (part.at(~alone), part.at(alone)), strict=True):
             columns = [some.other[:, 1:], some.line, some.counts.view(np.uint64).reshape(-1, 1)]
             words = some.other[:, 0]
@@ -135,14 +176,14 @@ def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Inte
 
 def _visit_clusters(
     several: Runs, single: Runs, lone: Runs, keys: Keys, budget: Budget, interval: Interval
-) -> tuple[_Lines, list[_Cells]]:
+) -> tuple[Lines, list[Cells]]:
     """By cluster; gives back the cells that are left."""
-    kept: list[_Cells] = []
+    kept: list[Cells] = []
 
-    def parts() -> Iterator[_Cells]:
+    def parts() -> Iterator[Cells]:
         for words, rest, _, _ in _chunks(several, 0, interval, budget):
             counts, shared = rest[:, -1].astype(np.int64), np.ones(words.size, np.bool_)
-            yield _Cells(_line(words, rest[:, : keys.cluster - 1]), rest[:, keys.cluster - 1 : -1], counts, shared)
+            yield Cells(_line(words, rest[:, : keys.cluster - 1]), rest[:, keys.cluster - 1 : -1], counts, shared)
         for words, rest, _, _ in _chunks(single, 0, interval, budget):
             yield _own(_line(words, rest[:, :-1]), rest[:, -1].astype(np.int64), keys.class_)
         if lone.rows[1::2].any():
@@ -156,9 +197,9 @@ def _line(words: Array, rest: Array) -> Array:
     return np.column_stack((words, rest))
 
 
-def _own(line: Array, counts: Array, columns: int) -> _Cells:
+def _own(line: Array, counts: Array, columns: int) -> Cells:
     """Cells of lines that no other line shares."""
-    return _Cells(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
+    return Cells(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
 
 
 def _chunks(runs: Runs, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
@@ -171,7 +212,7 @@ def _chunks(runs: Runs, label: int, interval: Interval, budget: Budget) -> Itera
         yield side.words, side.rest, side.counts, side.weights
 
 
-def _undominated(parts: Callable[[], Iterator[_Cells]], keep: Callable[[_Cells, Array], None]) -> _Lines:
+def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Array], None]) -> Lines:
     """Keep the shared cells that are larger than the largest cell of their line alone.
 
     Parameters
@@ -188,7 +229,7 @@ def _undominated(parts: Callable[[], Iterator[_Cells]], keep: Callable[[_Cells, 
             part.line[:, 0], part.line[:, 1:], part.shared.astype(np.int64), np.where(part.shared, 0, part.counts)
         )
     if lines is None:
-        return _Lines(0, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+        return Lines(0, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
     shares, own = lines.totals, lines.maxima
     beside = np.zeros(own.size, np.bool_)
     for part in parts():
@@ -200,17 +241,17 @@ def _undominated(parts: Callable[[], Iterator[_Cells]], keep: Callable[[_Cells, 
             keep(cells.at(larger), ((own == 0) & (shares == 1))[codes[larger]])
     settled = int(own[~beside].sum())
     beside &= own > 0
-    return _Lines(settled, lines.words(beside), own[beside])
+    return Lines(settled, lines.words(beside), own[beside])
 
 
-def _joined(parts: list[list[_Cells]], keys: Keys) -> _Cells:
+def _joined(parts: list[list[Cells]], keys: Keys) -> Cells:
     """All cells of the core, by cluster."""
     none = _own(np.empty((0, keys.cluster), np.uint64), np.empty(0, np.int64), keys.class_)
     columns = zip(none, *(part for several in parts for part in several), strict=True)
-    return _Cells(*(np.concatenate(column) for column in columns))
+    return Cells(*(np.concatenate(column) for column in columns))
 
 
-def _numbered(classes: Sequence[_Lines], clusters: Sequence[_Lines], cells: _Cells) -> CoreCells:
+def _numbered(classes: Sequence[Lines], clusters: Sequence[Lines], cells: Cells) -> CoreCells:
     """Number both sides by id; a cell of one line's own gets a number beyond on the other side."""
     sides = []
     for shared, lines in ((cells.other, classes), (cells.line, clusters)):

@@ -34,6 +34,7 @@ __all__ = ["Budget", "Buffer", "available_memory", "available_threads", "parse_b
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_DISK = Path("/var/tmp")  # noqa: S108 - spill files have no name there, and /tmp is often memory
 _SMALL = 1 << 16  # bytes; spilling less than this frees nothing worth a system call
 
 
@@ -104,8 +105,8 @@ def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
     """Directory for spill files: `path`, else ``$TMPDIR``, else ``/var/tmp`` (``/tmp`` is often memory)."""
     if path is not None:
         return Path(path)
-    if "TMPDIR" not in os.environ and os.access("/var/tmp", os.W_OK):  # noqa: S108 - unlinked, and on disk
-        return Path("/var/tmp")  # noqa: S108
+    if "TMPDIR" not in os.environ and os.access(_DISK, os.W_OK):
+        return _DISK
     return Path(tempfile.gettempdir())
 
 

@@ -31,14 +31,14 @@ import pyarrow as pa
 
 from streameval.kernels import packing as kernels
 from streameval.kernels.runs import sum_pieces
-from streameval.states.runs import Run
+from streameval.states.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
-    from streameval.states.runs import Layout
+    from streameval.states.run import Layout
 
 __all__ = ["Packing"]
 

@@ -4,9 +4,9 @@ The sums that need both margins of a cell, such as chi-square, want the size of 
 cluster; of as many classes as clusters neither side fits into memory. So the cells are visited twice:
 
 1. *By cluster*, bucket by bucket. All rows of a cluster lie in one bucket: its size c, its largest cell and its counts
-   n are known at once. Each cell goes on as (class, n, c), and one that is alone, n = c = 1, as its class only.
-2. *By class*. All cells of a class lie in one bucket again: its size r = Σ n and its largest cell are known, and with
-   them everything of the cell.
+   n are known at once. Each cell goes on as (class, n, c), but not one that is alone, n = c = 1.
+2. *By class*. All cells of a class lie in one bucket again, with its size r, which was counted when the rows were read.
+   So its largest cell is known, how many cells are alone, r − Σ n of the others, and everything of every cell.
 
 Neither pass sorts: a hash table for each bucket, which fits the cache, numbers its keys. A bucket too large for memory
 holds a giant cluster or a giant class. In the first pass its rows are spread over 2,048 parts by a hash of the whole
@@ -26,13 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
-from streameval.kernels.keys import encode_id
-from streameval.kernels.passing import emit_ones, emit_others, split_lone
+from streameval.kernels.passing import SLOTS, emit_others, shared_rows
 from streameval.states.builder import RunBuilder
-from streameval.states.cells import ClassCells, Keys, Margins, class_layouts, interval_items, numbered
+from streameval.states.cells import Keys, Margins, class_layouts, interval_items, numbered
 from streameval.states.class_pass import lone_classes
-from streameval.states.ids import SHIFT, id_codes
-from streameval.states.runs import SLAB, Interval, Runs, Side, cut
+from streameval.states.class_rows import encode
+from streameval.states.ids import id_codes
+from streameval.states.run import Side
+from streameval.states.runs import SLAB, Runs, cut
 from streameval.states.sizes import Sizes
 from streameval.states.summary import Summary
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array
+    from streameval.states.run import Interval
 
 __all__ = ["by_cluster", "cluster_shards"]
 
@@ -63,15 +65,16 @@ class _Grouped(NamedTuple):
 
     @classmethod
     def of(cls, side: Side, keys: Keys) -> _Grouped:
-        """Group the rows of an interval."""
-        columns, total = keys.cluster - 1, side.words.size
-        first, strays = np.empty((2, total), np.int32)
-        owners, sizes, firsts = np.empty((3, total), np.int64)
+        """Group rows of an interval."""
+        columns, total, width = keys.cluster - 1, side.words.size, sum(keys)
+        first, strays = np.empty((2, total + 1), np.int32)
+        firsts, sizes, owners = np.empty((3, total + 1), np.int64)
+        table = slots_for(side.starts), np.empty((total, width + 2), np.uint64)
         cuts = np.empty(side.starts.size, np.int64)
-        rows = side.starts, side.words, side.rest, side.counts, columns
-        table = slots_for(side.starts), np.empty(total, np.uint64), np.empty((total, columns), np.uint64)
-        clusters, stray = group_clusters(*rows, *table, first, sizes, firsts, strays, owners, cuts)
-        first, sizes, firsts = first[:clusters], sizes[:clusters], firsts[:clusters]
+        words = tuple(range(columns)), tuple(range(keys.class_))
+        given = side.starts, side.words, side.rest, side.counts, *words
+        clusters, stray = group_clusters(*given, *table, first, firsts, sizes, strays, owners, cuts)
+        first, firsts, sizes = first[:clusters], firsts[:clusters], sizes[:clusters]
         if not stray:
             return cls(clusters, first, _NONE, firsts, sizes, firsts)
         strays, owners = strays[:stray], owners[:stray]
@@ -94,48 +97,35 @@ class _FirstPass:
     """Collects what the first pass finds in one interval."""
 
     def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int) -> None:
-        capacity = 1 << max(items - 1, 0).bit_length()
-        self.keys, self.owner = keys, owner
-        self._budget = budget
-        self._ones, self._others = (RunBuilder(layout, budget, capacity) for layout in class_layouts(keys, rows, owner))
+        self.keys = keys
+        layout = class_layouts(keys, rows, owner)[1]
+        self._packed = layout == class_layouts(keys, 0, owner)[1]
+        self._others = RunBuilder(layout, budget, 1 << max(items - 1, 0).bit_length())
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = _NONE
         self._maxima = 0
         self._lone = Summary()
 
-    def without_lone(self, side: Side) -> Side:
-        """Pass on the rows that are quickly seen to be alone in their cluster; returns the others, in place."""
+    def without_lone(self, runs: Runs, interval: Interval) -> Side:
+        """Count the rows that are quickly seen to be alone in their cluster; returns the others."""
+        side = runs.gather(*interval, further=False)[0]
         size, largest = side.words.size, int(np.diff(side.starts).max(initial=0))
-        lone = self._budget.borrow(1 << size.bit_length(), np.uint64)
-        more = np.empty((size + 1, self.keys.class_ - 1), np.uint64)
-        marks = np.empty(1 << (4 * largest + 7).bit_length(), np.uint8)
-        columns, kept = (side.words, side.rest, side.counts), np.empty_like(side.starts)
-        which = np.empty(size + 1, np.int32)
-        ones, left = split_lone(side.starts, *columns, self.keys.cluster - 1, marks, lone, more, which, kept)
-        _add(self._ones, lone[:ones], more[:ones] if more.shape[1] else None)
-        self._budget.give_back(lone)
-        self._sizes[1] += ones
-        self._maxima += ones
-        return Side(kept, side.words[:left], side.rest[:left], side.counts[:left], side.weights)
+        marks = np.empty(SLOTS << max(largest - 1, 0).bit_length(), np.uint8)
+        which, starts = np.empty(size + 1, np.int32), np.empty_like(side.starts)
+        shared = shared_rows(side.starts, side.words, side.counts, marks, which, starts)
+        self._sizes[1] += size - shared
+        self._maxima += size - shared
+        rest = runs.further(*interval, which[:shared], starts)
+        return Side(starts, side.words[:shared], rest, side.counts[:shared], side.weights)
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
         """Pass cells on by class, given the size of each one's cluster."""
-        column = self.keys.cluster - 1
-        ones = int(np.count_nonzero(sizes == 1))
-        more = np.empty((ones, self.keys.class_ - 1), np.uint64)
-        at = 0
-
-        def encode(part: slice, words: Array, codes: Array, table: Array) -> None:
-            nonlocal at
-            at = emit_ones(grouped.rows, sizes, side.rest, column, at, SHIFT, words, codes, more[part], table)
-
-        self._ones.add(ones, encode, more if more.shape[1] else None)
-        others = sizes.size - ones
+        others = int(np.count_nonzero(sizes > 1))
         words = np.empty(others, np.uint64)
         rest = np.empty((others, self._others.layout.words - 1), np.uint64)
-        packed = self._others.layout.words - self._ones.layout.words - self.owner == 1
-        emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, column, packed, words, rest)
-        _add(self._others, words, rest)
+        columns = self.keys.cluster - 1, self._packed
+        emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, *columns, words, rest)
+        encode(self._others, words, rest)
 
     def add_lone(self, sizes: Array, times: Array) -> None:
         """Note the classes of one row, `times` of them in clusters of each size."""
@@ -147,17 +137,12 @@ class _FirstPass:
             self._large = np.concatenate((self._large, sizes[sizes >= _SMALL]))
         self._maxima += int(maxima.sum())
 
-    def result(self) -> tuple[Summary, ClassCells]:
+    def result(self) -> tuple[Summary, Runs]:
         """The partial summary, and the cells by class."""
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
         summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
-        return summary, ClassCells(self._ones.finish(), self._others.finish(), self.owner)
-
-
-def _add(builder: RunBuilder, ids: Array, rest: Array | None) -> None:
-    label = np.zeros(ids.size, np.uint8)
-    builder.add(ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), rest)
+        return summary, self._others.finish()
 
 
 def cluster_shards(runs: Runs, budget: Budget) -> list[Interval]:
@@ -168,8 +153,8 @@ def cluster_shards(runs: Runs, budget: Budget) -> list[Interval]:
 
 def by_cluster(
     runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Budget, *, owner: bool = False
-) -> tuple[Summary, ClassCells]:
-    """First pass: what clusters decide, and the cells of their classes.
+) -> tuple[Summary, Runs]:
+    """First pass: what clusters decide, and the cells of their classes, but those n = c = 1.
 
     Parameters
     ----------
@@ -194,7 +179,7 @@ def by_cluster(
             parts = _spread(runs, start + i, budget)
             _visit(partial(_gathered, parts, parts.intervals(room)), found)
         else:
-            _whole(runs.gather(start + i, start + j), found)
+            _whole(runs, (start + i, start + j), found)
     return found.result()
 
 
@@ -202,12 +187,14 @@ def _gathered(runs: Runs, cuts: list[Interval]) -> Iterator[tuple[Side, Side]]:
     return (runs.gather(*part) for part in cuts)
 
 
-def _whole(sides: tuple[Side, Side], found: _FirstPass) -> None:
+def _whole(runs: Runs, interval: Interval, found: _FirstPass) -> None:
     """Cells of whole clusters."""
-    if sides[1].words.size:
+    start, stop = interval
+    if runs.items[2 * start + 1 : 2 * stop : 2].any():
+        sides = runs.gather(start, stop)
         _visit(lambda: iter([sides]), found)
         return
-    side = found.without_lone(sides[0])
+    side = found.without_lone(runs, interval)
     grouped = _Grouped.of(side, found.keys)
     found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
     found.close(grouped.sizes, grouped.maxima)

@@ -121,7 +121,8 @@ def _joined(parts: Sequence[Centroids], compression: float) -> Centroids:
         return parts[0]
     means, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     order = np.lexsort((weights, means))
-    return compress(means[order], weights[order], compression)  # type: ignore[no-any-return]
+    merged: Centroids = compress(means[order], weights[order], compression)
+    return merged
 
 
 class _SketchBuilder:
@@ -411,8 +412,6 @@ class QuantileSketch:
             return NotImplemented
         same = np.array_equal(self.mean, other.mean) and np.array_equal(self.weight, other.weight)
         return same and self.header() == other.header()
-
-    __hash__ = None  # type: ignore[assignment]
 
 
 def _floats(name: str, given: Any) -> Array:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streameval.states.protocol import Array
-    from streameval.states.runs import Interval
+    from streameval.states.run import Interval
 
 __all__ = [
     "Rows",
@@ -94,7 +94,7 @@ def nbytes(state: Any) -> int:
 
 
 def row_bytes(state: Any) -> int:
-    """Bytes that a row of it takes at most; 0 where the state does not grow with the rows.
+    """Bytes that a row of it takes at most, in each of its runs once; 0 where the state does not grow with the rows.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def row_bytes(state: Any) -> int:
     (2, 16)
     """
     layouts = (runs.layout for runs in keyed(state).values())
-    return max((each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for each in layouts), default=0)
+    return sum(each.dtype.itemsize + 8 * (each.words - 1 + each.weighted) for each in layouts)
 
 
 def buckets(outline: Any) -> list[Interval]:
@@ -143,7 +143,8 @@ def balanced(outline: Any, shards: Sequence[Interval], count: int) -> list[tuple
 def _items(outline: Any) -> Array:
     """Items of each bucket, over all runs of a state: they have the same buckets."""
     each: list[Array] = [runs.items[0::2] + runs.items[1::2] for runs in keyed(outline).values()]
-    return np.add.reduce(each)  # type: ignore[no-any-return]  # Any to mypy
+    total: Array = np.add.reduce(each)
+    return total
 
 
 def _replaced(state: Any, change: Callable[[str, Runs], Runs]) -> Any:

@@ -26,12 +26,15 @@ import numpy as np
 from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import runs as kernels
 from streameval.states.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, together
-from streameval.states.memory import Budget, Buffer
+from streameval.states.memory import Budget
+from streameval.states.run import Interval, Layout, Outline, Run, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Counts", "Interval", "Layout", "Outline", "Run", "Runs", "Side", "cut"]
+    from streameval.states.memory import Buffer
+
+__all__ = ["Runs", "cut"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,141 +45,6 @@ REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned ag
 
 _NONE_I8 = np.empty(0, np.int64)
 _NONE_F8 = np.empty(0, np.float64)
-
-Interval = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What a word is: the part of a spec that decides whether runs can be merged.
-
-    Attributes
-    ----------
-    buckets : int
-        Number of buckets.
-    bits : int
-        16 (the bucket is the rest of a 32-bit key) or 64 (the whole key).
-    words : int
-        Words of a key; only the first one decides the bucket.
-    weighted : bool
-        Whether rows have weights beside counts.
-    halved : bool
-        Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
-    """
-
-    buckets: int
-    bits: int
-    words: int = 1
-    weighted: bool = False
-    halved: bool = True
-
-    @property
-    def codes(self) -> int:
-        """Number of (bucket, label) codes."""
-        return 2 * self.buckets
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of a stored word."""
-        return np.dtype(np.uint16 if self.bits == 16 else np.uint64)
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Rows in pieces by code.
-
-    Attributes
-    ----------
-    codes : uint32 array of shape (n_pieces,), ascending
-    starts : int64 array of shape (n_pieces + 1,), first item of each piece
-    rows : int64 array of shape (n_pieces,), rows of each piece (more than items where items have counts)
-    sums : float64 array of shape (n_pieces,), weight of each piece; None without weights
-    words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the
-        further words, has a column for each
-    """
-
-    codes: Array
-    starts: Array
-    rows: Array
-    sums: Array | None
-    words: Buffer
-    rest: Buffer | None = None
-    counts: Buffer | None = None
-    weights: Buffer | None = None
-
-    def has(self, start: int, stop: int) -> bool:
-        """Whether there are pieces of these codes."""
-        first, last = np.searchsorted(self.codes, (start, stop)).tolist()
-        return bool(first < last)
-
-    def range(self, start: int, stop: int) -> Run | None:
-        """The pieces of some buckets, their items where they lie; None where there are none."""
-        a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
-        if b - a in (0, self.codes.size):
-            return self if a < b else None
-        first, last = int(self.starts[a]), int(self.starts[b])
-        columns = (self.rest, self.counts, self.weights)
-        parts = (None if column is None else column.part(first, last) for column in columns)
-        words, sums = self.words.part(first, last), None if self.sums is None else self.sums[a:b]
-        starts = self.starts[a : b + 1] - first
-        return Run(self.codes[a:b], starts, self.rows[a:b], sums, words, *parts)
-
-    def held(self, budget: Budget) -> Run:
-        """The same in a budget."""
-        columns = (self.words, self.rest, self.counts, self.weights)
-        held = (None if column is None else budget.hold(column.read()) for column in columns)
-        return Run(self.codes, self.starts, self.rows, self.sums, *held)  # type: ignore[arg-type]  # words are never absent
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """Items of one label in an interval, bucket by bucket; absent columns are empty arrays."""
-
-    starts: Array  # of shape (n_buckets + 1,)
-    words: Array
-    rest: Array
-    counts: Array
-    weights: Array
-
-    def cut(self, i: int, j: int) -> Columns:
-        """Items of the buckets from i to j, counted from the interval's first."""
-        a, b = self.starts[i], self.starts[j]
-        return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
-
-
-@dataclass(frozen=True)
-class Outline:
-    """How much there is of each code that occurs: what totals, shards and ranges are reckoned from, without the rows.
-
-    Attributes
-    ----------
-    codes : int64 array of shape (n,), ascending
-    rows, items : int64 arrays of shape (n,)
-    sums : float64 array of shape (n,); zeros without weights
-    nbytes : bytes of the items
-    """
-
-    codes: Array
-    rows: Array
-    items: Array
-    sums: Array
-    nbytes: int
-
-    def __add__(self, other: Outline) -> Outline:
-        """The outline of both."""
-        codes = np.union1d(self.codes, other.codes)
-        columns = (np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), np.zeros(codes.size))
-        for part in (self, other):
-            at = np.searchsorted(codes, part.codes)
-            for column, values in zip(columns, (part.rows, part.items, part.sums), strict=True):
-                column[at] += values
-        return Outline(codes, *columns, self.nbytes + other.nbytes)
-
-    def spread(self, values: Array, codes: int) -> Array:
-        """One of the columns, as an array of shape (codes,)."""
-        out = np.zeros(codes, values.dtype)
-        out[self.codes] = values
-        return out
 
 
 @dataclass(frozen=True)
@@ -194,7 +62,7 @@ class Runs:
     --------
     >>> import numpy as np
     >>> from streameval.states.builder import RunBuilder
-    >>> from streameval.states.memory import Budget, Buffer
+    >>> from streameval.states.memory import Budget
     >>> layout = Layout(buckets=4, bits=64)
     >>> def encode(rows, words, codes, table):  # the key is the value, its bucket the lower two bits
     ...     words[:] = rows
@@ -235,10 +103,6 @@ class Runs:
     def range(self, start: int, stop: int) -> Runs:
         """The rows of some buckets, not copied; with `within` they are what the whole is in those buckets."""
         return Runs(self.layout, tuple(part for run in self.runs if (part := run.range(start, stop)) is not None))
-
-    def held(self, budget: Budget) -> Runs:
-        """The same rows in a budget, which may spill them."""
-        return replace(self, runs=tuple(run.held(budget) for run in self.runs))
 
     def within(self, whole: Runs) -> Runs:
         """These rows as a range of `whole`."""
@@ -299,10 +163,13 @@ class Runs:
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, in batches of about 2¹⁶ rows or one bucket."""
         for stretch in self.stretches(interval, budget):
-            yield stretch.counts() if isinstance(stretch, Labelled) else stretch
+            if isinstance(stretch, Labelled):
+                yield from stretch.counts()
+            else:
+                yield stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `grouped`, but plain rows come as they are, for those who count them in their own way."""
+        """As `grouped`, but plain rows come as they are, many at a time, for those who count them in their own way."""
         start, stop = interval
         items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
@@ -311,12 +178,37 @@ class Runs:
         if self.layout.bits == 64 and stop - start == 1 and items[0] > REFINE:
             yield from self._refined(start, budget or Budget())
             return
+        if self.layout.bits == 64 and self._plain(start, stop):
+            yield from self._labelled(start, stop)
+            return
         yield from self._gathered(start, stop, items)
+
+    def _plain(self, start: int, stop: int) -> bool:
+        """Whether some buckets hold nothing but words, and these a bit that can bear the label."""
+        counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
+        return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and not counted
+
+    def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
+        """Plain rows of an interval, in one piece for each half of the buckets."""
+        middle = self.layout.buckets // 2
+        for a, b in ((start, min(stop, middle)), (max(start, middle), stop)):
+            if a >= b:
+                continue
+            starts = np.concatenate(([0], np.cumsum(self.items[2 * a : 2 * b])))
+            words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
+            for run in self.runs:
+                i, j = np.searchsorted(run.codes, (2 * a, 2 * b)).tolist()
+                codes, pieces = run.codes[i:j] - np.uint32(2 * a), run.starts[i : j + 1]
+                given = run.words.read(int(pieces[0]), int(pieces[-1]))
+                kernels.place_labelled(given, pieces, codes, cursor, words)
+            _check(cursor, starts)
+            bounds = [starts[2 * last] for _, last in _batches(np.diff(starts[::2]))]
+            yield Labelled(words, np.array([0, *bounds]), (a >= middle) << 63)
 
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Labelled]:
         """As `stretches`, of an interval that fits into memory."""
         sides = self.gather(start, stop)
-        for i, j in _batches(items, self.layout.buckets // 2 - start):
+        for i, j in _batches(items):
             parts = [side.cut(i, j) for side in sides]
             if self.layout.bits == 16 and items[i] > DENSE:
                 few = not any(part[2].size for part in parts)
@@ -328,22 +220,24 @@ class Runs:
                     (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
                     for part, side in zip(parts, sides, strict=True)
                 ]
-            if self.layout.halved and all(part[0].size == sum(column.size for column in part) for part in parts):
-                yield together(
-                    parts[0][0], parts[1][0], top=self.layout.bits == 64 and start + i >= self.layout.buckets // 2
-                )
+            plain = all(part[0].size == sum(column.size for column in part) for part in parts)
+            if self.layout.bits == 16 and plain:
+                yield together(parts[0][0], parts[1][0])
             else:
                 yield aligned(*(distinct(*part) for part in parts))
 
-    def gather(self, start: int, stop: int) -> tuple[Side, Side]:
-        """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives."""
+    def gather(self, start: int, stop: int, *, further: bool = True) -> tuple[Side, Side]:
+        """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives.
+
+        Further words only where they are wanted: `rest` has no columns otherwise.
+        """
         sizes = np.concatenate((self.items[2 * start : 2 * stop : 2], self.items[2 * start + 1 : 2 * stop : 2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
         total = int(starts[-1])
         counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
         columns = {
             "words": np.empty(total, self.layout.dtype),
-            "rest": np.empty((total, self.layout.words - 1), np.uint64),
+            "rest": np.empty((total, further * (self.layout.words - 1)), np.uint64),
             "counts": np.empty(total if counted else 0, np.int64),
             "weights": np.empty(total if self.layout.weighted else 0, np.float64),
         }
@@ -357,14 +251,28 @@ class Runs:
                     given, taken = kernels.flat(_read(getattr(run, name), pieces, out.dtype)), kernels.flat(out)
                     move = kernels.place if taken.ndim == 1 else kernels.place_rows
                     move(given, pieces, slots, cursors[name], taken)
-        if not np.array_equal(cursors["words"], starts[1:]):
-            msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
-            raise ClusterError(msg)
+        _check(cursors["words"], starts)
         middle, half = stop - start, int(starts[stop - start])
         return (
             Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),
             Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
         )
+
+    def further(self, start: int, stop: int, which: Array, kept: Array) -> Array:
+        """Further words of some negatives: of bucket b, counted from `start`, those ``which[kept[b] : kept[b + 1]]``.
+
+        Positions ascend in a bucket and are those in which `gather` puts the rows.
+        """
+        sizes = self.items[2 * start : 2 * stop : 2]
+        cursor, nexts = np.cumsum(sizes) - sizes, kept[:-1].copy()
+        out = np.empty((which.size, self.layout.words - 1), np.uint64)
+        for run in self.runs:
+            a, b = np.searchsorted(run.codes, (2 * start, 2 * stop)).tolist()
+            codes, pieces = run.codes[a:b].astype(np.int64) - 2 * start, run.starts[a : b + 1]
+            if a < b:
+                given, taken = kernels.flat(_read(run.rest, pieces, out.dtype)), kernels.flat(out)
+                kernels.place_some(given, pieces, codes >> 1, cursor, which, kept, nexts, taken)
+        return out
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
         """Items of one code, run by run, a bounded number at a time."""
@@ -413,6 +321,13 @@ class Runs:
             yield from finer.stretches(interval, budget)
 
 
+def _check(cursor: Array, starts: Array) -> None:
+    """Whether all items were there to be gathered."""
+    if not np.array_equal(cursor, starts[1:]):
+        msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
+        raise ClusterError(msg)
+
+
 def _word(part: Columns, column: int) -> Array:
     """One word of some items' keys."""
     return part[1][:, column - 1] if column else part[0]
@@ -439,15 +354,12 @@ def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
     return np.ones(last - first, dtype) if column is None else column.read(first, last)
 
 
-def _batches(items: Array, middle: int) -> Iterator[tuple[int, int]]:
-    """Split buckets into stretches of at most `CHUNK` items, never across `middle`.
-
-    A bucket of more than `DENSE` items stands alone.
-    """
+def _batches(items: Array) -> Iterator[tuple[int, int]]:
+    """Split buckets into stretches of at most `CHUNK` items; a bucket of more than `DENSE` stands alone."""
     used = np.flatnonzero(items)
     start, last, total, full = 0, 0, 0, False
     for j, size in zip(used.tolist(), items[used].tolist(), strict=True):
-        if total and (full or size > DENSE or total + size > CHUNK or last < middle <= j):
+        if total and (full or size > DENSE or total + size > CHUNK):
             yield start, last + 1
             total = 0
         start = start if total else j

@@ -286,8 +286,6 @@ class SampledDigests:
         same = all(np.array_equal(a, b) for a, b in zip(self.centroids, other.centroids, strict=True))
         return same and self.header() == other.header()
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 def _repeated(mean: Array, cell: Array | None = None) -> Array:
     """Whether a centroid and a neighbour, of the same cell, have the same mean."""

@@ -22,10 +22,13 @@ from streameval.states.builder import RunBuilder
 from streameval.states.memory import Budget
 from streameval.states.packing import Packing
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.runs import Counts, Interval, Layout, Runs
+from streameval.states.run import Interval, Layout
+from streameval.states.runs import Runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.states.grouping import Counts
 
 __all__ = ["Groups", "ScoreCounts", "ScoreSpec", "decode", "fold_arrays", "score_type"]
 

@@ -1,0 +1,158 @@
+"""Whole: files of object storage that are planned without being asked.
+
+A footer of an object is a request, and thousands of them take longer than the run. But a plan needs little of them: the
+types of the columns, and rows and bytes to cut tasks of about equal size. So of objects so small that they would be one
+piece anyhow only the size is looked at, which the listing told: rows and bytes are reckoned from one footer, that of
+the largest of them, and so are the types. The task that reads a file reads its footer too, and holds it against what
+was assumed: the types must be such that the plan would have been the same had they been known. Otherwise it raises
+`LayoutError`, and whoever made the plan makes another from all footers. So results, and errors of types, are those of a
+plan that has read them all, whatever the order of the files.
+
+*Why comparing with one file is enough.* The plan takes the type that holds every file's values. Let ``widen([p, k])``
+be ``widen([p])`` for the type p of the one file and the type k of every other: then each k is a type of p's family that
+is no wider, or null, or an encoding of p's values, none of which changes what any set with p in it widens to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from streameval.errors import MissingColumnError, SchemaError
+from streameval.scan.columns import Holding
+from streameval.scan.layout import Layout
+from streameval.scan.paths import READ_ERRORS
+from streameval.scan.pieces import Piece, row_group_batches
+from streameval.scan.widen import widen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval.scan.paths import File
+    from streameval.scan.pieces import Constant
+
+__all__ = ["LayoutError", "Sample", "WholeFile", "fits"]
+
+SMALL = 64 << 20  # bytes of a file that is small, whatever its rows
+ASKED = 16  # files whose footers are read, at most, until one has rows
+
+
+class LayoutError(Exception):
+    """A file is not like the one that the plan was made from: all footers must be read."""
+
+
+def fits(kind: pa.DataType, planned: pa.DataType) -> bool:
+    """Whether a plan that knows a column as `planned` is the same with a file that has it as `kind`.
+
+    Examples
+    --------
+    >>> fits(pa.int16(), pa.int32()), fits(pa.int32(), pa.int16())
+    (True, False)
+    """
+    return widen([planned, kind]) == widen([planned])
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """All row groups of a Parquet file that has not been opened yet.
+
+    Attributes
+    ----------
+    filesystem, path : where it is
+    name : the file in messages
+    columns, kinds : the requested columns and their types in the file that the plan was made from
+    absent : those that the path gives
+    keys : what the path gives
+    """
+
+    filesystem: Any
+    path: str
+    name: str
+    columns: tuple[str, ...]
+    kinds: tuple[pa.DataType, ...]
+    absent: tuple[str, ...]
+    keys: tuple[tuple[str, Constant], ...]
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the file's rows; the file is closed when the iterator is."""
+        with self.filesystem.open_input_file(self.path) as handle:
+            footer = pq.read_metadata(handle)
+            if footer.num_rows:
+                groups = list(self._checked(footer).groups(footer))
+                nbytes = sum(group.nbytes for group in groups)
+                numbers = [group.number for group in groups]
+                yield from row_group_batches(handle, footer, numbers, nbytes, columns, batch_rows, local=False)
+
+    def _checked(self, footer: Any) -> Layout:
+        """The file's layout, if it is like the planned one."""
+        try:
+            layout = Layout.of(footer, self.columns, self.name, dict(self.keys))
+        except (MissingColumnError, SchemaError) as error:
+            raise LayoutError(str(error)) from None
+        if layout.absent != self.absent or not all(map(fits, layout.kinds, self.kinds)):
+            raise LayoutError(self.name)
+        return layout
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One file whose footer is known, and what others like it hold.
+
+    Attributes
+    ----------
+    columns : the requested columns
+    layout : of the file
+    rows, nbytes : of the file, for a byte of its size
+    most : rows of a file that is one piece
+    """
+
+    columns: tuple[str, ...]
+    layout: Layout
+    rows: float
+    nbytes: float
+    most: int
+
+    @classmethod
+    def of(cls, files: Sequence[File], columns: Sequence[str], most: int) -> Sample | None:
+        """The largest file with rows of those that need not be asked; None where there is none."""
+        listed = sorted((file for file in files if _listed(file)), key=lambda file: -(file.size or 0))
+        for file in listed[:ASKED]:
+            try:
+                footer = pq.read_metadata(file.path, filesystem=file.filesystem)
+            except READ_ERRORS:
+                continue  # whoever reads it will say so
+            if footer.num_rows and file.size:
+                layout = Layout.of(footer, columns, file.name, file.keys)
+                nbytes = sum(group.nbytes for group in layout.groups(footer))
+                return cls(tuple(columns), layout, footer.num_rows / file.size, nbytes / file.size, most)
+        return None
+
+    def covers(self, file: File) -> bool:
+        """Whether a file need not be asked."""
+        return _listed(file) and self._rows(file) <= self.most
+
+    def holding(self, file: File, partition: str, origin: str) -> Holding:
+        """What the file holds, if it is like this one."""
+        keys = file.keys
+        given = tuple(keys.items())
+        absent = self.layout.absent
+        source = WholeFile(file.filesystem, file.path, file.name, self.columns, self.layout.kinds, absent, given)
+        nbytes = round((file.size or 0) * self.nbytes)
+        constants = tuple((column, keys[column]) for column in absent if column in keys)
+        piece = Piece(
+            partition, file.name, 0, self._rows(file), nbytes, origin, constants, source=source, estimated=True
+        )
+        return Holding(file.name, self.layout.kinds, (piece,))
+
+    def _rows(self, file: File) -> int:
+        return max(1, round((file.size or 0) * self.rows))
+
+
+def _listed(file: File) -> bool:
+    """Whether a file is small by the listing, which is all that is known of it, and asking it would be a request."""
+    remote = not isinstance(file.filesystem, fs.LocalFileSystem)
+    return remote and file.size is not None and file.size <= SMALL and file.fragment is None
