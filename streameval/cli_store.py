@@ -145,7 +145,10 @@ def replace(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> N
 @click.argument("partition", nargs=-1, required=True)
 @_with(*_RUN, _QUIET)
 def remove(store: str, partition: tuple[str, ...], quiet: bool, **options: Any) -> None:
-    """Take partitions, such as night=2026-01-11, out of STORE."""
+    """Take partitions, such as night=2026-01-11, out of STORE.
+
+    An update that meets their files again takes them in again.
+    """
     _tell(store, _open(store, options).remove(partition), quiet)
 
 
@@ -234,11 +237,12 @@ def _series_table(found: History) -> Any:
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", title=f"{found.metric} of {found.of}")
     table.add_column("partition")
-    for name in ("rows", "per night", "cumulative"):
+    spans = ["per night"] + ["cumulative"] * any(point.cumulative for point in found.points)
+    for name in ("rows", *spans):
         table.add_column(name, justify="right")
     for point in found.points:
-        total = cell(point.cumulative)
-        table.add_row(escape(point.partition), f"{point.night.rows:,}", escape(cell(point.night)), escape(total))
+        values = [cell(result) for result in (point.night, point.cumulative)[: len(spans)]]
+        table.add_row(escape(point.partition), f"{point.night.rows:,}", *map(escape, values))
     return table
 
 

@@ -16,6 +16,8 @@ from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
+from streameval.store.delta import open_table
+from streameval.store.ledger import _commits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -178,6 +180,9 @@ def test_verify_finds_what_size_and_time_hide(tmp_path):
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert path.stat().st_size == before.st_size
     assert store.update(data).unchanged == 2
+    told = store.update(data, verify=True, dry_run=True)
+    assert (told.changed, told.suspected, told.unchanged) == ((), ("night=1", "night=2"), 0)
+    assert str(told) == "2 to verify (night=1, night=2)"
     assert store.update(data, verify=True).changed == ("night=2",)
     assert store.evaluate().to_json() == evaluate(data, score="score").to_json()
     assert store.update(data, verify=True).unchanged == 2
@@ -230,6 +235,16 @@ def test_versions_that_never_were_are_refused(data, tmp_path):
     for as_of in (7, "2001-01-01", "yesterday"):
         with pytest.raises(OptionError, match="as_of"):
             store.evaluate(as_of=as_of)
+
+
+def test_versions_keep_their_numbers_while_others_commit(data, tmp_path):
+    """A table that was opened before another commit lists it too, and numbers all as they are."""
+    store = Store(tmp_path / "store")
+    store.update(data / NIGHTS[0], **FEW)
+    place = store._opened.ledger.place
+    table = open_table(place)
+    store.update(data / NIGHTS[1])
+    assert [fact["version"] for fact in _commits(table, place)] == [1, 0]
 
 
 def test_all_nights_can_be_removed_and_come_back(data, tmp_path):

@@ -6,8 +6,12 @@ import csv
 import io
 import json
 import shutil
+from collections import Counter
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from nightly import DATA, FEW, NIGHTS, correct, land
@@ -15,7 +19,9 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 from streameval import Scalar, Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
+from streameval.store.files import StateFiles
 from streameval.store.rules import Rule, judge
+from streameval.store.runs import Runs
 
 
 @pytest.fixture
@@ -60,6 +66,51 @@ def test_what_is_kept_follows_a_correction(nights):
     store.remove(NIGHTS[0])
     assert [point.partition for point in store.history("aul").points] == NIGHTS[1:5]
     assert store.history("aul").points[-1].cumulative.value == expected(data, NIGHTS[1:5], "aul")
+
+
+def test_nights_up_to_each_join_what_was_merged(tmp_path):
+    """No state is read twice, but where exact ones become bounded: from the first bounded night on all are."""
+    data, store = tmp_path / "data", Store(tmp_path / "store")
+    for name in NIGHTS[2:5]:
+        land(name, data)
+    store.update(data, score="score_lr")
+    assert store.vacuum(keep="2d", grace="0s").bounded == (NIGHTS[2],)
+    for name in NIGHTS[:2]:
+        store.update(land(name, data))
+    store.history("pr_auc", cumulative=False)
+    read = Counter()
+
+    class Counted(StateFiles):
+        def _verified(self, name):
+            read[name] += 1
+            return super()._verified(name)
+
+    store._opened.runs = Runs(store._opened.place.child("merged"), Counted(store._opened.files.place))
+    for i, point in enumerate(store.history("pr_auc").points):
+        raw = evaluate([data / name for name in NIGHTS[: i + 1]], score="score_lr", approx=i > 1)
+        assert (point.cumulative.value, point.cumulative.lower) == (raw.value("pr_auc"), raw.interval("pr_auc")[0])
+    assert sorted(read.values()) == [1, 1, 1, 2, 2]
+
+
+def test_a_night_without_a_column_is_null_for_each_column(tmp_path):
+    """So is all that it is in; every column has its own reason, told once."""
+    store = Store(tmp_path / "store")
+    store.update([DATA / name for name in NIGHTS[:3]], score="score_lr")
+    for column in ("score_nb", "score_q"):
+        store.add(score=column, since="2026-01-02")
+        points = store.history("roc_auc", column).points
+        assert points[0].night.reason == f"no {column}"
+        assert [point.cumulative.reason for point in points] == [f"no {column} in 1 of {n} nights" for n in (1, 2, 3)]
+        assert points[1].night.value == evaluate(DATA / NIGHTS[1], score=column).value("roc_auc")
+    invoke, path = CliRunner().invoke, str(tmp_path / "store")
+    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q"]).stderr
+    assert "– (no score_q in 1 of 2 nights)" in told
+    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q", "--nightly"]).stderr
+    assert "– (no score_q)" in told
+    assert "cumulative" not in told
+    shown = invoke(main, ["show", path]).stderr
+    assert f"score_q: no score_q in 1 of 3 partitions ({NIGHTS[0]})" in shown
+    assert shown.count("no score_q") == 1
 
 
 def test_other_tools_read_the_history(nights):
@@ -171,7 +222,7 @@ def test_intervals_are_far_apart_at_their_worse_ends():
 )
 def test_what_is_no_rule_is_refused(text):
     """The message shows two that are."""
-    with pytest.raises(OptionError, match="is none; write"):
+    with pytest.raises(OptionError, match="is no rule; write"):
         Rule.read(text)
 
 
@@ -198,3 +249,23 @@ def test_the_command_line_stops_a_scheduler(nights, tmp_path):
     assert invoke(main, [*words, "--csv", "-", "--nightly", "--last", "2"]).stdout.count("\n") == 3
     assert invoke(main, [*words, "--plot", str(tmp_path / "h.svg"), "--quiet"]).exit_code == 0
     assert (tmp_path / "h.svg").exists()
+
+
+def test_history_follows_a_night_that_loses_its_rows(tmp_path):
+    """A column that a night lacks is null up to it and after; of a night without rows it is not missed."""
+    for i, name in enumerate(("night=1", "night=2", "night=3")):
+        rng = np.random.default_rng(i)
+        columns = {"label": rng.integers(0, 2, 50).astype(np.int8), "a": rng.random(50)}
+        columns |= {"b": rng.random(50)} if i != 1 else {}
+        (tmp_path / "data" / name).mkdir(parents=True)
+        pq.write_table(pa.table(columns), tmp_path / "data" / name / "part-0.parquet")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", score="a")
+    store.add(score="b")
+    values = [point.cumulative.value for point in store.history("roc_auc", of="b").points]
+    assert np.isnan(values).tolist() == [False, True, True]
+    schema = pa.schema({"label": pa.int8(), "a": pa.float64(), "b": pa.float64()})
+    pq.write_table(schema.empty_table(), tmp_path / "data" / "night=2" / "part-0.parquet")
+    store.replace(tmp_path / "data" / "night=2")
+    last = store.history("roc_auc", of="b").points[-1].cumulative
+    assert last.value == store.evaluate().value("roc_auc", of="b")

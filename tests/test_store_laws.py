@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval import Store, evaluate
 from streameval.errors import MissingInputError
+from streameval.store import runs
 
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 5)]
 POLICIES = [
@@ -46,14 +48,17 @@ def write(folder: Path, seed: int, files: int) -> None:
         os.utime(path, ns=(seed, seed))  # no two contents have one time
 
 
-steps = st.tuples(st.sampled_from(["land", "land", "replace", "remove"]), st.sampled_from(NAMES), st.integers(1, 3))
+VERBS = ["land", "land", "replace", "remove", "vacuum"]
+steps = st.tuples(st.sampled_from(VERBS), st.sampled_from(NAMES), st.integers(1, 3))
 
 
 @settings(max_examples=30)
 @given(st.lists(steps, min_size=1, max_size=8), st.sampled_from(POLICIES), st.integers(0, 2**20))
 def test_any_sequence_of_corrections_is_one_evaluation_of_what_survives(actions, options, seed):
-    """Land, replace and remove nights in any order; then evaluate them all, and the first alone."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Land, replace, remove and merge nights in any order; then evaluate them all, and the first alone."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "FAN", 2)
+        patch.setattr(runs, "LENGTH", 2)
         data, store = Path(folder, "data"), Store(Path(folder, "store"), threads=1)
         alive: set[str] = set()
         for i, (action, name, files) in enumerate(actions):
@@ -68,6 +73,8 @@ def test_any_sequence_of_corrections_is_one_evaluation_of_what_survives(actions,
                 done = store.update(data / name, **options)
                 assert done.new + done.changed == (name,)
                 alive.add(name)
+            elif action == "vacuum" and alive:
+                store.vacuum(grace="0s")
         if not alive:
             return
         names = sorted(alive)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -56,6 +57,17 @@ def test_a_new_column_is_folded_alone_where_the_files_are(data, tmp_path):
     land(NIGHTS[6], data)
     assert store.update(data).new == (NIGHTS[6],)
     assert store.add(score="score_nb").changed == ()
+
+
+def test_an_earlier_version_knows_no_later_column(data, tmp_path):
+    """It has the columns of its time, and not null ones."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    expected = evaluate(data, **FEW).to_json()
+    store.add(score="score_nb")
+    store.remove(NIGHTS[0])
+    assert store.evaluate(as_of=0).to_json() == expected
+    assert {result.of for result in store.evaluate(as_of=1).results} == {"score_lr", "score_nb", "cluster_loose"}
 
 
 def test_a_column_that_came_later_is_null_before(data, tmp_path):
@@ -120,6 +132,7 @@ def test_merged_nights_are_the_nights(data, tmp_path, monkeypatch):
     monkeypatch.setattr(runs, "LENGTH", 2)
     store = Store(tmp_path / "store")
     store.update(data, **OPTIONS)
+    assert not (tmp_path / "store" / "merged").exists()
     assert store.vacuum().runs == 3 * 7
     states = tmp_path / "store" / "states"
     hidden = states.rename(tmp_path / "hidden")
@@ -136,9 +149,79 @@ def test_merged_nights_are_the_nights(data, tmp_path, monkeypatch):
     for path in (tmp_path / "store" / "merged").glob("*.parquet"):
         path.write_bytes(b"damaged")
     assert store.evaluate(last=4).to_json() == evaluate([data / name for name in NIGHTS[2:6]], **OPTIONS).to_json()
+    assert store.vacuum().runs == 2 * 7
+    states.rename(tmp_path / "hidden")
+    assert store.evaluate(last=4).to_json() == evaluate([data / name for name in NIGHTS[2:6]], **OPTIONS).to_json()
 
 
-def test_nights_of_one_content_count_each(tmp_path):
+def levels(store: Path) -> list[int]:
+    """Nights of every run of a store, in order."""
+    return sorted(len(run["stands_for"]) for run in json.loads((store / "merged" / "index.json").read_text()))
+
+
+def test_histograms_are_merged_by_updates(tmp_path, monkeypatch):
+    """As a binary counter grows; a replaced night is merged again, a night that comes late or goes costs no other."""
+    monkeypatch.setattr(runs, "FAN", 2)
+    data, options = tmp_path / "data", {"score": ["score_lr", "score_nb"], "approx": True}
+    store, seen = Store(tmp_path / "store"), []
+    for name in NIGHTS[1:8]:
+        land(name, data)
+        store.update(data, **options)
+        seen.append(levels(tmp_path / "store")[::2] if len(seen) else [])
+    assert seen == [[], [2], [2], [2, 2, 4], [2, 2, 4], [2, 2, 2, 4], [2, 2, 2, 4]]
+    land(NIGHTS[0], data)
+    store.update(data)
+    assert levels(tmp_path / "store")[::2] == [2, 2, 2, 2, 4, 4, 8]
+    states = tmp_path / "store" / "states"
+    hidden = states.rename(tmp_path / "hidden")
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    hidden.rename(states)
+    store.replace(correct(NIGHTS[3], data))
+    assert levels(tmp_path / "store")[::2] == [2, 2, 2, 2, 4, 4, 8]
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    store.remove(NIGHTS[5])
+    assert levels(tmp_path / "store")[::2] == [2, 2, 2, 4]
+    rest = [data / name for name in NIGHTS[:8] if name != NIGHTS[5]]
+    assert store.evaluate().to_json() == evaluate(rest, **options).to_json()
+
+
+def test_bounded_nights_are_merged_beside_exact_ones(data, tmp_path, monkeypatch):
+    """Histograms of old nights are in runs of their own."""
+    monkeypatch.setattr(runs, "FAN", 2)
+    store = Store(tmp_path / "store")
+    store.update(data, score="score_lr")
+    expected = evaluate([data / name for name in NIGHTS[:4]], score="score_lr", approx=True).to_json()
+    assert store.vacuum(keep="2d").bounded == tuple(NIGHTS[:4])
+    assert levels(tmp_path / "store") == [2, 2, 4]
+    for path in (tmp_path / "store" / "states").glob("*.parquet"):
+        path.unlink()
+    assert store.evaluate(NIGHTS[:4]).to_json() == expected
+
+
+@pytest.mark.parametrize("damage", [lambda run: run.write_bytes(b"damaged"), Path.unlink])
+def test_a_run_that_cannot_be_made_or_read_is_no_failure(tmp_path, monkeypatch, damage):
+    """Of an update: its numbers are those of the nights, and it makes the run again."""
+    monkeypatch.setattr(runs, "FAN", 2)
+    data, options = tmp_path / "data", {"score": "score_lr", "approx": True}
+    store = Store(tmp_path / "store")
+    for name in NIGHTS[:3]:
+        store.update(land(name, data), **options)
+    [run] = (tmp_path / "store" / "merged").glob("*.parquet")
+    damage(run)
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    store.update(land(NIGHTS[3], data))
+    assert levels(tmp_path / "store") == [2, 2, 4]
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+    store.vacuum()
+    assert levels(tmp_path / "store") == [2, 2, 4]
+    (tmp_path / "store" / "merged" / "index.json").write_text("[{")
+    assert store.evaluate(NIGHTS[:3]).rows
+    store.update(land(NIGHTS[4], data))
+    assert levels(tmp_path / "store") == [2, 2, 4]
+    assert store.evaluate().to_json() == evaluate(data, **options).to_json()
+
+
+def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
     """Two nights with the same rows have the same state file, and count twice, merged or not."""
     columns = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.05])}
     for name in ("night=1", "night=2"):
@@ -148,6 +231,9 @@ def test_nights_of_one_content_count_each(tmp_path):
     store.update(tmp_path / "data", score="score")
     assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()
     assert [point.partition for point in store.history("roc_auc").points] == ["night=1", "night=2"]
+    monkeypatch.setattr(runs, "LENGTH", 2)
+    assert store.vacuum().runs == 1
+    assert store.evaluate(last=2).to_json() == evaluate(tmp_path / "data", score="score").to_json()
 
 
 def test_evaluations_are_remembered_until_the_ledger_changes(data, tmp_path):
@@ -178,6 +264,7 @@ def test_old_nights_are_bounded_and_the_rest_exact(data, tmp_path):
     done = store.vacuum(keep="3d", grace="0s")
     assert done.bounded == tuple(NIGHTS[:3])
     assert done.deleted == 3
+    assert store.update(data, verify=True).unchanged == len(store.partitions())
     found = store.evaluate()
     for one, other in zip(exact.results, found.results, strict=True):
         assert other.lower - 1e-15 <= one.value <= other.upper + 1e-15

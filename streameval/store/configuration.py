@@ -162,7 +162,7 @@ class Configuration:
     def wanted(self, names: Sequence[str], **changes: Any) -> list[Wanted]:
         """States of the partitions and the metrics of each, as an evaluation of the raw files has them."""
         fields = {name: pa.decimal128(18, int(t[1:])) if t[0] == "d" else _ARROW[t] for name, t in self.types.items()}
-        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names)
+        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # they are alike
         return self.request(**changes).wanted(Scan(pa.schema(fields), pieces, 0, 0))
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:

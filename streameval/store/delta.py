@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 __all__ = ["clear", "commit_table", "open_table", "read_rows"]
 
-_KEEP = {"delta.logRetentionDuration": "interval 36500 days", "delta.enableExpiredLogCleanup": "false"}
+_KEEP = {
+    "delta.logRetentionDuration": "interval 36500 days",
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.checkpointInterval": "10",  # opening a table reads every commit since its last checkpoint
+}
 
 
 def open_table(place: Place) -> DeltaTable | None:

@@ -44,7 +44,9 @@ CHUNK = 16 << 20  # bytes hashed or sent at a time
 SUFFIX = ".parquet"
 TOGETHER = 32  # files read as one state, at most
 PARTS = 16  # which are to be read side by side, at least
+FEWEST = 4  # histograms read as one, at least: to merge two takes as long as to read one
 _INTEGERS = ("uint8", "int32", "uint32", "int64", "uint64")
+_MISSING = "is not there any more (vacuum --keep deletes exact scores, also those of earlier versions)"
 _REMEDY = "fold its partition again with replace"
 
 
@@ -69,13 +71,6 @@ class StateFiles:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._held: dict[str, Any] | None = None
-
-    def remembering(self) -> StateFiles:
-        """The same files, each read once; what was read is held within its budget."""
-        files = StateFiles(self.place)
-        files._held = {}
-        return files
 
     def write(self, state: State, facts: dict[str, str] | None = None) -> tuple[str, int]:
         """Write a state; returns the name of its file, and its bytes.
@@ -121,37 +116,6 @@ class StateFiles:
         FormatError
             If the file is not there, is damaged, or is no state that this version reads.
         """
-        if self._held is None:
-            return self._read(name, budget, due)
-        if name not in self._held:
-            self._held[name] = self._read(name, budget, due)
-        return self._held[name]
-
-    def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
-        """States that together are those of several files; `each` maps a function over a sequence, as `Engine.each`.
-
-        Files are read as one state where that spares work: of histograms, which are tables of all bins, so that to
-        merge two costs more than to read one; and of packed states, whose pieces then lie side by side in few runs.
-        """
-        bounded = isinstance(due, HistogramSpec)
-        if self._held is not None or not (bounded or due.packing):
-            return each(lambda name: self.read(name, budget, due), names, "state")
-        size = TOGETHER if bounded else min(max(len(names) // PARTS, 1), TOGETHER)
-        parts = [names[i : i + size] for i in range(0, len(names), size)]
-        return each(lambda part: self._together(part, budget, due), parts, "state")
-
-    def _together(self, names: Sequence[str], budget: Budget, due: Any) -> Any:
-        """One state of several files."""
-        try:
-            state = codec.load_together([_stored(self._verified(name)) for name in names], budget)
-            if state.spec == due:
-                return state
-        except (FormatError, *READ_ERRORS):
-            pass  # which file is at fault is found below
-        return reduce(lambda a, b: a.merge(b), [self.read(name, budget, due) for name in names])
-
-    def _read(self, name: str, budget: Budget | None, due: Any) -> Any:
-        """Read, verify and decode a file."""
         where = self.place.child(name)
         try:
             state = codec.load(pa.RecordBatchReader.from_batches(*_stored(self._verified(name))), budget)
@@ -164,8 +128,38 @@ class StateFiles:
             raise FormatError(msg) from error
         except READ_ERRORS as error:
             missing = isinstance(error, FileNotFoundError)
-            msg = f"{where.name}: {'is not there any more' if missing else reason(error)}; {_REMEDY}"
+            msg = f"{where.name}: {_MISSING if missing else reason(error)}; {_REMEDY}"
             raise FormatError(msg) from error
+
+    def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:
+        """States that together are those of several files; `each` maps a function over a sequence, as `Engine.each`.
+
+        Files are read as one state where that spares work: of histograms, which are tables of all bins, so that to
+        merge two costs more than to read one; and of packed states, whose pieces then lie side by side in few runs.
+        """
+        bounded = isinstance(due, HistogramSpec)
+        if not (bounded or due.packing):
+            return each(lambda name: self.read(name, budget, due), names, "state")
+        size = min(max(len(names) // PARTS, FEWEST if bounded else 1), TOGETHER)
+        count = -(-len(names) // size)
+        parts = [names[i * len(names) // count : (i + 1) * len(names) // count] for i in range(count)]
+        return each(lambda part: self._together(part, budget, due), parts, "state")
+
+    def _together(self, names: Sequence[str], budget: Budget, due: Any) -> Any:
+        """One state of several files."""
+        try:
+            state = codec.load_together([_stored(self._verified(name)) for name in names], budget)
+            if state.spec == due:
+                return state
+        except (FormatError, *READ_ERRORS):
+            pass  # which file is at fault is found below
+        return reduce(lambda a, b: a.merge(b), [self.read(name, budget, due) for name in names])
+
+    def sound(self, name: str) -> bool:
+        """Whether a file is there, as it was written."""
+        with suppress(FormatError, *READ_ERRORS):
+            return bool(self._verified(name))
+        return False
 
     def list(self) -> Iterator[tuple[str, int, float]]:
         """Name, bytes and age reference (seconds since 1970 of the last change) of every file there is."""

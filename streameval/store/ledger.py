@@ -103,7 +103,10 @@ class Entry:
 
     def state(self, group: str, of: str) -> Kept | None:
         """The state of a column, if there is one."""
-        return next((kept for kept in self.states if (kept.group, kept.of) == (group, of)), None)
+        for kept in self.states:
+            if kept.of == of and kept.group == group:
+                return kept
+        return None
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,8 @@ class Ledger:
             version = self._version(table, as_of)
             with clear(self.place):
                 table.load_as_version(version)
-        said = _commits(table, self.place, 1)[0].get("streameval")
+        own = _commits(table, self.place, 1)[-1]  # deltalake lists all from the newest to the one that is loaded
+        said = own.get("streameval")
         if said is None:
             msg = f"{self.place.name}: its last commit is not streameval's; restore the version before it"
             raise StoreError(msg)
@@ -236,9 +240,16 @@ class Ledger:
 
 
 def _commits(table: DeltaTable, place: Place, limit: int | None = None) -> list[dict[str, Any]]:
-    """What the commits say, newest first."""
+    """What the commits say, newest first.
+
+    Of all of them the numbers are counted from the oldest, which is kept: deltalake counts down from the version it has
+    loaded, also where there are newer ones.
+    """
     with clear(place):
-        return list(table.history(limit))
+        facts = list(table.history(limit))
+    if limit is None:
+        facts = [fact | {"version": len(facts) - 1 - i} for i, fact in enumerate(facts)]
+    return facts
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from streameval.states.scores import ScoreSpec
 from streameval.store.remembered import Later
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.engine import Engine
     from streameval.outcome import Evaluation
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from streameval.store.ledger import Entry
     from streameval.store.runs import Runs
 
-__all__ = ["evaluated", "labels_of", "merged", "states_of"]
+__all__ = ["Growing", "columns_kept", "evaluated", "labels_of", "states_of"]
 
 
 def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
     """The labels of several partitions."""
     try:
         headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
-        found = [spec.from_arrow(header, (), Budget(1)) for header in headers]
+        budget = Budget(1)
+        found = [spec.from_arrow(header, (), budget) for header in headers]
     except (ValueError, KeyError, TypeError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
         raise FormatError(msg) from error
@@ -54,6 +55,7 @@ def evaluated(
     files: StateFiles | Runs,
     *,
     only: tuple[str, str] | None = None,
+    merge: Callable[..., Any] | None = None,
     **changes: Any,
 ) -> Evaluation:
     """Evaluate partitions by merging their states.
@@ -62,6 +64,7 @@ def evaluated(
     ----------
     entries : the partitions, at least one
     only : the one state to evaluate, by its group and column
+    merge : a `Growing`, where more and more partitions are evaluated
     changes : metrics and their options, where they are not the store's own
     """
     names = [entry.partition for entry in entries]
@@ -72,7 +75,12 @@ def evaluated(
     whole = [w for w, there in zip(wanted, complete, strict=True) if there]
     states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}
     for w in whole:
-        states[w.spec] = merged(w, entries, engine, files)
+        try:
+            states[w.spec] = (merge or _merged)(w, entries, engine, files)
+        except FormatError as error:
+            hurt = ", ".join(e.partition for e in entries if any(state.file in str(error) for state in e.states))
+            msg = f"{hurt}: {error}" if hurt else str(error)
+            raise FormatError(msg) from error
     engine.budget.settle()
     plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
     found = conclude(engine, names, plan, whole, Folded(states))
@@ -85,7 +93,7 @@ def states_of(
     """The states that an evaluation of these partitions would have, each read when it is asked for."""
     wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
     whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
-    return Later({(w.group, w.of): partial(merged, w, entries, engine, files) for w in whole})
+    return Later({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in whole})
 
 
 def _as_kept(w: Wanted, entries: Sequence[Entry]) -> Wanted:
@@ -94,7 +102,7 @@ def _as_kept(w: Wanted, entries: Sequence[Entry]) -> Wanted:
     return w.remade(bounded_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
 
 
-def merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
+def _merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
     """The state of a column over all partitions."""
     kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
     same = [state.file for state in kept if state.kind == w.spec.kind]
@@ -103,7 +111,32 @@ def merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFile
     if exact:
         spec = ScoreSpec(**asdict(w.spec))
         parts += engine.each(lambda name: bounded(files.read(name, engine.budget, spec)), exact, "bounded")
-    return reduce(lambda a, b: a.merge(b), parts, w.spec.empty())
+    return reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
+
+
+class Growing:
+    """The state of a column over the nights up to one, and then to a later one: what was merged is not read again."""
+
+    def __init__(self) -> None:
+        self._state: Any = None
+        self._nights = 0
+
+    def __call__(self, w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
+        """The state over all partitions, which begin with those of the call before."""
+        if self._state is None or self._state.spec != w.spec:  # exact up to here, and now there is a histogram
+            self._state, self._nights = None, 0
+        new = _merged(w, entries[self._nights :], engine, files)
+        self._state, self._nights = self._state.merge(new) if self._state else new, len(entries)
+        return self._state
+
+
+def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:
+    """The spec and the state files, in order of the nights, of every column, exact and bounded apart."""
+    found: dict[Any, list[str]] = {}
+    for column, spec in configuration.specs([entry.partition for entry in entries]).items():
+        for kept in (state for entry in entries if (state := entry.state(*column))):
+            found.setdefault(spec if kept.kind == spec.kind else bounded_spec(spec), []).append(kept.file)
+    return list(found.items())
 
 
 def _with_absent(

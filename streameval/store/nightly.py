@@ -1,8 +1,8 @@
 """Nightly results: one column's metrics of every night, and of all nights up to each, computed once and kept.
 
 A result is looked for in the `Series` by the state files that it depends on, and computed from them where it is not
-there. Cumulative results merge one night more at a time: every state file is read once, and every prefix is finalized,
-which is linear in its stored keys.
+there. Cumulative results merge one night more at a time: what is merged is not read again, and every prefix is
+finalized, which is linear in its stored keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streameval.errors import DataError, OptionError
 from streameval.results import Scalar
 from streameval.store.configuration import REPORTED
 from streameval.store.history import asked, key_of
-from streameval.store.merging import evaluated
+from streameval.store.merging import Growing, evaluated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from streameval.outcome import Evaluation
     from streameval.request import Wanted
     from streameval.store.configuration import Configuration
-    from streameval.store.files import StateFiles
     from streameval.store.history import Series
     from streameval.store.ledger import Entry, Snapshot
+    from streameval.store.runs import Runs
 
 __all__ = ["Nightly", "by_column"]
 
@@ -53,7 +53,7 @@ class Nightly:
     """
 
     def __init__(
-        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: StateFiles, series: Series
+        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: Runs, series: Series
     ) -> None:
         self.snapshot = snapshot
         self.configuration = configuration
@@ -100,7 +100,7 @@ class Nightly:
         known = self.series.find([key for key in keys if key], metric)
         missing = [(entry, key) for entry, key in zip(entries, keys, strict=True) if key and key not in known]
         for entry, key in missing:
-            results = self._computed([entry], w, options, self.files)
+            results = self._computed([entry], w, options)
             self.series.add("night", entry.partition, w.group, key, results)
             known[key] = [result for result in results if result.metric == metric]
         return [known[key][0] if key else _absent(entry, w, metric) for entry, key in zip(entries, keys, strict=True)]
@@ -108,14 +108,11 @@ class Nightly:
     def cumulative(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
         """The metric of all nights from the first of these up to each."""
         w, options = self.column(metric, of)
-        keys, key = [], ""
-        for entry in entries:
-            key = self._key(key, entry, w, options) or f"{key}?"
-            keys.append(key)
-        known, files = self.series.find(keys, metric), self.files.remembering()
+        keys = list(self._prefixes(entries, w, options))
+        known, merge = self.series.find(keys, metric), Growing()
         for i in range(len(entries)):
             if keys[i] not in known:
-                results = self._computed(entries[: i + 1], w, options, files)
+                results = self._computed(entries[: i + 1], w, options, merge)
                 self.series.add("cumulative", entries[i].partition, w.group, keys[i], results)
                 known[keys[i]] = [result for result in results if result.metric == metric]
         return [known[key][0] for key in keys]
@@ -131,11 +128,8 @@ class Nightly:
         due: set[tuple[str, str]] = set()
         entries = [self.snapshot.entries[name] for name in self.snapshot.entries]
         for w in self.wanted if entries else []:
-            key = ""
-            for entry in entries:
-                due.add(("night", self._key("", entry, w, {})))
-                key = self._key(key, entry, w, {}) or f"{key}?"
-                due.add(("cumulative", key))
+            due |= {("night", self._key("", entry, w, {})) for entry in entries}
+            due |= {("cumulative", key) for key in self._prefixes(entries, w, {})}
         self.series.write(self.snapshot.version, due)
 
     def _key(self, before: str, entry: Entry, w: Wanted, options: dict[str, Any]) -> str:
@@ -146,14 +140,25 @@ class Nightly:
         metrics = self._metrics if not options else _named(self.configuration, options)
         return key_of(before, entry.partition, state.file, w.group, w.of, metrics)
 
+    def _prefixes(self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any]) -> Iterator[str]:
+        """Keys of the results of all nights from the first of these up to each."""
+        key = ""
+        for entry in entries:
+            key = self._key(key, entry, w, options) or key_of(key, entry.partition, str(entry.rows > 0), w.group, w.of)
+            yield key
+
     def _computed(
-        self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any], files: StateFiles
+        self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any], merge: Growing | None = None
     ) -> list[Scalar]:
         """All metrics of one state of these nights."""
+        absent = sum(entry.rows > 0 and not entry.state(w.group, w.of) for entry in entries)
+        if absent:
+            return _undefined(w, f"no {w.of} in {absent} of {len(entries)} nights")
+        only = w.group, w.of
         try:
-            found = evaluated(entries, self.configuration, self.engine, files, only=(w.group, w.of), **options)
+            found = evaluated(entries, self.configuration, self.engine, self.files, only=only, merge=merge, **options)
         except DataError as error:
-            return [replace(Scalar.undefined(metric.name, str(error)), of=w.of) for metric in w.metrics]
+            return _undefined(w, str(error))
         return list(found.results)
 
 
@@ -164,5 +169,9 @@ def _named(configuration: Configuration, options: dict[str, Any]) -> str:
 
 def _absent(entry: Entry, w: Wanted, metric: str) -> Scalar:
     """The result of a night without the state."""
-    reason = f"{entry.partition} has no {w.of}" if entry.rows else f"{entry.partition} has no rows"
-    return replace(Scalar.undefined(metric, reason), of=w.of)
+    return replace(Scalar.undefined(metric, f"no {w.of}" if entry.rows else "no rows"), of=w.of)
+
+
+def _undefined(w: Wanted, reason: str) -> list[Scalar]:
+    """All metrics of a state, without values."""
+    return [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]

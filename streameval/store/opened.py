@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import Engine
-from streameval.errors import StoreError
+from streameval.errors import FormatError, StoreError
+from streameval.scan import READ_ERRORS
 from streameval.store.configuration import Configuration
 from streameval.store.files import StateFiles
 from streameval.store.history import Series
 from streameval.store.ledger import Ledger
+from streameval.store.merging import columns_kept
 from streameval.store.nightly import Nightly
 from streameval.store.remembered import Remembered
 from streameval.store.runs import Runs
@@ -18,6 +21,7 @@ from streameval.store.workers import Workers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval.outcome import Evaluation
     from streameval.store.ledger import Snapshot
     from streameval.store.place import Place
 
@@ -73,4 +77,22 @@ class Opened:
         """What is kept of every night."""
         configuration = configuration or Configuration.read(snapshot.configuration)
         engine = Engine.start(**{**self.run, "progress": None})
-        return Nightly(snapshot, configuration, engine, self.files, Series(self.place.child("history")).read())
+        return Nightly(snapshot, configuration, engine, self.runs, Series(self.place.child("history")).read())
+
+    def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
+        """Merge the states of nights into runs; see `Runs.compact`."""
+        columns = columns_kept(list(snapshot.entries.values()), configuration)
+        return self.runs.compact(columns, engine, exact=exact)
+
+    def derive(self, snapshot: Snapshot, configuration: Configuration, own: Mapping[str, Evaluation | None]) -> None:
+        """Bring up to a commit what is made of it: the results of the nights, with those at hand, and their runs.
+
+        Both can be made again, so that a failure changes no number, and is no failure of the update.
+        """
+        nightly = self.nightly(snapshot, configuration)
+        for name, evaluation in own.items():
+            if evaluation is not None:
+                nightly.record(name, evaluation)
+        nightly.write()
+        with suppress(FormatError, StoreError, *READ_ERRORS):
+            self.compact(snapshot, configuration, nightly.engine, exact=False)

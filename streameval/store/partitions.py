@@ -211,12 +211,13 @@ def chosen(
     OptionError
         If an argument is no date, or a partition has none.
     """
-    names = sorted(entries, key=order)
+    known = sorted(entries, key=order)
+    kept = f"{known[0]} to {known[-1]}" if known else "no partitions"
     absent = [name for name in partition if name not in entries]
     if absent:
-        msg = f"{absent[0]}: no such partition; the store has {', '.join(names[-5:]) or 'none'}"
+        msg = f"{absent[0]}: no such partition; the store has {kept}"
         raise MissingInputError(msg)
-    names = [name for name in names if not partition or name in partition]
+    names = [name for name in known if not partition or name in partition]
     for text, option in ((since, "since"), (until, "until")):
         if text is not None and not moment(text):
             msg = f"{option}={text!r} must be a date such as 2026-01-08"
@@ -228,7 +229,7 @@ def chosen(
         raise OptionError(msg)
     names = names if last is None else names[-last:]
     if not names:
-        msg = "the store has no such partitions" if entries else "the store has no partitions; update it first"
+        msg = f"no partition is of these dates; the store has {kept}" if known else f"the store has {kept}"
         raise MissingInputError(msg)
     return [entries[name] for name in names]
 

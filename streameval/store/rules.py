@@ -78,7 +78,7 @@ class Rule:
         except ValueError:
             bound = float("nan")
         if found is None or bound != bound or (found["drop"] and ">" in found["sign"]):
-            msg = f"rule {text!r} is none; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
+            msg = f"{text!r} is no rule; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
             raise OptionError(msg)
         return cls(text.strip(), found["metric"], found["of"], bool(found["drop"]), found["sign"], bound)
 

@@ -126,7 +126,10 @@ class Store:
         return updating.replace(self._opened, data)
 
     def remove(self, names: str | Sequence[str]) -> Update:
-        """Take partitions out by their names, such as ``night=2026-01-11``; earlier versions still have them."""
+        """Take partitions out by their names, such as ``night=2026-01-11``; earlier versions still have them.
+
+        An update that meets their files again takes them in again.
+        """
         return updating.remove(self._opened, [names] if isinstance(names, str) else list(names))
 
     def evaluate(
@@ -193,7 +196,9 @@ class Store:
         return updating.add(self._opened, score, cluster, data, since)
 
     def vacuum(self, *, keep: str | None = None, grace: str = "1d") -> Vacuumed:
-        """Delete the files that no version needs, and merge the states of old nights into larger files.
+        """Delete the files that no version needs, and merge exact states of old nights into larger files.
+
+        Histograms need no vacuum for that: updates merge them.
 
         Parameters
         ----------

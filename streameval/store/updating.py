@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingInputError
+from streameval.states.histogram import HistogramSpec
 from streameval.store.configuration import Configuration
 from streameval.store.folding import fold_partitions, typed
 from streameval.store.joining import columns_of, join
 from streameval.store.merging import labels_of
 from streameval.store.partitions import Changes, changes, chosen, discover, in_order
+from streameval.store.vacuum import bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +34,7 @@ class Update:
     ----------
     version : version of the ledger after it
     new, changed, removed : partitions that were folded for the first time, folded again, taken out
+    suspected : partitions that a dry run would fold again only to see whether they differ
     unchanged : number of partitions that were looked at and left alone
     gone : partitions that the store has and the data no more; they still count
     rows : rows folded
@@ -43,9 +47,10 @@ class Update:
     unchanged: int = 0
     gone: tuple[str, ...] = ()
     rows: int = 0
+    suspected: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        lists = {"new": self.new, "changed": self.changed, "removed": self.removed}
+        lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
         parts = [f"{len(names)} {what} ({_some(names)})" for what, names in lists.items() if names]
         parts += [f"{self.unchanged} unchanged"] if self.unchanged else []
         parts += [f"{len(self.gone)} gone from the data but kept ({_some(self.gone)})"] if self.gone else []
@@ -63,7 +68,8 @@ def update(opened: Opened, data: Any, options: Mapping[str, Any], *, dry_run: bo
     found = changes(discover(data, _roots(snapshot)), snapshot.entries, data)
     again = (*found.changed, *(found.unchanged if verify else ()))
     if dry_run:
-        return _told(snapshot.version, found.new, again, found.unchanged if not verify else (), found.gone)
+        done = _told(snapshot.version, found.new, found.changed, () if verify else found.unchanged, found.gone)
+        return replaced(done, suspected=tuple(p.name for p in found.unchanged) if verify else ())
     return _fold(opened, snapshot, configuration, found.new, again, found, verify=verify)
 
 
@@ -84,7 +90,8 @@ def remove(opened: Opened, names: Sequence[str]) -> Update:
     out = [entry.partition for entry in chosen(snapshot.entries, partition=names)] if names else []
     entries = [entry for name, entry in snapshot.entries.items() if name not in out]
     done = Update(snapshot.version + 1, removed=tuple(out))
-    opened.nightly(opened.ledger.commit(snapshot, snapshot.configuration, entries, str(done))).write()
+    committed = opened.ledger.commit(snapshot, snapshot.configuration, entries, str(done))
+    opened.derive(committed, Configuration.read(committed.configuration), {})
     return done
 
 
@@ -103,7 +110,7 @@ def add(opened: Opened, score: Any, cluster: Any, data: Any, since: str | None) 
         changed = snapshot.entries | {entry.partition: entry for entry in joined.entries}
         said = f"add {', '.join(name for some in columns.values() for name in some)}: {done}"
         kept = joined.configuration.to_dict()
-        opened.nightly(opened.ledger.commit(snapshot, kept, changed.values(), said)).write()
+        opened.derive(opened.ledger.commit(snapshot, kept, changed.values(), said), joined.configuration, {})
     return done
 
 
@@ -132,9 +139,11 @@ def _fold(
     verify: bool = False,
 ) -> Update:
     """Fold, write, commit."""
-    nights = _folded(opened, configuration, [*new, *again]) if new or again else None
-    kept = {night.entry.partition: night for night in nights[1]} if nights else {}
-    same = [p for p in again if verify and _same(snapshot.entries[p.name], kept[p.name])]
+    nights: list[Night] = []
+    if new or again:
+        configuration, nights = _folded(opened, configuration, [*new, *again])
+    kept = {night.entry.partition: night for night in nights}
+    same = [p for p in again if verify and _same(snapshot.entries[p.name], kept[p.name].entry, configuration, opened)]
     for partition in same:
         del kept[partition.name]
     done = _told(
@@ -145,8 +154,8 @@ def _fold(
         () if found is None else found.gone,
         sum(night.entry.rows for night in kept.values()),
     )
-    if nights and kept:
-        _commit(opened, snapshot, nights[0], kept, str(done))
+    if kept:
+        _commit(opened, snapshot, configuration, kept, str(done))
     return done
 
 
@@ -171,20 +180,18 @@ def _commit(
     entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
     labels_of(list(entries.values()), configuration.folding.label).check()
     done = opened.ledger.commit(snapshot, configuration.to_dict(), in_order(entries.values()), action)
-    nightly = opened.nightly(done, configuration)
-    for name, night in nights.items():
-        if night.evaluation is not None:
-            nightly.record(name, night.evaluation)
-    nightly.write()
+    opened.derive(done, configuration, {name: night.evaluation for name, night in nights.items()})
 
 
-def _same(entry: Entry, night: Night) -> bool:
-    """Whether a partition that was folded again has the states that it had, in whatever order they joined."""
-    return (set(entry.states), entry.labels, entry.fingerprint) == (
-        set(night.entry.states),
-        night.entry.labels,
-        night.entry.fingerprint,
-    )
+def _same(entry: Entry, again: Entry, configuration: Configuration, opened: Opened) -> bool:
+    """Whether a partition that was folded again has the states that it had, in whatever order they joined.
+
+    What vacuum turned into histograms is compared as histograms.
+    """
+    specs = configuration.specs([entry.partition])
+    kept = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}
+    again = bound(again, {name: specs[name] for name in kept}, opened.files, opened.engine().budget)
+    return (set(entry.states), entry.labels, entry.fingerprint) == (set(again.states), again.labels, again.fingerprint)
 
 
 def _told(

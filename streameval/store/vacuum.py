@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.states.bounded import bounded, bounded_spec
+from streameval.states.scores import ScoreSpec
 from streameval.store.configuration import Configuration
 from streameval.store.ledger import Kept
 from streameval.store.partitions import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from streameval.states.memory import Budget
     from streameval.store.files import StateFiles
     from streameval.store.ledger import Entry
     from streameval.store.opened import Opened
 
-__all__ = ["Vacuumed", "bound", "columns_kept", "older", "seconds", "vacuum"]
+__all__ = ["Vacuumed", "bound", "older", "seconds", "vacuum"]
 
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
@@ -97,12 +98,6 @@ def _date(name: str) -> date:
         raise OptionError(msg) from None
 
 
-def columns_kept(entries: Sequence[Entry], specs: Mapping[tuple[str, str], Any]) -> list[tuple[Any, list[str]]]:
-    """The spec and the state files, in order of the nights, of every column."""
-    kept = {column: [entry.state(*column) for entry in entries] for column in specs}
-    return [(specs[c], [s.file for s in states if s and s.kind == specs[c].kind]) for c, states in kept.items()]
-
-
 def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles, budget: Budget) -> Entry:
     """The entry with histograms for exact scores, whose files are written.
 
@@ -110,11 +105,12 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     ----------
     entry : Entry
     specs : mapping of (group, column) to Spec
+        Columns that are to be bounded.
     files, budget : what reads and writes states
     """
     states = []
     for kept in entry.states:
-        if kept.kind == "score_counts":
+        if kept.kind == ScoreSpec.kind and (kept.group, kept.of) in specs:
             spec = specs[kept.group, kept.of]
             state = bounded(files.read(kept.file, budget, spec))
             kept = Kept(kept.group, kept.of, bounded_spec(spec).kind, *files.write(state))
@@ -136,8 +132,8 @@ def vacuum(opened: Opened, keep: str | None, grace: str) -> Vacuumed:
     if turned:
         action = f"{len(turned)} nights turned into histograms"
         snapshot = opened.ledger.commit(snapshot, snapshot.configuration, entries, action)
-        opened.nightly(snapshot, configuration).write()
-    runs = opened.runs.compact(columns_kept(entries, specs), engine.budget)
+        opened.derive(snapshot, configuration, {})
+    runs = opened.compact(snapshot, configuration, engine, exact=True)
     needed, now = _needed(opened, old), time.time()
     dead = {n: size for n, size, when in opened.files.list() if n not in needed and now - when >= wait}
     opened.files.delete(dead)
