@@ -4,30 +4,27 @@
     python benchmarks/contingency.py --rows 10000000  # a quick look
 
 The data are simulated: 10⁶ classes, and 7·10⁷ clusters in 10⁸ rows, since of ten messages seven were missed by the
-clustering. Every case runs in a process of its own: a warm-up on two files, then the best of `--repeat` calls, of which
-the first warms the memory. Peers need the extra ``bench`` (DuckDB, scikit-learn). The C library is told to keep freed
-memory, for all whose time is compared; ``--fresh-memory`` measures the other case. Two cases are about being right: the
-adjusted mutual information against scikit-learn's, and the adjusted Rand index of 3.2·10⁹ points against rational
-arithmetic.
+clustering. Every case runs in a process of its own: a warm-up on two files, then `--repeat` calls after one that warms
+the memory. All cases are gone through `--rounds` times and the best call of each counts; scikit-learn, and cases that
+are not about time, are called once. Peers need the extra ``bench`` (DuckDB, scikit-learn). The C library is told to
+keep freed memory, for all whose time is compared; ``--fresh-memory`` measures the other case. Two cases are about being
+right: the adjusted mutual information against scikit-learn's, and the adjusted Rand index of 3.2·10⁹ points against
+rational arithmetic.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import resource
-import subprocess
-import sys
 import time
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from data import KEEP, case_options
+from cases import case_options, measured
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable
 
 FIGURE = Path(__file__).resolve().parent / "figures" / "contingency.png"
@@ -185,21 +182,6 @@ def draw(found: Found, rows: int, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def run(case: str, given: argparse.Namespace) -> dict[str, Any] | None:
-    """Measure a case in a process of its own; prints its line."""
-    options = [f"--{name}={getattr(given, name)}" for name in ("data", "rows", "files", "repeat")]
-    environment = os.environ | ({} if given.fresh_memory or case in PEAK else KEEP)
-    command = [sys.executable, sys.argv[0], *options, "--case", case]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if done.returncode:
-        print(f"| {case} | failed: {done.stderr.strip().splitlines()[-1]} | | |")
-        return None
-    result: dict[str, Any] = json.loads(done.stdout)
-    times = " ".join(f"{t:.2f}" for t in result["all"])
-    print(f"| {case} | {result['seconds']:.2f} | {times} | {result['peak'] / 2**20:,.0f} |", flush=True)
-    return result
-
-
 def main() -> None:
     """Run every case and print the tables."""
     parser = case_options(__doc__)
@@ -209,10 +191,14 @@ def main() -> None:
     if given.case:
         print(json.dumps(measure(given.case, files, given.repeat)))
         return
-    print(f"{given.rows:,} rows, {given.files} files; best of {given.repeat} after a warm-up\n")
+    found = measured(given.only or CASES, given, once=ONCE, fresh=PEAK)
+    print(
+        f"{given.rows:,} rows, {given.files} files; best of {given.rounds} rounds of {given.repeat} after a warm-up\n"
+    )
     print("| case | seconds | all | peak MiB |\n|---|---|---|---|")
-    measured = {case: run(case, given) for case in given.only or CASES}
-    found = {case: result for case, result in measured.items() if result}
+    for case, result in found.items():
+        times = " ".join(f"{t:.2f}" for t in result["all"])
+        print(f"| {case} | {result['seconds']:.2f} | {times} | {result['peak'] / 2**20:,.0f} |")
     print("\n| what | measured | target | met |\n|---|---|---|---|")
     for what, value, target, least in TARGETS:
         try:

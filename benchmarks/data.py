@@ -81,16 +81,6 @@ def data_options(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def case_options(description: str | None) -> argparse.ArgumentParser:
-    """Options of what measures cases, each in a process of its own."""
-    parser = data_options(description)
-    parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--case", help="run this case alone and print JSON")
-    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
-    parser.add_argument("--only", nargs="*", help="run only these cases")
-    return parser
-
-
 if __name__ == "__main__":
     given = data_options(__doc__).parse_args()
     print(f"{len(make(given.data, given.rows, given.files))} files in {given.data}")

@@ -5,23 +5,21 @@
 
 Every case runs in a process of its own: a warm-up on two files, then `--repeat` calls after one that warms the memory.
 All cases are gone through `--rounds` times, so that a slow minute of the machine does not fall on one of them alone;
-the best call of each counts. Peers need the extra ``bench`` (DuckDB, polars, scikit-learn). Ratios are of times
-measured in one run on one machine. The C library is told to keep freed memory, for all alike: where fresh memory is
-slow to touch, as on many virtual machines, the ratios would otherwise be those of the machine; ``--fresh-memory``
-measures that too.
+the best call of each counts (scikit-learn, that takes minutes, once). Peers need the extra ``bench`` (DuckDB,
+polars, scikit-learn). Ratios are of times measured in one run on one machine. The C library is told to keep freed
+memory, for all alike: where fresh memory is slow to touch, as on many virtual machines, the ratios would otherwise be
+those of the machine; ``--fresh-memory`` measures that too.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from data import KEEP, case_options, make
+from cases import case_options, measured
+from data import make
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,37 +180,22 @@ def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
 
 def main() -> None:
     """Run every case in a process of its own and print the tables."""
-    parser = case_options(__doc__)
-    parser.add_argument("--rounds", type=int, default=2)
-    given = parser.parse_args()
+    given = case_options(__doc__).parse_args()
     files = make(given.data, given.rows, given.files)
     if given.case:
         print(json.dumps(measure(given.case, files, given.repeat)))
         return
-    times: dict[str, list[float]] = {}
-    environment = os.environ | ({} if given.fresh_memory else KEEP)
-    flags = ["--data", given.data, "--rows", given.rows, "--files", given.files, "--repeat", given.repeat]
-    for number in range(given.rounds):
-        for case in given.only or CASES:
-            command = [sys.executable, sys.argv[0], *map(str, flags), "--case", case]
-            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-            if done.returncode:
-                print(f"{case} failed: {done.stderr.strip().splitlines()[-1]}")
-                continue
-            result = json.loads(done.stdout)
-            times.setdefault(case, []).extend(result["all"])
-            print(f"round {number + 1}: {case} {result['seconds']:.2f} s", file=sys.stderr, flush=True)
-    found = {case: min(all_times) for case, all_times in times.items()}
+    cases = measured(given.only or CASES, given, once=SLOW)
     print(
         f"{given.rows:,} rows, {given.files} files; best of {given.rounds} rounds of {given.repeat} after a warm-up\n"
     )
     print("| case | seconds | all |\n|---|---|---|")
-    for case, seconds in found.items():
-        print(f"| {case} | {seconds:.2f} | {' '.join(f'{t:.2f}' for t in times[case])} |")
+    for case, result in cases.items():
+        print(f"| {case} | {result['seconds']:.2f} | {' '.join(f'{t:.2f}' for t in result['all'])} |")
     print("\n| ratio | measured | target | met |\n|---|---|---|---|")
     for what, above, below, target, least in TARGETS:
-        if above in found and below in found:
-            ratio = found[above] / found[below]
+        if above in cases and below in cases:
+            ratio = cases[above]["seconds"] / cases[below]["seconds"]
             met = ratio >= target if least else ratio <= target
             print(f"| {what} | {ratio:.2f} | {'≥' if least else '≤'} {target:g} | {'yes' if met else 'no'} |")
 

@@ -108,7 +108,8 @@ def model(rows: int, seconds: float, workers: int, state_bytes: float, read_byte
     compute = target * thread_seconds / (many * threads)
     moved = state_bytes * (1 - 1 / many)
     ranges = max(many * threads, int(target * state_bytes * 4 * threads) // memory)
-    tasks = sum(tally(min(int(FOLDS_PER_GB * target * read_bytes / 1e9), 4 * many * threads), ranges).values())
+    folds = min(int(FOLDS_PER_GB * target * read_bytes / 1e9), 4 * many * threads)
+    tasks = sum(tally(folds, ranges).values()) + ranges  # which are finalized
     print(
         f"\n10¹¹ rows on {many} workers of {threads} threads and 64 GiB: {compute:,.0f} s of work at "
         f"{thread_seconds:.2e} s a row,\n{moved * target / many / 1e9:,.1f} GB to each worker over the network "

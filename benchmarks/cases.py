@@ -1,0 +1,59 @@
+"""Cases, each measured in a process of its own, in rounds, so that a slow minute does not fall on one of them alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+from data import KEEP, data_options
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Collection, Iterable
+
+__all__ = ["case_options", "measured"]
+
+
+def case_options(description: str | None) -> argparse.ArgumentParser:
+    """Options of what measures cases."""
+    parser = data_options(description)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--case", help="run this case alone and print JSON")
+    parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
+    parser.add_argument("--only", nargs="*", help="run only these cases")
+    return parser
+
+
+def measured(
+    cases: Iterable[str], given: argparse.Namespace, *, once: Collection[str] = (), fresh: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """What each case prints with ``--case``, the times of all rounds together.
+
+    Parameters
+    ----------
+    cases : names of the cases
+    given : options of the command
+    once : cases of the first round only
+    fresh : cases in which the C library gives freed memory back, as it does by itself
+    """
+    found: dict[str, dict[str, Any]] = {}
+    flags = [f"--{name}={getattr(given, name)}" for name in ("data", "rows", "files", "repeat")]
+    for number in range(given.rounds):
+        for case in cases:
+            if number and case in once:
+                continue
+            environment = os.environ | ({} if given.fresh_memory or case in fresh else KEEP)
+            command = [sys.executable, sys.argv[0], *flags, "--case", case]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+            if done.returncode:
+                print(f"{case} failed: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+                continue
+            result = json.loads(done.stdout)
+            times = found.get(case, {}).get("all", []) + result["all"]
+            found[case] = result | {"all": times, "seconds": min(times)}
+            print(f"round {number + 1}: {case} {min(result['all']):.2f} s", file=sys.stderr, flush=True)
+    return found
