@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import json
 import os
@@ -11,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -264,8 +264,7 @@ def test_a_scheduler_that_goes_away_is_one_clear_error(
 def test_a_restart_in_the_middle_is_one_clear_error(simulated: Path, options: dict[str, Any]) -> None:
     """`Client.restart` forgets the tasks of a run: the line says so, and the next run on the client is a run."""
     with cluster(1) as client:
-        patient = {"wait_for_workers": False, "timeout": 60}
-        restart = threading.Thread(target=client.restart, kwargs=patient).start
+        restart = functools.partial(client.restart, timeout=60, wait_for_workers=False)
         with pytest.raises(ClusterError, match=r"scheduler at tcp://.* is gone or was restarted"):
             evaluate(simulated, client=client, progress=once(restart), **options)
         client.wait_for_workers(1)
