@@ -248,6 +248,7 @@ def test_a_scheduler_that_goes_away_is_one_clear_error(
     )
     try:
         while not address.exists():
+            assert process.poll() is None
             time.sleep(0.05)
         with (
             dask.config.set({"distributed.comm.timeouts.connect": "2s"}),
@@ -309,6 +310,8 @@ def test_mixed_versions_are_refused(client: Any, tmp_path: Path) -> None:
         pytest.raises(ClusterError, match=rf"{odd} has streameval 0\.0\.7, the client {ours}"),
     ):
         evaluate(str(REAL), client=client, **COLUMNS)
+    while odd in client.scheduler_info(n_workers=-1)["workers"]:  # until its end is known: the next run would ask it
+        time.sleep(0.05)
 
 
 def test_workers_that_are_full_before_the_run_are_refused() -> None:
@@ -484,7 +487,7 @@ def test_a_plan_reads_no_page(tmp_path: Path) -> None:
 
 def test_every_worker_counts() -> None:
     """Also where there are more than the five that some versions of Dask list by default."""
-    with cluster(7, processes=False) as client:
+    with cluster(7, processes=False, memory_limit=0) as client:  # in this process, of whatever size tests have made it
         found = connect(client, None)
         assert found is not None
         assert (found.workers, found.threads) == (7, 7)

@@ -46,19 +46,23 @@ class Counting:
         self.gets: Counter[str] = Counter()
         self.heads: Counter[str] = Counter()
         self.refuse: dict[str, range] = {}
+        self.lock = threading.Lock()  # requests come side by side
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
         """Answer a request."""
         get = environ["REQUEST_METHOD"] == "GET"
         path = environ["PATH_INFO"]
-        self.gets[path] += get
-        self.heads[path] += environ["REQUEST_METHOD"] == "HEAD"
-        if get and self.gets[path] in self.refuse.get(path, ()):
+        with self.lock:
+            self.gets[path] += get
+            self.heads[path] += environ["REQUEST_METHOD"] == "HEAD"
+            refused = get and self.gets[path] in self.refuse.get(path, ())
+        if refused:
             start("403 Forbidden", [("Content-Type", "text/plain")])
             return [b"refused"]
 
         def counted(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            self.served += get * sum(int(value) for name, value in headers if name.lower() == "content-length")
+            with self.lock:
+                self.served += get * sum(int(value) for name, value in headers if name.lower() == "content-length")
             return start(status, headers, *more)
 
         return self.app(environ, counted)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from contextlib import suppress
 
 import pytest
 from click.testing import CliRunner
@@ -19,20 +16,22 @@ from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import FormatError, StoreError
 
+SERVER = """
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+server = make_server("127.0.0.1", 0, DomainDispatcherApplication(create_backend_app), threaded=True)
+print(server.server_port, flush=True)
+server.serve_forever()
+"""
+
 
 @pytest.fixture(scope="module")
 def endpoint():
     """An object store, empty and alone; a process of its own, since deltalake holds the interpreter while it waits."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", port]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        for _ in range(300):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", int(port)), timeout=1):
-                break
-            time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-c", SERVER]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"  # the port that the system gave, once it is open
         server.terminate()
 
 
