@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import ctypes
+import functools
 import os
 import shutil
 import subprocess
@@ -55,6 +56,7 @@ LAYERS = {
 }
 
 
+@functools.cache
 def imported(path: Path) -> list[tuple[str, bool]]:
     """Modules that a file imports, anywhere in it, and whether at import time rather than where they are used."""
     tree = ast.parse(path.read_text())

@@ -13,7 +13,9 @@ import numba
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["inlined", "jit"]
+    import numpy as np
+
+__all__ = ["inlined", "jit", "read_only"]
 
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 
@@ -54,3 +56,20 @@ def inlined(function: Callable[..., Any]) -> Any:
     8
     """
     return numba.njit(forceinline=True, **_OPTIONS)(function)
+
+
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array as a view that cannot be written to.
+
+    A loop is compiled anew for arrays that can be and for those that cannot, as Arrow's: given views, it is compiled
+    once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read_only(np.zeros(3)).flags.writeable
+    False
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view

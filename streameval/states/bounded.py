@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.histogram import BINS, FIRSTS, SHIFTS, bin_counts, bin_weights, unpack
+from streameval.kernels.jit import read_only
 from streameval.states.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores import float_limit
 
@@ -45,8 +46,8 @@ def bounded(state: ScoreCounts) -> ScoreHistogram:
     rounding, errors = np.zeros_like(rows), np.zeros_like(sums)
     limit = float_limit(spec.type)
     for groups in state.parts():
-        scores = groups.scores
-        bin_counts(scores, np.zeros(scores.size, np.uint8), limit, packed, only, FIRSTS, SHIFTS)
+        scores = read_only(groups.scores)
+        bin_counts(scores, read_only(np.zeros(scores.size, np.uint8)), limit, packed, only, FIRSTS, SHIFTS)
         unpack(packed, only, table)
         _add(scores, groups.neg, groups.pos, rows, rounding)
         if spec.weighted:
@@ -58,12 +59,13 @@ def bounded(state: ScoreCounts) -> ScoreHistogram:
 def _add(scores: Array, neg: Array, pos: Array, sums: Array, errors: Array) -> None:
     """Add negatives and positives to their bins; whole numbers below 2⁵³ are exact."""
     for label, side in enumerate((neg, pos)):
-        labels = np.full(scores.size, label, np.uint8)
-        bin_weights(scores, labels, side.astype(np.float64), sums, errors, FIRSTS, SHIFTS)
+        labels, weight = np.full(scores.size, label, np.uint8), side.astype(np.float64)
+        bin_weights(scores, read_only(labels), read_only(weight), sums, errors, FIRSTS, SHIFTS)
 
 
 def _add_weights(groups: Groups, scores: Array, sums: Array, errors: Array) -> None:
     """Add weights to their bins."""
     if groups.neg_weight is not None and groups.pos_weight is not None:
         for label, weight in enumerate((groups.neg_weight, groups.pos_weight)):
-            bin_weights(scores, np.full(scores.size, label, np.uint8), weight, sums, errors, FIRSTS, SHIFTS)
+            labels = read_only(np.full(scores.size, label, np.uint8))
+            bin_weights(scores, labels, read_only(weight), sums, errors, FIRSTS, SHIFTS)

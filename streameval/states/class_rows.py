@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.contingency import count_dense, count_keys, counted_keys
+from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
 from streameval.states.builder import RunBuilder
 from streameval.states.ids import SHIFT
@@ -73,6 +74,7 @@ class ClassRows:
 
     def add(self, first: Array, rest: Array, counts: Array = _NONE_I8) -> None:
         """Take rows by the words of their class, not mixed; with counts, or one each."""
+        first = read_only(first)
         if self._small.size and not counts.size:
             first, rest = self._without_small(first, rest)
         while first.size and self._plain is None:
@@ -93,7 +95,7 @@ class ClassRows:
         self._small_rows += first.size - others.size
         if self._small_rows > _LARGEST - first.size:
             self._keep_small()
-        return (first, rest) if others.size == first.size else (first[others], rest[others])
+        return (first, rest) if others.size == first.size else (read_only(first[others]), rest[others])
 
     def _make_room(self) -> None:
         """A larger table, or an empty one; or none where that does not pay."""
@@ -102,7 +104,7 @@ class ClassRows:
             first, rest, counts = self._counted()
             self._budget.give_back(self._table)
             self._table = self._cleared(min(slots * _GROWTH, self._most))
-            self._used = count_keys(first, rest, counts, self._table, 0, first.size)[1]
+            self._used = count_keys(read_only(first), rest, counts, self._table, 0, first.size)[1]
             return
         if self._rows < _FEW * self._used:
             self._plain = RunBuilder(self._layout, self._budget, self._capacity)
@@ -146,5 +148,5 @@ class ClassRows:
 
 def encode(builder: RunBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = _NONE_I8) -> None:
     """Add rows by the words of their ids, which are mixed here."""
-    labels = np.full(ids.size, label, np.uint8)
+    ids, labels = read_only(ids), read_only(np.full(ids.size, label, np.uint8))
     builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest, counts=counts)

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import IncompatibleStatesError, NullError
+from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
 from streameval.states.builder import RunBuilder
@@ -119,6 +120,7 @@ class _ClusterBuilder:
             self._null_rows += np.bincount(label[~valid], minlength=2)
             array, label = array.drop_null(), label[valid]
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
+        first, label = read_only(first), read_only(label)
         self._runs.add(len(first), lambda part, *out: encode_id(first[part], label[part], SHIFT, *out), rest)
 
     def state(self) -> ClusterCounts:

@@ -19,6 +19,7 @@ import numpy as np
 
 from streameval.errors import IncompatibleStatesError, OptionError
 from streameval.kernels.hashing import hash_bytes
+from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
 from streameval.states.scores import numbers, refuse_nan
 
@@ -90,7 +91,8 @@ class Draws:
             nan += np.bincount(np.delete(label, valid), minlength=2)
             array, label, kept = array.drop_null(), label[valid], valid if kept is None else kept[valid]
         values = numbers(array, self.spec.type)
-        values = values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values
+        values = read_only(values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values)
+        label = read_only(label)
         nan += _nan_rows(values, label)
         seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
         group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1

@@ -29,6 +29,7 @@ from streameval.kernels.histogram import (
     union,
     unpack,
 )
+from streameval.kernels.jit import read_only
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.scores import float_limit, numbers, refuse_nan, split_nulls
 
@@ -135,14 +136,15 @@ class _HistogramBuilder:
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._nan_rows, self._nan_weights)
         values = numbers(array, self.spec.type)
         unit = 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else 1.0
-        values = values / unit if self.spec.type[0] == "d" else values
+        values = read_only(values / unit if self.spec.type[0] == "d" else values)
+        label = read_only(label)
         if self._rows + len(values) > _PACKED_ROWS:
             self._unpack()
         self._rows += len(values)
         tables = self._packed, self._only
         self._nan_rows += bin_counts(values, label, float_limit(self.spec.type), *tables, FIRSTS, SHIFTS)
         if weight is not None:
-            nans = bin_weights(values, label, weight, self._sums, self._errors, FIRSTS, SHIFTS)
+            nans = bin_weights(values, label, read_only(weight), self._sums, self._errors, FIRSTS, SHIFTS)
             for side in (0, 1):
                 self._nan_weights[side].append(float(nans[side]))
         refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)

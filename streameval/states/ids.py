@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streameval.errors import SchemaError
 from streameval.kernels.hashing import hash_bytes, hash_strings
+from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
         large = array.cast(pa.large_binary())
         _, offsets, data = large.buffers()
         bounds = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
-        first, second = hash_strings(np.frombuffer(data or b"", np.uint8), bounds)
+        first, second = hash_strings(read_only(np.frombuffer(data or b"", np.uint8)), read_only(bounds))
         return first, second.reshape(-1, 1)
     wide = np.uint64 if kind == "unsigned" else np.int64
     first = array.to_numpy(zero_copy_only=False).astype(wide, copy=False).view(np.uint64)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from streameval.errors import IncompatibleStatesError, NullError, SchemaError
 from streameval.kernels import keys as kernels
+from streameval.kernels.jit import read_only
 from streameval.kernels.runs import sum_pieces
 from streameval.states.builder import RunBuilder
 from streameval.states.memory import Budget
@@ -257,6 +258,7 @@ class _ScoreBuilder:
 
     def _encoder(self, values: Array, label: Array) -> Any:
         kind = self.spec.type
+        values, label = read_only(values), read_only(label)
         if kind == "f4":
             bits = values.view(np.uint32)
             return lambda part, *out: kernels.encode_f4(bits[part], label[part], *out)
