@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dask
@@ -67,7 +67,7 @@ def first(
     state = restored(outlines.states[spec], ranges[spec])
     found = [state.first(shard, resources.budget, owner=owner) for shard in shards]
     cells = state.classes((part for _, part in found), owner=owner)
-    total = reduce(Summary.merge, (part for part, _ in found), Summary())
+    total = Summary().merge(*(part for part, _ in found))
     return (total, hollow(cells)), {_CELLS: keyed(cells)}
 
 
@@ -75,7 +75,7 @@ def second(ranges: Mapping[str, Rows], cells: ClassCells, interval: Interval, re
     """On a worker: second pass over a range of classes."""
     here = restored(cells, ranges[_CELLS])
     parts = here.intervals(resources.budget, interval)
-    return reduce(Summary.merge, (by_class(here, part, resources.budget) for part in parts), Summary())
+    return Summary().merge(*(by_class(here, part, resources.budget) for part in parts))
 
 
 def outline(found: tuple[Any, Any]) -> Any:
@@ -168,7 +168,7 @@ class Table:
         best = parts.pop() if matched else None
         rows = state.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
-        return replace(reduce(Summary.merge, [*(total for total, _ in found), *parts], alone), matching=best)
+        return replace(alone.merge(*(total for total, _ in found), *parts), matching=best)
 
     def _matching(self, merged: Sequence[Any], cuts: Sequence[Interval], cells: ClassCells, most: int) -> Any:
         """The node of the best matching, from nodes of ranges of classes."""

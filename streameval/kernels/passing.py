@@ -10,6 +10,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 from streameval.kernels.keys import ID_BUCKETS
+from streameval.kernels.prefetch import word_at
 
 __all__ = ["SLOTS", "emit_others", "shared_rows"]
 
@@ -20,36 +21,45 @@ _HALF = np.uint64(32)
 
 
 @jit
-def shared_rows(starts, words, counts, marks, which, kept):
-    """Move the words and counts of rows that may share their cluster to the front; returns how many there are.
+def shared_rows(starts, words_at, rest_at, counts_at, marks, kept, words, rest, counts):
+    """Collect the rows that may share their cluster, bucket by bucket; returns how many there are.
 
+    Run r has rows of bucket b from ``starts[r, 2 * b]`` to ``starts[r, 2 * b + 1]`` of its columns, whose addresses are
+    given, 0 where there is none: counts of 1. The outputs have room for all rows and one more; those of bucket b begin
+    at ``kept[b]``.
     A row has a slot by the bits of its word below those of the bucket: `marks` counts the rows of each, of which there
-    are SLOTS a row. A row alone in its slot is alone in its cluster; nine of ten lone rows are. ``which`` takes where
-    the others were and has room for one more; those of bucket b begin at ``kept[b]``. `counts` may be empty: ones.
+    are SLOTS a row. A row alone in its slot is alone in its cluster; nine of ten lone rows are.
     There are no branches to mispredict.
     """
-    found = np.uint64(0)
-    for b in range(starts.size - 1):
+    columns, found = rest.shape[1], np.uint64(0)
+    for b in range(kept.size - 1):
         kept[b] = found
-        bits = 3
-        while (1 << bits) < SLOTS * (starts[b + 1] - starts[b]):
+        rows, bits = 0, 3
+        for r in range(starts.shape[0]):
+            rows += starts[r, 2 * b + 1] - starts[r, 2 * b]
+        while (1 << bits) < SLOTS * rows:
             bits += 1
         marks[: 1 << bits] = 0
         shift = np.uint64(64 - bits)
-        for i in range(starts[b], starts[b + 1]):
-            slot = (words[i] << _BUCKET_BITS) >> shift
-            again = np.uint8(marks[slot] != 0)
-            if counts.size:
-                again |= np.uint8(counts[i] > 1)
-            marks[slot] = np.uint8(1) + again
-        for i in range(starts[b], starts[b + 1]):
-            word = words[i]
-            which[found] = i
-            words[found] = word
-            if counts.size:
-                counts[found] = counts[i]
-            found += np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
-    kept[starts.size - 1] = found
+        for r in range(starts.shape[0]):
+            word_column, count_column = words_at[r], counts_at[r]
+            for i in range(starts[r, 2 * b], starts[r, 2 * b + 1]):
+                slot = (word_at(word_column, i) << _BUCKET_BITS) >> shift
+                again = np.uint8(marks[slot] != 0)
+                if count_column:
+                    again |= np.uint8(word_at(count_column, i) > 1)
+                marks[slot] = np.uint8(1) + again
+        for r in range(starts.shape[0]):
+            word_column, rest_column, count_column = words_at[r], rest_at[r], counts_at[r]
+            for i in range(starts[r, 2 * b], starts[r, 2 * b + 1]):
+                word = word_at(word_column, i)
+                words[found] = word
+                for c in range(columns):
+                    rest[found, c] = word_at(rest_column, i * columns + c)
+                if counts.size:
+                    counts[found] = word_at(count_column, i) if count_column else 1
+                found += np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
+    kept[kept.size - 1] = found
     return np.int64(found)
 
 

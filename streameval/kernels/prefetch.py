@@ -1,4 +1,4 @@
-"""Memory: what numba has no words for. To ask for a line before it is written, and to read eight bytes at once.
+"""Memory: what numba has no words for. A line is asked for, eight bytes are read at once, an array by its address.
 
 A loop that scatters rows to a thousand places writes each cache line from first item to last while it stays in the
 second-level cache, but begins every line with a miss, which a store cannot overtake. Asking for a place's next line
@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-__all__ = ["LINE", "eight_bytes", "prefetch"]
+__all__ = ["LINE", "eight_bytes", "prefetch", "word_at"]
 
 LINE = 64  # bytes of a cache line
 _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
@@ -72,3 +72,28 @@ def eight_bytes(_typing, array, _start):
         return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def word_at(_typing, _address, _number):
+    """Word number so many of a contiguous array that lies at an address; nothing says whether it is one.
+
+    So that one loop goes over the pieces of many arrays, where a call for each would cost more than a small piece.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.kernels.jit import jit
+    >>> @jit
+    ... def last(addresses, size):
+    ...     return [word_at(address, size - 1) for address in addresses]
+    >>> arrays = np.arange(3, dtype=np.uint64), np.arange(6, 9, dtype=np.uint64)
+    >>> last(np.array([array.ctypes.data for array in arrays], np.uint64), 3)
+    [2, 8]
+    """
+
+    def generate(_context, builder, _signature, arguments):
+        words = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
+        return builder.load(builder.gep(words, [arguments[1]]))
+
+    return types.uint64(types.uint64, types.intp), generate

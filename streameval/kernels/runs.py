@@ -17,7 +17,6 @@ __all__ = [
     "place",
     "place_labelled",
     "place_rows",
-    "place_some",
     "repetitive",
     "scatter",
     "scatter_rows",
@@ -111,22 +110,6 @@ def place_rows(values, starts, slots, cursor, out):
                 out[at, c] = values[i, c]
             at += 1
         cursor[slots[j]] = at
-
-
-@jit
-def place_some(values, starts, slots, cursor, which, kept, nexts, out):
-    """Copy some rows of pieces: those that `place` would put at positions ``which[kept[s] : kept[s + 1]]``, slot s.
-
-    These ascend; ``out`` has a row for each of them, and ``nexts[s]`` says which is the slot's next one.
-    """
-    for j in range(slots.size):
-        slot = slots[j]
-        shift, k = starts[j] - starts[0] - cursor[slot], nexts[slot]
-        cursor[slot] += starts[j + 1] - starts[j]
-        while k < kept[slot + 1] and which[k] < cursor[slot]:
-            out[k] = values[which[k] + shift]
-            k += 1
-        nexts[slot] = k
 
 
 @jit

@@ -22,7 +22,7 @@ __all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts",
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
 
-ITEMS = (1 << 14, 1 << 21)  # items of an interval, at least and at most
+ITEMS = (1 << 14, 1 << 22)  # items of an interval, at least and at most
 _PARTS = 16  # intervals for many threads, at least, where there are many items
 NARROW = 1 << 32  # rows below which n and c share a word
 _SHARE = 1 << 10  # bytes of the budget for an item: what an interval takes of memory in several threads, and room

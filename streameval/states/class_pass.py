@@ -51,7 +51,7 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
     classes = group_classes(*groups, columns, cells.packed, *table, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
-    return summarize_classes(totals, maxima).merge(known).merge(_singles(singles, totals))
+    return summarize_classes(totals, maxima).merge(known, _singles(singles, totals))
 
 
 def _singles(times: Array, totals: Array) -> Summary:

@@ -15,7 +15,6 @@ label. So the state does not depend on where a row came from.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -34,12 +33,12 @@ from streameval.states.pairs import by_cluster, cluster_shards
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.run import Interval, Layout
 from streameval.states.runs import Runs
-from streameval.states.summary import Summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.states.memory import Budget
+    from streameval.states.summary import Summary
 
 __all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one"]
 
@@ -295,7 +294,7 @@ class ContingencyCounts:
         found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(budget), "classes")
         rows = self.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
-        return reduce(Summary.merge, found, alone), classes
+        return alone.merge(*found), classes
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

@@ -108,15 +108,18 @@ class _FirstPass:
 
     def without_lone(self, runs: Runs, interval: Interval) -> Side:
         """Count the rows that are quickly seen to be alone in their cluster; returns the others."""
-        side = runs.gather(*interval, further=False)[0]
-        size, largest = side.words.size, int(np.diff(side.starts).max(initial=0))
-        marks = np.empty(SLOTS << max(largest - 1, 0).bit_length(), np.uint8)
-        which, starts = np.empty(size + 1, np.int32), np.empty_like(side.starts)
-        shared = shared_rows(side.starts, side.words, side.counts, marks, which, starts)
+        places = runs.places(*interval)
+        sizes = np.diff(places.starts).sum(axis=0)[::2]
+        size = int(sizes.sum())
+        marks = np.empty(SLOTS << max(int(sizes.max(initial=0)) - 1, 0).bit_length(), np.uint8)
+        starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
+        rest = np.empty((size + 1, runs.layout.words - 1), np.uint64)
+        counts = np.empty((size + 1) * bool(places.counts.any()), np.int64)
+        given = places.starts, places.words, places.rest, places.counts
+        shared = shared_rows(*given, marks, starts, words, rest, counts)
         self._sizes[1] += size - shared
         self._maxima += size - shared
-        rest = runs.further(*interval, which[:shared], starts)
-        return Side(starts, side.words[:shared], rest, side.counts[:shared], side.weights)
+        return Side(starts, words[:shared], rest[:shared], counts[:shared], np.empty(0))
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
         """Pass cells on by class, given the size of each one's cluster."""

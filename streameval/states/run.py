@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streameval.states.grouping import Columns
     from streameval.states.memory import Buffer
 
-__all__ = ["Interval", "Layout", "Outline", "Run", "Side"]
+__all__ = ["Interval", "Layout", "Outline", "Places", "Run", "Side"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Interval = tuple[int, int]  # of buckets
@@ -107,6 +109,40 @@ class Side:
         """Items of the buckets from i to j, counted from the interval's first."""
         a, b = self.starts[i], self.starts[j]
         return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the items of an interval of buckets lie, for one loop over the pieces of all runs.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_runs, n_codes + 1)
+        The first item of each code, counted from the first one of the columns.
+    words, rest, counts : uint64 arrays of shape (n_runs,)
+        Addresses of the columns; 0 where a run has none.
+    columns : the arrays that lie there, as long as this does
+    """
+
+    starts: Array
+    words: Array
+    rest: Array
+    counts: Array
+    columns: list[Array]
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], start: int, stop: int) -> Places:
+        """Places of the buckets of some runs; what is spilled is read."""
+        codes, columns = np.arange(2 * start, 2 * stop + 1), []
+        starts, addresses = np.empty((len(runs), codes.size), np.int64), np.zeros((3, len(runs)), np.uint64)
+        for r, run in enumerate(runs):
+            found = run.starts[np.searchsorted(run.codes, codes)]
+            starts[r] = found - found[0]
+            for at, column in zip(addresses, (run.words, run.rest, run.counts), strict=True):
+                if column is not None:
+                    columns.append(column.read(int(found[0]), int(found[-1])))
+                    at[r] = columns[-1].__array_interface__["data"][0]
+        return cls(starts, *addresses, columns)
 
 
 @dataclass(frozen=True)

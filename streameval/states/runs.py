@@ -27,7 +27,7 @@ from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import runs as kernels
 from streameval.states.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, together
 from streameval.states.memory import Budget
-from streameval.states.run import Interval, Layout, Outline, Run, Side
+from streameval.states.run import Interval, Layout, Outline, Places, Run, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -226,18 +226,15 @@ class Runs:
             else:
                 yield aligned(*(distinct(*part) for part in parts))
 
-    def gather(self, start: int, stop: int, *, further: bool = True) -> tuple[Side, Side]:
-        """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives.
-
-        Further words only where they are wanted: `rest` has no columns otherwise.
-        """
+    def gather(self, start: int, stop: int) -> tuple[Side, Side]:
+        """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives."""
         sizes = np.concatenate((self.items[2 * start : 2 * stop : 2], self.items[2 * start + 1 : 2 * stop : 2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
         total = int(starts[-1])
         counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
         columns = {
             "words": np.empty(total, self.layout.dtype),
-            "rest": np.empty((total, further * (self.layout.words - 1)), np.uint64),
+            "rest": np.empty((total, self.layout.words - 1), np.uint64),
             "counts": np.empty(total if counted else 0, np.int64),
             "weights": np.empty(total if self.layout.weighted else 0, np.float64),
         }
@@ -258,21 +255,9 @@ class Runs:
             Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
         )
 
-    def further(self, start: int, stop: int, which: Array, kept: Array) -> Array:
-        """Further words of some negatives: of bucket b, counted from `start`, those ``which[kept[b] : kept[b + 1]]``.
-
-        Positions ascend in a bucket and are those in which `gather` puts the rows.
-        """
-        sizes = self.items[2 * start : 2 * stop : 2]
-        cursor, nexts = np.cumsum(sizes) - sizes, kept[:-1].copy()
-        out = np.empty((which.size, self.layout.words - 1), np.uint64)
-        for run in self.runs:
-            a, b = np.searchsorted(run.codes, (2 * start, 2 * stop)).tolist()
-            codes, pieces = run.codes[a:b].astype(np.int64) - 2 * start, run.starts[a : b + 1]
-            if a < b:
-                given, taken = kernels.flat(_read(run.rest, pieces, out.dtype)), kernels.flat(out)
-                kernels.place_some(given, pieces, codes >> 1, cursor, which, kept, nexts, taken)
-        return out
+    def places(self, start: int, stop: int) -> Places:
+        """Where an interval of buckets lies, for one loop over the pieces of all runs."""
+        return Places.of([run for run in self.runs if run.has(2 * start, 2 * stop)], start, stop)
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
         """Items of one code, run by run, a bounded number at a time."""

@@ -126,15 +126,19 @@ class Sizes:
         largest: Number = self.values.tolist()[-1] if self.values.size else 0
         return largest
 
-    def merge(self, other: Sizes) -> Sizes:
-        """Histogram of both collections of sizes."""
-        if not self.values.size or not other.values.size:
-            return self if self.values.size else other
-        if "O" in (self.values.dtype.kind, other.values.dtype.kind):
-            return self._from_counter(Counter(dict(self.pairs())) + Counter(dict(other.pairs())))
-        values, position = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
+    def merge(self, *others: Sizes) -> Sizes:
+        """Histogram of all collections of sizes."""
+        parts = [part for part in (self, *others) if part.values.size]
+        if len(parts) < 2:
+            return parts[0] if parts else self
+        if any(part.values.dtype.kind == "O" for part in parts):
+            counter: Counter[Number] = Counter()
+            for part in parts:
+                counter.update(dict(part.pairs()))
+            return self._from_counter(counter)
+        values, position = np.unique(np.concatenate([part.values for part in parts]), return_inverse=True)
         times = np.zeros(values.size, dtype=np.int64)
-        np.add.at(times, position, np.concatenate([self.times, other.times]))
+        np.add.at(times, position, np.concatenate([part.times for part in parts]))
         return Sizes(values, times)
 
     def scaled(self, times: int) -> Sizes:

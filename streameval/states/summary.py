@@ -34,7 +34,7 @@ from streameval.states.cell_sums import INERTIA_BITS, Codes, compiled_sums, exac
 from streameval.states.sizes import Number, Sizes, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = [
     "INERTIA_BITS",
@@ -106,17 +106,18 @@ class Summary:
         """Whether some cell is not a whole number."""
         return self.cells.fractional
 
-    def merge(self, other: Summary) -> Summary:
-        """Sum of two partial summaries; the order of merges changes no bit."""
+    def merge(self, *others: Summary) -> Summary:
+        """Sum of partial summaries; their order changes no bit."""
+        parts = (self, *others)
         return Summary(
-            self.cells.merge(other.cells),
-            self.classes.merge(other.classes),
-            self.clusters.merge(other.clusters),
-            _added(self.class_squares, other.class_squares),
-            _added(self.cluster_squares, other.cluster_squares),
-            self.inertia + other.inertia,
-            self.row_maxima + other.row_maxima,
-            self.column_maxima + other.column_maxima,
+            Sizes.merge(*(part.cells for part in parts)),
+            Sizes.merge(*(part.classes for part in parts)),
+            Sizes.merge(*(part.clusters for part in parts)),
+            _added(part.class_squares for part in parts),
+            _added(part.cluster_squares for part in parts),
+            sum(part.inertia for part in parts),
+            sum(part.row_maxima for part in parts),
+            sum(part.column_maxima for part in parts),
         )
 
     def scaled(self, times: int) -> Summary:
@@ -155,10 +156,11 @@ class Summary:
         return hash((self.cells, self.classes, self.clusters, self.inertia))
 
 
-def _added(left: Mapping[Number, Number], right: Mapping[Number, Number]) -> dict[Number, Number]:
-    result = dict(left)
-    for size, squares in right.items():
-        result[size] = result.get(size, 0) + squares
+def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
+    result: dict[Number, Number] = {}
+    for part in parts:
+        for size, squares in part.items():
+            result[size] = result.get(size, 0) + squares
     return dict(sorted(result.items()))
 
 
@@ -174,11 +176,9 @@ def summarize(class_codes: Codes, cluster_codes: Codes, counts: Values) -> Summa
     """
     class_totals, class_maxima = margin(class_codes, counts)
     cluster_totals, cluster_maxima = margin(cluster_codes, counts)
-    return (
-        summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
-        .merge(summarize_classes(class_totals, class_maxima))
-        .merge(summarize_clusters(cluster_totals, cluster_maxima))
-    )
+    cells = summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
+    margins = summarize_classes(class_totals, class_maxima), summarize_clusters(cluster_totals, cluster_maxima)
+    return cells.merge(*margins)
 
 
 def summarize_shard(class_codes: Codes, cluster_codes: Codes, counts: Values, class_totals: Values) -> Summary:
@@ -268,11 +268,11 @@ def _repeated_cells(
 ) -> Summary:
     """Split multiplicities into digits so small that the compiled sums of all cells stay within 64 bits."""
     width = 30 - counts.size.bit_length()
-    result, shift = Summary(), 0
+    parts, shift = [], 0
     while counts.size and (times >> shift).any():
         digit = (times >> shift) & ((1 << width) - 1)
         by_class, by_cluster, inertia = compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
         part = Summary(Sizes.of(counts, digit), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
-        result = result.merge(part.scaled(1 << shift))
+        parts.append(part.scaled(1 << shift))
         shift += width
-    return result
+    return Summary().merge(*parts)
