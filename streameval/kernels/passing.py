@@ -21,17 +21,17 @@ _HALF = np.uint64(32)
 
 
 @jit
-def shared_rows(starts, words_at, rest_at, counts_at, marks, kept, words, rest, counts):
+def shared_rows(starts, words_at, rest_at, counts_at, further, marks, kept, words, rest, counts):
     """Collect the rows that may share their cluster, bucket by bucket; returns how many there are.
 
     Run r has rows of bucket b from ``starts[r, 2 * b]`` to ``starts[r, 2 * b + 1]`` of its columns, whose addresses are
-    given, 0 where there is none: counts of 1. The outputs have room for all rows and one more; those of bucket b begin
-    at ``kept[b]``.
+    given, 0 where there is none: counts of 1. There are as many further words as the tuple `further` is long. The
+    outputs have room for all rows and one more; those of bucket b begin at ``kept[b]``.
     A row has a slot by the bits of its word below those of the bucket: `marks` counts the rows of each, of which there
     are SLOTS a row. A row alone in its slot is alone in its cluster; nine of ten lone rows are.
     There are no branches to mispredict.
     """
-    columns, found = rest.shape[1], np.uint64(0)
+    columns, found = len(further), np.uint64(0)
     for b in range(kept.size - 1):
         kept[b] = found
         rows, bits = 0, 3

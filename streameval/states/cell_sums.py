@@ -67,8 +67,9 @@ def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, 
     result: defaultdict[Number, Number] = defaultdict(int)
     table = np.zeros((min(_TABLE, int(totals.max(initial=0)) + 1), 2), np.int64)
     squares_by_size(totals, squares, table)
-    for size in np.flatnonzero(table[:, 0] | table[:, 1]).tolist():
-        result[size] = (int(table[size, 0]) << 32) + int(table[size, 1])
+    sizes = np.flatnonzero(table[:, 0] | table[:, 1])
+    for size, high, low in zip(sizes.tolist(), *table[sizes].T.tolist(), strict=True):
+        result[size] = (high << 32) + low
     for i in np.flatnonzero(totals >= _TABLE) if table.shape[0] == _TABLE else ():
         high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
         result[int(totals[i])] += (high << 32) + low

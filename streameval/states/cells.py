@@ -138,4 +138,5 @@ def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Ar
     """Number of each key, and the row in which each number came first; keys of two buckets are never equal."""
     numbers, found = np.empty((2, words.size), np.int64)
     keys = np.empty((words.size, 1 + columns), np.uint64)
-    return numbers, found[: number_keys(starts, words, rest, columns, slots_for(starts), keys, numbers, found)]
+    table = slots_for(starts), keys
+    return numbers, found[: number_keys(starts, words, rest, tuple(range(columns)), *table, numbers, found)]

@@ -46,19 +46,21 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
     totals, singles, maxima = np.empty((3, most), np.int64)
     numbers, n, c = np.empty((3, other.words.size), np.int64)
     groups = (row.words, row.rest, row.counts, row.starts, other.words, other.rest, other.counts, other.starts)
-    columns = cells.rows.layout.words - 1
-    table = slots_for(row.starts), np.empty((most, 1 + columns), np.uint64)
-    classes = group_classes(*groups, columns, cells.packed, *table, totals, singles, maxima, numbers, n, c)
+    further = tuple(range(cells.rows.layout.words - 1))
+    table = slots_for(row.starts), np.empty((most, 1 + len(further)), np.uint64)
+    classes = group_classes(*groups, further, cells.packed, *table, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
     return summarize_classes(totals, maxima).merge(known, _singles(singles, totals))
 
 
 def _singles(times: Array, totals: Array) -> Summary:
-    """Cells of one row that is alone in its cluster, so many of each class."""
-    codes = np.flatnonzero(times)
-    ones = np.ones(codes.size, np.int64)
-    return summarize_cells(codes, np.zeros(codes.size, np.int64), ones, totals, ones[:1], times[codes])
+    """Cells of one row that is alone in its cluster, so many of each class; classes of one size are taken as one."""
+    numbers, sizes = _distinct(totals)
+    each = np.zeros(sizes.size, np.int64)
+    np.add.at(each, numbers, times)
+    codes, ones = np.flatnonzero(each), np.ones(sizes.size, np.int64)
+    return summarize_cells(codes, ones[codes] - 1, ones[codes], sizes, ones[:1], each[codes])
 
 
 def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
@@ -81,9 +83,16 @@ def lone_classes(sizes: Array, times: Array) -> Summary:
 
 
 def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
-    """What cells decide of which both sizes are known; clusters of one size are taken as one."""
-    numbers, found = numbered(np.array([0, c.size]), c.view(np.uint64), np.empty((c.size, 0), np.uint64), 0)
-    return summarize_cells(codes, numbers, n, totals, c[found], times)
+    """What cells decide of which both sizes are known; classes, or clusters, of one size are taken as one."""
+    numbers, classes = _distinct(totals)
+    columns, clusters = _distinct(c)
+    return summarize_cells(numbers[codes], columns, n, classes, clusters, times)
+
+
+def _distinct(sizes: Array) -> tuple[Array, Array]:
+    """The number of each size, and the sizes by number."""
+    numbers, found = numbered(np.array([0, sizes.size]), sizes.view(np.uint64), np.empty((sizes.size, 0), np.uint64), 0)
+    return numbers, sizes[found]
 
 
 def without_cluster(rows: int, lone: int) -> Summary:

@@ -115,7 +115,7 @@ class _FirstPass:
         starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
         rest = np.empty((size + 1, runs.layout.words - 1), np.uint64)
         counts = np.empty((size + 1) * bool(places.counts.any()), np.int64)
-        given = places.starts, places.words, places.rest, places.counts
+        given = places.starts, places.words, places.rest, places.counts, tuple(range(rest.shape[1]))
         shared = shared_rows(*given, marks, starts, words, rest, counts)
         self._sizes[1] += size - shared
         self._maxima += size - shared

@@ -133,7 +133,7 @@ class Places:
     @classmethod
     def of(cls, runs: Sequence[Run], start: int, stop: int) -> Places:
         """Places of the buckets of some runs; what is spilled is read."""
-        codes, columns = np.arange(2 * start, 2 * stop + 1), []
+        codes, columns = np.arange(2 * start, 2 * stop + 1, dtype=np.uint32), []  # of a run's type: no conversion
         starts, addresses = np.empty((len(runs), codes.size), np.int64), np.zeros((3, len(runs)), np.uint64)
         for r, run in enumerate(runs):
             found = run.starts[np.searchsorted(run.codes, codes)]

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from streameval.kernels.contingency import tally_small
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -59,9 +61,10 @@ class Sizes:
         if sizes.dtype.kind == "f":
             values, times = np.unique(sizes[sizes > 0], return_counts=True)
             return cls(values, times.astype(np.int64))
-        small = np.bincount(sizes[sizes < _SMALL], minlength=1)
+        small = np.zeros(min(_SMALL, int(sizes.max(initial=0)) + 1), np.int64)
+        larger = tally_small(sizes, small)
         low = np.flatnonzero(small[1:]) + 1
-        high, times = np.unique(sizes[sizes >= _SMALL], return_counts=True)
+        high, times = np.unique(sizes[sizes >= _SMALL] if larger else sizes[:0], return_counts=True)
         return cls(np.concatenate([low, high]).astype(np.int64), np.concatenate([small[low], times]).astype(np.int64))
 
     @classmethod
