@@ -227,6 +227,27 @@ def deviance(x: float, e: float, d: float) -> float:
 
 
 @jit
+def _rare(a: float, b: float, n: float, m: float) -> float:
+    """Mean deviance of a hypergeometric count whose mean m is below 1/2, from 0 on, until 2^-56 of it is left out.
+
+    Both logarithms add to the deviance, so nothing cancels. A count of 64 has a probability below 2^-350.
+    """
+    others, below = n - a - b, math.log(m)
+    weights, w, total, before = 1.0, 1.0, m, m
+    ratio = a * b / (others + 1.0)
+    for k in range(1, min(int(min(a, b)) + 1, _LOGS.size)):
+        w *= ratio
+        weights += w
+        term = w * (k * (_LOGS[k] - below) - (k - m))
+        total += term
+        ratio = (a - k) * (b - k) / ((k + 1.0) * (others + k + 1.0))
+        if k > 1 and 2.0 * w * ratio < _NEGLIGIBLE * weights and term * term < _NEGLIGIBLE * total * (before - term):
+            break
+        before = term
+    return total / weights
+
+
+@jit
 def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
     """Mean deviance of a hypergeometric count, term by term from the mode, until what is left out is below 2^-56."""
     low, high = max(0.0, a + b - n), min(a, b)
@@ -234,15 +255,11 @@ def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
     start = deviance(mode, mh, (mode - mh) - ml)
     weights, total = 1.0, start
     w, k, before = 1.0, mode, start
-    below = math.log(mh) if mh < 0.5 else 0.0
     ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
     while k < high:
         w *= ratio
         k += 1.0
-        if mh < 0.5 and k < _LOGS.size:  # both logarithms add to the deviance, so nothing cancels
-            term = w * (k * (_LOGS[int(k)] - below) - ((k - mh) - ml))
-        else:
-            term = w * deviance(k, mh, (k - mh) - ml)
+        term = w * deviance(k, mh, (k - mh) - ml)
         weights += w
         total += term
         ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
@@ -322,9 +339,12 @@ def expected_information(sizes_a: Floats, times_a: Ints, sizes_b: Floats, times_
         a = sizes_a[i]
         for j in range(sizes_b.size):
             b = sizes_b[j]
-            mh, ml = divide_pairs(*two_product(a, b), n, 0.0)
-            sigma = math.sqrt(mh * ((n - a) / n) * ((n - b) / max(n - 1.0, 1.0)))
-            mean = _sampled(a, b, n, mh, ml, sigma) if sigma > 32.0 else _summed(a, b, n, mh, ml)
+            if 2.0 * a * b < n and 2.0 * (a + b) < n:
+                mean = _rare(a, b, n, a * b / n)
+            else:
+                mh, ml = divide_pairs(*two_product(a, b), n, 0.0)
+                sigma = math.sqrt(mh * ((n - a) / n) * ((n - b) / max(n - 1.0, 1.0)))
+                mean = _sampled(a, b, n, mh, ml, sigma) if sigma > 32.0 else _summed(a, b, n, mh, ml)
             total, error = two_sum(total, float(times_a[i]) * float(times_b[j]) * mean)
             carry += error
     return total + carry

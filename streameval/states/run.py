@@ -142,7 +142,7 @@ class Places:
                 if column is not None:
                     columns.append(column.read(int(found[0]), int(found[-1])))
                     at[r] = columns[-1].__array_interface__["data"][0]
-        return cls(starts, *addresses, columns)
+        return cls(starts, addresses[0], addresses[1], addresses[2], columns)
 
 
 @dataclass(frozen=True)
