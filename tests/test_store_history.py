@@ -19,6 +19,7 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 from streameval import Scalar, Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
+from streameval.store import history, opened
 from streameval.store.files import StateFiles
 from streameval.store.rules import Rule, judge
 from streameval.store.runs import Runs
@@ -122,6 +123,51 @@ def test_other_tools_read_the_history(nights):
     assert table.filter(span="night")["partition"].to_list() == NIGHTS[:4]
     assert table.filter(span="cumulative").sort("partition")["value"][-1] == expected(data, NIGHTS[:4])
     assert set(table["version"]) == {1}
+
+
+def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkeypatch):
+    """A night that comes last reads no row; a late one, a correction, a lost update or many files: all rows."""
+    monkeypatch.setattr(history, "FILES", 4)
+    data, store, seen = tmp_path / "data", Store(tmp_path / "store"), []
+
+    def versions():
+        table = pl.read_delta(str(tmp_path / "store" / "history")).filter(metric="roc_auc", span="night")
+        return table.sort("partition")["version"].to_list()
+
+    for name in NIGHTS[1:7]:
+        store.update(land(name, data), **FEW)
+        seen.append(versions())
+    assert seen == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3], [4] * 5, [4] * 5 + [5]]
+    kept = store.history("roc_auc")
+    store.update(land(NIGHTS[7], data))
+    assert versions() == [5] * 6 + [6]  # the history was written when it was asked for
+    assert store.history("roc_auc").points[:6] == kept.points
+    store.update(land(NIGHTS[0], data))
+    assert versions() == [7] * 8
+    cumulative = pl.read_delta(str(tmp_path / "store" / "history")).filter(span="cumulative")
+    assert cumulative.is_empty()
+    store.update(correct(NIGHTS[3], data))
+    with monkeypatch.context() as patch:
+        patch.setattr(opened.Opened, "derive", lambda *_: None)  # as if killed after the commit
+        store.update(land(NIGHTS[8], data))
+        store.remove(NIGHTS[1])
+    store.update(land(NIGHTS[9], data))
+    assert versions() == [11] * 8
+    names = [NIGHTS[0], *NIGHTS[2:10]]
+    found = store.history("roc_auc")
+    assert [point.partition for point in found.points] == names
+    shutil.rmtree(tmp_path / "store" / "history")
+    assert store.history("roc_auc") == found
+
+
+def test_the_log_of_the_history_is_short(tmp_path):
+    """Its versions are nobody's: every checkpoint takes the commits before it away; those of the ledger stay."""
+    store = Store(tmp_path / "store")
+    for name in NIGHTS[:12]:
+        store.update(land(name, tmp_path / "data"), score="score_lr", approx=True)
+    logs = [tmp_path / "store" / name / "_delta_log" for name in ("ledger", "history")]
+    assert [len(list(log.glob("*.json"))) for log in logs] == [12, 3]
+    assert [point.partition for point in store.history("roc_auc", cumulative=False).points] == NIGHTS[:12]
 
 
 def test_metrics_that_were_not_kept_are_computed(nights):

@@ -2,10 +2,11 @@
 
 The table is derived from the ledger: a row belongs to the state files that it was computed from, by a *key*, the hash
 of their names. Rows whose key is not due any more are dropped, rows that are missing are computed from the states, so
-that a lost or outdated table costs time and nothing else.
+that a lost or outdated table costs time and nothing else. Where nights came after all others and the table is of the
+version before, nothing is to be dropped: the new rows are appended, and the old ones are not read.
 
 =============== ==============================================================
-``version``       of the ledger that the table was last brought up to
+``version``       of the ledger that the row was written at
 ``span``          ``night``, or ``cumulative``: all nights from the first on
 ``partition``     the night, or the last of them
 ``of``, ``metric``  as results have them, with ``value``, ``lower``, ``upper``, …
@@ -21,16 +22,16 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from streameval.errors import OptionError, StoreError
 from streameval.results import Scalar
 from streameval.scan import READ_ERRORS
-from streameval.store.delta import commit_table, open_table
+from streameval.store.delta import FORGET, commit_table, open_table, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from streameval.store.place import Place
 
 __all__ = ["History", "Point", "Series", "asked", "key_of"]
+
+FILES = 32  # of the table: then it is written anew as one
 
 _FLOATS = ("value", "lower", "upper", "stderr", "threshold", "bound")
 _KINDS = dict.fromkeys(_FLOATS, pa.float64()) | {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
@@ -143,21 +146,30 @@ class Series:
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self._table: Any = None
-        self._rows = _SCHEMA.empty_table()
         self._new: list[dict[str, Any]] = []
 
-    def read(self) -> Series:
-        """Read what is there; an unreadable table counts as none."""
+    @cached_property
+    def _table(self) -> Any:
+        """The table; None where there is none, or it cannot be read."""
         with suppress(StoreError, *READ_ERRORS):
-            self._table = open_table(self.place)
-            paths = [] if self._table is None else self._table.get_add_actions(flatten=True).column("path").to_pylist()
-            parts = []
-            for path in paths:
-                with self.place.filesystem.open_input_file(self.place.child(path).path) as file:
-                    parts.append(pq.ParquetFile(file).read(use_threads=False).cast(_SCHEMA))
-            self._rows = pa.concat_tables([_SCHEMA.empty_table(), *parts])
-        return self
+            return open_table(self.place)
+        return None
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        """The rows that are there; none where they cannot be read."""
+        with suppress(StoreError, *READ_ERRORS):
+            if self._table is not None:
+                return read_rows(self._table, self.place, _SCHEMA)
+        return _SCHEMA.empty_table()
+
+    def appendable(self, version: int) -> bool:
+        """Whether the table was last written at a version of the ledger, and is of few files."""
+        if self._table is None:
+            return False
+        files = self._table.get_add_actions(flatten=True)
+        newest = files.column("max.version").to_pylist() if "max.version" in files.schema.names else []
+        return len(newest) < FILES and max((n for n in newest if n is not None), default=None) == version
 
     def find(self, keys: Sequence[str], metric: str | None = None) -> dict[str, list[Scalar]]:
         """Results by key; of one metric only, where it is named."""
@@ -174,26 +186,31 @@ class Series:
         return found
 
     def add(self, span: str, partition: str, group: str, key: str, results: Sequence[Scalar]) -> None:
-        """Take results in; they are kept once `write` is called."""
+        """Take results in; they are kept once `write` or `append` is called."""
         for result in results:
             values = {name: getattr(result, name) for name in _SCALAR}
             values |= {name: None for name in _FLOATS if values[name] != values[name]}
             self._new.append({"span": span, "partition": partition, "group": group, "key": key, **values})
 
     def write(self, version: int, due: set[tuple[str, str]]) -> None:
-        """Keep the rows whose span and key are due, if the table can be written: it can be made again."""
+        """Keep the new rows, and of those that are there the ones whose span and key are due."""
         marks = pc.binary_join_element_wise(self._rows["span"], self._rows["key"], " ")
         kept = self._rows.filter(pc.is_in(marks, pa.array([f"{span} {key}" for span, key in due], pa.string())))
         if not self._new and kept.num_rows == self._rows.num_rows and self._table is not None:
             return
+        self._commit(version, kept, "overwrite")
+
+    def append(self, version: int) -> None:
+        """Keep the new rows beside those that are there, if the table can be written."""
+        self._commit(version, _SCHEMA.empty_table(), "append")
+
+    def _commit(self, version: int, kept: pa.Table, mode: Literal["overwrite", "append"]) -> None:
+        """Write the new rows, with those that are kept; a table that cannot be written is left alone."""
         rows = pa.concat_tables([kept, pa.Table.from_pylist(self._new, schema=_SCHEMA)])
-        numbers = pa.array([version] * rows.num_rows, pa.int64())
-        rows = rows.set_column(0, "version", numbers)
+        rows = rows.set_column(0, "version", pa.array([version] * rows.num_rows, pa.int64()))
+        facts = {"action": f"version {version}"}
         with suppress(StoreError):
-            self._table = commit_table(
-                self.place, self._table, rows, {"action": f"version {version}"}, "metrics of a streameval store"
-            )
-            self._rows, self._new = rows, []
+            commit_table(self.place, self._table, rows, facts, "metrics of a streameval store", FORGET, mode)
 
 
 def asked(metric: str) -> dict[str, Any]:

@@ -14,13 +14,14 @@ import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streameval._version import __version__
 from streameval.errors import OptionError, StoreError
-from streameval.store.delta import clear, commit_table, open_table, read_rows
+from streameval.store.delta import KEEP, clear, commit_table, open_table, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -118,12 +119,14 @@ class Snapshot:
     version : its number, −1 before the first commit
     configuration : what the store keeps, as `streameval.store.configuration` reads it
     entries : the partitions that count, by name
+    rows : the same as a table
     table : the Delta table at this version
     """
 
     version: int = -1
     configuration: dict[str, Any] = field(default_factory=dict)
     entries: dict[str, Entry] = field(default_factory=dict)
+    rows: pa.Table = field(default_factory=_SCHEMA.empty_table, repr=False)
     table: Any = field(default=None, repr=False)
 
 
@@ -186,8 +189,8 @@ class Ledger:
                 f"{configuration['library']}; streameval {__version__} reads format {FORMAT}: upgrade it"
             )
             raise StoreError(msg)
-        entries = {row["partition"]: _entry(row) for row in read_rows(table, self.place)}
-        return Snapshot(table.version(), configuration["keeps"], entries, table)
+        rows = read_rows(table, self.place, _SCHEMA)
+        return Snapshot(table.version(), configuration["keeps"], _entries(rows), rows, table)
 
     def commit(self, base: Snapshot, keeps: dict[str, Any], entries: Iterable[Entry], action: str) -> Snapshot:
         """Make these the partitions that count.
@@ -208,11 +211,11 @@ class Ledger:
             If another update was committed meanwhile.
         """
         found = {entry.partition: entry for entry in entries}
-        rows = pa.Table.from_pylist([_row(entry) for entry in found.values()], schema=_SCHEMA)
+        rows = _changed(base, found)
         said = json.dumps({"format": FORMAT, "library": __version__, "keeps": keeps})
         facts = {"streameval": said, "action": action}
-        table = commit_table(self.place, base.table, rows, facts, "the partitions of a streameval store")
-        return Snapshot(table.version(), keeps, found, table)
+        table = commit_table(self.place, base.table, rows, facts, "the partitions of a streameval store", KEEP)
+        return Snapshot(table.version(), keeps, found, rows, table)
 
     def versions(self) -> list[dict[str, Any]]:
         """Every version, newest first: its number, when it was committed, and what was done."""
@@ -257,9 +260,23 @@ def _row(entry: Entry) -> dict[str, Any]:
     return vars(entry) | {"states": [vars(state) for state in entry.states]}
 
 
-def _entry(row: dict[str, Any]) -> Entry:
-    """The entry of a row."""
-    return Entry(**row | {"states": tuple(Kept(**state) for state in row["states"])})
+def _changed(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
+    """The rows of entries: those of a snapshot, where they are the same."""
+    new = [_row(entry) for name, entry in entries.items() if base.entries.get(name) is not entry]
+    rows = pa.concat_tables([base.rows, pa.Table.from_pylist(new, schema=_SCHEMA)])
+    place = {name: i for i, name in enumerate(rows["partition"].to_pylist())}
+    return rows.take(pa.array([place[name] for name in entries], pa.int64()))
+
+
+def _entries(rows: pa.Table) -> dict[str, Entry]:
+    """The entries of rows by name, made column by column: every verb begins with it."""
+    columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
+    lists = rows["states"].combine_chunks()
+    kept = list(map(Kept, *(facts.to_pylist() for facts in lists.values.flatten())))
+    columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
+    columns["updated"] = [when.replace(tzinfo=UTC) for when in rows["updated"].to_numpy().tolist()]
+    found = map(Entry, *(columns[name] for name in rows.column_names))
+    return {entry.partition: entry for entry in found}
 
 
 def _when(fact: dict[str, Any]) -> datetime:

@@ -123,10 +123,23 @@ class Nightly:
         for w, results in by_column(evaluation, self.wanted):
             self.series.add("night", name, w.group, self._key("", entry, w, {}), results)
 
-    def write(self) -> None:
-        """Keep what is due at this version, and nothing else."""
+    def write(self, before: Snapshot | None = None) -> None:
+        """Keep what is due at this version, and nothing else.
+
+        Parameters
+        ----------
+        before : Snapshot, optional
+            The version that this one was made from.
+        """
+        entries = list(self.snapshot.entries.values())
+        if (
+            before is not None
+            and entries[: len(before.entries)] == list(before.entries.values())  # what was due is still due
+            and self.series.appendable(before.version)
+        ):
+            self.series.append(self.snapshot.version)
+            return
         due: set[tuple[str, str]] = set()
-        entries = [self.snapshot.entries[name] for name in self.snapshot.entries]
         for w in self.wanted if entries else []:
             due |= {("night", self._key("", entry, w, {})) for entry in entries}
             due |= {("cumulative", key) for key in self._prefixes(entries, w, {})}

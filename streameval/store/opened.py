@@ -77,14 +77,20 @@ class Opened:
         """What is kept of every night."""
         configuration = configuration or Configuration.read(snapshot.configuration)
         engine = Engine.start(**{**self.run, "progress": None})
-        return Nightly(snapshot, configuration, engine, self.runs, Series(self.place.child("history")).read())
+        return Nightly(snapshot, configuration, engine, self.runs, Series(self.place.child("history")))
 
     def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
         """Merge the states of nights into runs; see `Runs.compact`."""
         columns = columns_kept(list(snapshot.entries.values()), configuration)
         return self.runs.compact(columns, engine, exact=exact)
 
-    def derive(self, snapshot: Snapshot, configuration: Configuration, own: Mapping[str, Evaluation | None]) -> None:
+    def derive(
+        self,
+        before: Snapshot,
+        snapshot: Snapshot,
+        configuration: Configuration,
+        own: Mapping[str, Evaluation | None],
+    ) -> None:
         """Bring up to a commit what is made of it: the results of the nights, with those at hand, and their runs.
 
         Both can be made again, so that a failure changes no number, and is no failure of the update.
@@ -93,6 +99,6 @@ class Opened:
         for name, evaluation in own.items():
             if evaluation is not None:
                 nightly.record(name, evaluation)
-        nightly.write()
+        nightly.write(before)
         with suppress(FormatError, StoreError, *READ_ERRORS):
             self.compact(snapshot, configuration, nightly.engine, exact=False)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Changes", "Partition", "changes", "chosen", "discover", "fingerprint", "in_order", "moment", "order"]
 
+_NUMBER = re.compile(r"(\d+)")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_/.]?(\d{1,2})(?:[-_/.]?(\d{1,2}))?(?!\d)")
 
 
@@ -165,15 +166,17 @@ def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -
     return tuple(name for name, entry in entries.items() if entry.root in whole and name not in here)
 
 
-def order(name: str) -> tuple[Any, ...]:
-    """What partitions are sorted by: the numbers in a name as numbers, the rest as text.
+def order(name: str) -> list[Any]:
+    """What partitions are sorted by: the numbers in a name as numbers, the rest as text, by turns.
 
     Examples
     --------
     >>> sorted(["night=10", "night=9", "night=9/hour=11"], key=order)
     ['night=9', 'night=9/hour=11', 'night=10']
     """
-    return tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in re.split(r"(\d+)", name) if part)
+    parts: list[Any] = _NUMBER.split(name)
+    parts[1::2] = map(int, parts[1::2])
+    return parts
 
 
 def in_order(entries: Iterable[Entry]) -> list[Entry]:

@@ -91,7 +91,7 @@ def remove(opened: Opened, names: Sequence[str]) -> Update:
     entries = [entry for name, entry in snapshot.entries.items() if name not in out]
     done = Update(snapshot.version + 1, removed=tuple(out))
     committed = opened.ledger.commit(snapshot, snapshot.configuration, entries, str(done))
-    opened.derive(committed, Configuration.read(committed.configuration), {})
+    opened.derive(snapshot, committed, Configuration.read(committed.configuration), {})
     return done
 
 
@@ -110,7 +110,8 @@ def add(opened: Opened, score: Any, cluster: Any, data: Any, since: str | None) 
         changed = snapshot.entries | {entry.partition: entry for entry in joined.entries}
         said = f"add {', '.join(name for some in columns.values() for name in some)}: {done}"
         kept = joined.configuration.to_dict()
-        opened.derive(opened.ledger.commit(snapshot, kept, changed.values(), said), joined.configuration, {})
+        committed = opened.ledger.commit(snapshot, kept, changed.values(), said)
+        opened.derive(snapshot, committed, joined.configuration, {})
     return done
 
 
@@ -180,7 +181,7 @@ def _commit(
     entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
     labels_of(list(entries.values()), configuration.folding.label).check()
     done = opened.ledger.commit(snapshot, configuration.to_dict(), in_order(entries.values()), action)
-    opened.derive(done, configuration, {name: night.evaluation for name, night in nights.items()})
+    opened.derive(snapshot, done, configuration, {name: night.evaluation for name, night in nights.items()})
 
 
 def _same(entry: Entry, again: Entry, configuration: Configuration, opened: Opened) -> bool:

@@ -131,8 +131,8 @@ def vacuum(opened: Opened, keep: str | None, grace: str) -> Vacuumed:
     turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
     if turned:
         action = f"{len(turned)} nights turned into histograms"
-        snapshot = opened.ledger.commit(snapshot, snapshot.configuration, entries, action)
-        opened.derive(snapshot, configuration, {})
+        before, snapshot = snapshot, opened.ledger.commit(snapshot, snapshot.configuration, entries, action)
+        opened.derive(before, snapshot, configuration, {})
     runs = opened.compact(snapshot, configuration, engine, exact=True)
     needed, now = _needed(opened, old), time.time()
     dead = {n: size for n, size, when in opened.files.list() if n not in needed and now - when >= wait}
