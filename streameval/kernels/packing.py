@@ -164,10 +164,10 @@ def _beside(rest, weights, item, to_rest, to_weights, at):
 
 @jit
 def unpack(
-    codes, rows, items, first, widths, words, word_starts, counts, count_starts, rest, weights, few, lone, several,
+    places, rows, items, first, widths, words, word_starts, counts, count_starts, rest, weights, few, lone, several,
     one, one_rest, one_weights, many, many_rest, many_weights, many_counts,
 ):  # fmt: skip
-    """Write pieces to the cursors of their codes; how many are what they say.
+    """Write pieces to the cursors of their codes, which are at `places`; how many are what they say.
 
     Items of at most `few` rows go to `one`, once a row; those of more to `many`, with their counts.
     """
@@ -175,13 +175,13 @@ def unpack(
     scratch, tally = np.empty(most, one.dtype), np.empty(most, np.int64)
     beside = rest.shape[1] > 0 or weights.size > 0
     item = 0
-    for j in range(codes.size):
+    for j in range(places.size):
         data = words[word_starts[j] : word_starts[j + 1]]
         digits = counts[count_starts[j] : count_starts[j + 1]]
         n, together = items[j], rows[j] > few * items[j]
         cursor = several if together else lone
-        at = cursor[codes[j]]
-        cursor[codes[j]] = at + (n if together else rows[j])
+        at = cursor[places[j]]
+        cursor[places[j]] = at + (n if together else rows[j])
         if not digits.size:  # a word a row
             if together or (beside and rows[j] != n) or not _words(first[j], widths[j], data, rows[j], one, at):
                 return j
@@ -204,4 +204,4 @@ def unpack(
                     _beside(rest, weights, item + i, one_rest, one_weights, k)
                 at += tally[i]
         item += n
-    return codes.size
+    return places.size

@@ -144,14 +144,18 @@ class Packing:
             yield from self._unpacked(held, budget)
 
     def _unpacked(self, parts: list[_Stored], budget: Budget) -> Iterator[Run]:
-        """The runs of some pieces: that of items with few rows, and that of items with counts."""
-        sizes = np.zeros((2, self.layout.codes), np.int64)
-        several = np.zeros(self.layout.codes, np.int64)
-        for part in parts:
+        """The runs of some pieces: that of items with few rows, and that of items with counts.
+
+        Tables are of the codes that occur, which are few where rows are few.
+        """
+        codes, places = _places([part.codes for part in parts], self.layout.codes)
+        sizes = np.zeros((2, codes.size), np.int64)
+        several = np.zeros(codes.size, np.int64)
+        for part, place in zip(parts, places, strict=True):
             many = part.many
-            np.add.at(sizes[0], part.codes[~many], part.rows[~many])
-            np.add.at(sizes[1], part.codes[many], part.items[many])
-            np.add.at(several, part.codes[many], part.rows[many])
+            np.add.at(sizes[0], place[~many], part.rows[~many])
+            np.add.at(sizes[1], place[many], part.items[many])
+            np.add.at(several, place[many], part.rows[many])
         starts = [np.concatenate(([0], np.cumsum(table))) for table in sizes]
         out = []
         for start in starts:
@@ -160,16 +164,16 @@ class Packing:
             out.append((np.empty(n, self.layout.dtype), np.empty((n, self.layout.words - 1), np.uint64), weights))
         counts = np.empty(out[1][0].size, np.int64)
         cursors = [start[:-1].copy() for start in starts]
-        for part in parts:
-            part.unpack(self._few, cursors, *out[0], *out[1], counts)
+        for part, place in zip(parts, places, strict=True):
+            part.unpack(self._few, place, cursors, *out[0], *out[1], counts)
         each = (sizes[0], None), (several, counts)
         for table, start, (words, rest, weights), (rows, count) in zip(sizes, starts, out, each, strict=True):
-            codes = np.flatnonzero(table)
-            if codes.size:
-                bounds = np.append(start[codes], start[-1])
+            here = np.flatnonzero(table)
+            if here.size:
+                bounds = np.append(start[here], start[-1])
                 sums = sum_pieces(weights, bounds) if self.layout.weighted else None
                 held = (budget.hold(c) if c is not None and c.size else None for c in (rest, count, weights))
-                yield Run(codes.astype(np.uint32), bounds, rows[codes], sums, budget.hold(words), *held)
+                yield Run(codes[here], bounds, rows[here], sums, budget.hold(words), *held)
 
 
 def _starts(codes: Array) -> Array:
@@ -179,6 +183,17 @@ def _starts(codes: Array) -> Array:
     first = np.flatnonzero(np.diff(codes, prepend=-1))
     within = np.arange(codes.size) - np.repeat(first, np.diff(np.append(first, codes.size)))
     return np.append(np.flatnonzero(within % ITEMS == 0), codes.size)
+
+
+def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
+    """The codes that occur, below `most`, in ascending order, and the place of each one among them."""
+    occurs = np.zeros(most, np.bool_)
+    for some in codes:
+        occurs[some] = True
+    found = np.flatnonzero(occurs).astype(np.uint32)
+    place = np.empty(most, np.uint32)  # only those that occur are written and read
+    place[found] = np.arange(found.size)
+    return found, [place[some] for some in codes]
 
 
 def _binary(data: Array, ends: Array) -> pa.Array:
@@ -225,8 +240,8 @@ class _Stored:
                 words = int(ends[b - 1] - (ends[a - 1] if a else 0))
                 yield cls(codes[a:b], rows[a:b], items[a:b], many[a:b], batch.slice(a, b - a), words)
 
-    def unpack(self, few: int, cursors: list[Array], *out: Array) -> None:
-        """Write the items to the cursors of their codes."""
+    def unpack(self, few: int, place: Array, cursors: list[Array], *out: Array) -> None:
+        """Write the items to the cursors of their codes, which are at `place`."""
         n = int(self.items.sum())
         beside: dict[str, Array] = {"second": np.empty((n, 0), np.uint64), "weights": np.empty(0)}
         for name, kind, shape in (("second", np.uint64, (n, 1)), ("weights", np.float64, (n,))):
@@ -235,7 +250,7 @@ class _Stored:
                 beside[name] = data[ends[0] : ends[-1]].copy().view(kind).reshape(shape)  # a copy is aligned
         first, width = (self.batch.column(name).to_numpy() for name in ("first", "width"))
         stored = (part for name in ("words", "counts") for part in _bytes(self.batch.column(name)))
-        sizes = (self.codes, self.rows, self.items)
+        sizes = (place, self.rows, self.items)
         done = kernels.unpack(*sizes, first, width, *stored, *beside.values(), few, *cursors, *out)
         if done != self.codes.size:
             msg = f"piece {done} of {self.codes.size} is not what it says"
