@@ -19,7 +19,7 @@ import json
 import math
 from collections import Counter
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import FormatError, StoreError
@@ -46,6 +46,11 @@ class _Run:
 
     file: str
     stands_for: tuple[str, ...]
+
+    @cached_property
+    def times(self) -> Counter[str]:
+        """How often it stands for each of them: nights of one content have one file."""
+        return Counter(self.stands_for)
 
 
 class Runs:
@@ -133,7 +138,7 @@ class Runs:
         runs: dict[_Run, None] = {}
         for due, names in columns:
             wanted = Counter(names)
-            here = [run for run in known if _within(Counter(run.stands_for), wanted)]
+            here = [run for run in known if _within(run.times, wanted)]
             if exact or isinstance(due, HistogramSpec):
                 here += self._grown(due, names, here, engine)
             runs |= dict.fromkeys(here)
@@ -147,16 +152,22 @@ class Runs:
         place = {name: i for i, name in enumerate(names)}
         new: list[_Run] = []
         while full := _full(sorted(parts, key=lambda part: place[part.stands_for[0]]), fan, most):
-            merged = engine.each(lambda group: self._merge(group, due, engine.budget), full, "merged")
+            merged = self._merged_groups(full, due, engine)
             used = Counter(part for group in full for part in group)
             parts = [*(Counter(parts) - used).elements(), *merged]
             new += merged
         return new
 
-    def _merge(self, parts: Sequence[_Run], due: Any, budget: Budget) -> _Run:
+    def _merged_groups(self, groups: Sequence[Sequence[_Run]], due: Any, engine: Engine) -> list[_Run]:
+        """One run of each group: several groups side by side, or the parts of a single one."""
+        if len(groups) == 1:
+            return [self._merge(groups[0], due, engine.budget, engine.each)]
+        return engine.each(lambda group: self._merge(group, due, engine.budget, _in_turn), groups, "merged")
+
+    def _merge(self, parts: Sequence[_Run], due: Any, budget: Budget, each: Any) -> _Run:
         """One run of several, or of nights."""
         source = self.files if len(parts[0].stands_for) == 1 else self._merged
-        states = source.read_all([part.file for part in parts], budget, due, _in_turn)
+        states = source.read_all([part.file for part in parts], budget, due, each)
         file, _ = self._merged.write(reduce(lambda a, b: a.merge(b), states))
         return _Run(file, tuple(name for part in parts for name in part.stands_for))
 
@@ -173,9 +184,8 @@ def _covered(runs: Iterable[_Run], names: Sequence[str]) -> tuple[Counter[str], 
     """The runs that stand for some of the names, the longest first, and the names that are left."""
     left, used = Counter(names), list[_Run]()
     for run in sorted(runs, key=lambda run: -len(run.stands_for)):
-        part = Counter(run.stands_for)
-        while _within(part, left):  # nights of one content have one file
-            left.subtract(part)
+        while _within(run.times, left):
+            left.subtract(run.times)
             used.append(run)
     return +left, used
 
