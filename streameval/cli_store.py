@@ -196,6 +196,26 @@ def show(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
 
 @click.command()
 @_STORE
+@_with(*_RUN, _JSON, _QUIET)
+def versions(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
+    """List the versions of STORE, the newest first: when each was made, and by what."""
+    import json
+
+    from streameval.errors import StoreError
+
+    refuse_directory(json_to)
+    found = _open(store, options).versions()
+    if not found:
+        msg = f"{store}: there is no store; begin it with update"
+        raise StoreError(msg)
+    if json_to is not None:
+        emit(json_to, json.dumps(found, indent=2, default=str) + "\n")
+    for fact in [] if quiet else found:
+        click.echo(f"{fact['version']:>5}  {fact['when']:%Y-%m-%d %H:%M:%S} UTC  {fact['action']}", err=True)
+
+
+@click.command()
+@_STORE
 @click.option("--metric", required=True, help="The metric, such as roc_auc or agc@0.01.")
 @click.option("--of", help="Its column, where there are several.")
 @_with(*_CHOSEN[1:])
@@ -278,4 +298,4 @@ def _tell(store: str, done: Update, quiet: bool, dry_run: bool = False) -> None:
         click.echo(f"{store}: {'would do: ' * dry_run}{done}{rows}; version {done.version}", err=True)
 
 
-COMMANDS = (update, show, replace, remove, history, check, add, vacuum)
+COMMANDS = (update, show, replace, remove, versions, history, check, add, vacuum)

@@ -343,7 +343,7 @@ def run(*words: object) -> tuple[int, str, str]:
 
 
 def test_the_command_line_does_all_of_it(data, tmp_path):
-    """Update, show, replace, remove; JSON alone on stdout; status 2 for usage."""
+    """Update, show, replace, remove, versions; JSON alone on stdout; status 2 for usage."""
     store = tmp_path / "store"
     options = ("--score", "score_lr", "--cluster", "cluster_loose")
     assert run("update", store, data, "--dry-run", *options)[2].endswith(
@@ -356,6 +356,11 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     assert "1 removed" in run("remove", store, NIGHTS[1])[2]
     assert json.loads(run("show", store, "--as-of", 0, "--json", "-")[1]) == json.loads(out)
     assert "roc_auc" in run("show", store, "--last", 1)[2]
+    _, listed, told = run("versions", store, "--json", "-")
+    assert [fact["version"] for fact in json.loads(listed)] == [2, 1, 0]
+    assert told.splitlines()[0].endswith(f" UTC  1 removed ({NIGHTS[1]})")
+    assert json.loads(run("show", store, "--as-of", json.loads(listed)[2]["when"], "--json", "-")[1]) == json.loads(out)
+    assert "there is no store" in run("versions", tmp_path / "none")[2]
     assert run("update", store, data, "--score", "score_q")[0] == 2
     assert run("show", tmp_path / "none")[0] == 1
     assert run("show", store, "--storage", "nothing")[0] == 2
