@@ -195,13 +195,13 @@ def count_dense(ids, table, others):
 
 
 @jit
-def count_keys(words, rest, counts, table, used, room):
+def count_keys(words, rest, counts, further, table, used, room):
     """Count keys in a table until it has more than `room` of them; returns how many rows were taken, and the keys now.
 
     A row of `table`, a power of two of them, is the words of a key and its count, 0 where it is free; `used` of them
-    are not. `counts` may be empty: ones.
+    are not. There are as many further words as the tuple `further` is long; `counts` may be empty: ones.
     """
-    columns, last = rest.shape[1], table.shape[1] - 1
+    columns, last = len(further), table.shape[1] - 1
     bits, mask, width = 0, np.uint64(table.shape[0] - 1), np.int64(table.shape[1])
     while (1 << bits) < table.shape[0]:
         bits += 1

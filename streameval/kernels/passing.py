@@ -65,17 +65,15 @@ def shared_rows(starts, words_at, rest_at, counts_at, further, marks, kept, word
 
 @jit
 def emit_others(rows, counts, sizes, owners, rest, column, packed, words, more):
-    """Write the cells of clusters of several rows; returns how many.
+    """Write the cells of clusters of several rows; returns how many. The outputs have room for all cells and one more.
 
     The words of the class are followed by count and size, in one word if `packed`, and, where `more` has room, by the
     words of the cluster: the row's first one, in `owners`, and its further words before `column`.
     """
-    at = 0
+    at = np.uint64(0)
     columns = rest.shape[1] - column - 1
     after = columns + (1 if packed else 2)
     for k in range(counts.size):
-        if sizes[k] == 1:
-            continue
         i, n, c = rows[k], np.uint64(counts[k]), np.uint64(sizes[k])
         words[at] = rest[i, column]
         for m in range(columns):
@@ -89,5 +87,5 @@ def emit_others(rows, counts, sizes, owners, rest, column, packed, words, more):
             more[at, after] = owners[i]
             for m in range(column):
                 more[at, after + 1 + m] = rest[i, m]
-        at += 1
-    return at
+        at += np.uint64(sizes[k] != 1)
+    return np.int64(at)

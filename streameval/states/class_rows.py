@@ -58,6 +58,7 @@ class ClassRows:
 
     def __init__(self, layout: Layout, budget: Budget, capacity: int) -> None:
         self._layout, self._budget, self._capacity = layout, budget, capacity
+        self._further = tuple(range(layout.words - 1))
         self._most = 1 << capacity.bit_length()
         self._small = budget.borrow(self._most if layout.words == 1 else 0, np.uint32)
         self._small[:] = 0
@@ -79,7 +80,7 @@ class ClassRows:
             first, rest = self._without_small(first, rest)
         while first.size and self._plain is None:
             room = self._table.shape[0] // 2
-            taken, self._used = count_keys(first, rest, counts, self._table, self._used, room)
+            taken, self._used = count_keys(first, rest, counts, self._further, self._table, self._used, room)
             self._rows += int(counts[:taken].sum()) if counts.size else taken
             first, rest, counts = first[taken:], rest[taken:], counts[taken:]
             if self._used > room:
@@ -104,7 +105,7 @@ class ClassRows:
             first, rest, counts = self._counted()
             self._budget.give_back(self._table)
             self._table = self._cleared(min(slots * _GROWTH, self._most))
-            self._used = count_keys(read_only(first), rest, counts, self._table, 0, first.size)[1]
+            self._used = count_keys(read_only(first), rest, counts, self._further, self._table, 0, first.size)[1]
             return
         if self._rows < _FEW * self._used:
             self._plain = RunBuilder(self._layout, self._budget, self._capacity)

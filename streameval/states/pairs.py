@@ -123,12 +123,11 @@ class _FirstPass:
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
         """Pass cells on by class, given the size of each one's cluster."""
-        others = int(np.count_nonzero(sizes > 1))
-        words = np.empty(others, np.uint64)
-        rest = np.empty((others, self._others.layout.words - 1), np.uint64)
+        words = np.empty(sizes.size + 1, np.uint64)
+        rest = np.empty((words.size, self._others.layout.words - 1), np.uint64)
         columns = self.keys.cluster - 1, self._packed
-        emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, *columns, words, rest)
-        encode(self._others, words, rest)
+        others = emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, *columns, words, rest)
+        encode(self._others, words[:others], rest[:others])
 
     def add_lone(self, sizes: Array, times: Array) -> None:
         """Note the classes of one row, `times` of them in clusters of each size."""
