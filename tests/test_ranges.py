@@ -78,6 +78,10 @@ def test_an_outline_says_where_its_rows_are() -> None:
     outline = hollow(fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9])))
     with pytest.raises(ClusterError, match="lie on the workers"):
         list(outline.parts())
+    builder = ContingencySpec("class", "cluster").builder(Budget(), 8)
+    builder.update(Batch(np.zeros(3, np.uint8), None, {name: pa.array([1, 1, 2]) for name in ("class", "cluster")}))
+    with pytest.raises(ClusterError, match="lie on the workers"):
+        hollow(builder.state()).summary(Budget())
 
 
 @pytest.fixture(scope="module")

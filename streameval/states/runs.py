@@ -201,7 +201,7 @@ class Runs:
                 codes, pieces = run.codes[i:j] - np.uint32(2 * a), run.starts[i : j + 1]
                 given = run.words.read(int(pieces[0]), int(pieces[-1]))
                 kernels.place_labelled(given, pieces, codes, cursor, words)
-            _check(cursor, starts)
+            _check(cursor, starts[1:])
             bounds = [starts[2 * last] for _, last in _batches(np.diff(starts[::2]))]
             yield Labelled(words, np.array([0, *bounds]), (a >= middle) << 63)
 
@@ -248,7 +248,7 @@ class Runs:
                     given, taken = kernels.flat(_read(getattr(run, name), pieces, out.dtype)), kernels.flat(out)
                     move = kernels.place if taken.ndim == 1 else kernels.place_rows
                     move(given, pieces, slots, cursors[name], taken)
-        _check(cursors["words"], starts)
+        _check(cursors["words"], starts[1:])
         middle, half = stop - start, int(starts[stop - start])
         return (
             Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),
@@ -257,7 +257,9 @@ class Runs:
 
     def places(self, start: int, stop: int) -> Places:
         """Where an interval of buckets lies, for one loop over the pieces of all runs."""
-        return Places.of([run for run in self.runs if run.has(2 * start, 2 * stop)], start, stop)
+        found = Places.of([run for run in self.runs if run.has(2 * start, 2 * stop)], start, stop)
+        _check(np.diff(found.starts).sum(axis=0), self.items[2 * start : 2 * stop])
+        return found
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
         """Items of one code, run by run, a bounded number at a time."""
@@ -306,9 +308,9 @@ class Runs:
             yield from finer.stretches(interval, budget)
 
 
-def _check(cursor: Array, starts: Array) -> None:
-    """Whether all items were there to be gathered."""
-    if not np.array_equal(cursor, starts[1:]):
+def _check(found: Array, due: Array) -> None:
+    """Whether all items were there."""
+    if not np.array_equal(found, due):
         msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
         raise ClusterError(msg)
 
