@@ -38,7 +38,10 @@ class Quiet(WSGIRequestHandler):
 
 
 class Counting:
-    """The application, which counts the bytes it serves and refuses those that it is told to."""
+    """The application, which counts the bytes it serves and refuses those that it is told to.
+
+    A request that is sent again, because the answer took more than three seconds, is still one.
+    """
 
     def __init__(self, app: Callable[..., Any]) -> None:
         self.app = app
@@ -50,11 +53,12 @@ class Counting:
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
         """Answer a request."""
-        get = environ["REQUEST_METHOD"] == "GET"
+        get, head = (environ["REQUEST_METHOD"] == method for method in ("GET", "HEAD"))
+        first = environ.get("HTTP_AMZ_SDK_REQUEST", "attempt=1").split(";")[0] == "attempt=1"
         path = environ["PATH_INFO"]
         with self.lock:
-            self.gets[path] += get
-            self.heads[path] += environ["REQUEST_METHOD"] == "HEAD"
+            self.gets[path] += get and first
+            self.heads[path] += head and first
             refused = get and self.gets[path] in self.refuse.get(path, ())
         if refused:
             start("403 Forbidden", [("Content-Type", "text/plain")])
@@ -62,7 +66,8 @@ class Counting:
 
         def counted(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
             with self.lock:
-                self.served += get * sum(int(value) for name, value in headers if name.lower() == "content-length")
+                sizes = (int(value) for name, value in headers if name.lower() == "content-length")
+                self.served += sum(sizes) * (get and first)
             return start(status, headers, *more)
 
         return self.app(environ, counted)
