@@ -15,7 +15,7 @@ from streameval.console import deliver, emit, progress_bar, refuse_directory
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.store import History, Store, Update
+    from streameval.store import Store, Update
 
     Command = Callable[..., Any]
 
@@ -39,7 +39,10 @@ _RUN = (
     ),
     click.option("--threads", type=int, help="[default: one a processor]"),
     click.option(
-        "--storage", multiple=True, metavar="KEY=VALUE", help="Option of S3 storage, such as AWS_ENDPOINT_URL=…"
+        "--storage",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Option of the S3 storage of STORE, such as AWS_ENDPOINT_URL=…; DATA has its own in its URI.",
     ),
 )
 _SCHEDULER = click.option(
@@ -126,7 +129,7 @@ def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet
     with progress_bar(quiet) as (_, advance):
         opened = _open(store, options, advance)
         done = opened.update(list(data), dry_run=dry_run, verify=verify, **_given(options))
-    _tell(store, done, quiet, dry_run)
+    _tell(opened, done, quiet, dry_run)
 
 
 @click.command()
@@ -136,8 +139,9 @@ def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet
 def replace(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Fold partitions of DATA again that STORE has: late corrections."""
     with progress_bar(quiet) as (_, advance):
-        done = _open(store, options, advance).replace(list(data))
-    _tell(store, done, quiet)
+        opened = _open(store, options, advance)
+        done = opened.replace(list(data))
+    _tell(opened, done, quiet)
 
 
 @click.command()
@@ -149,7 +153,8 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **options: Any) 
 
     An update that meets their files again takes them in again.
     """
-    _tell(store, _open(store, options).remove(partition), quiet)
+    opened = _open(store, options)
+    _tell(opened, opened.remove(partition), quiet)
 
 
 @click.command()
@@ -165,8 +170,9 @@ def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     DATA is where their files are, if they are not where they were.
     """
     with progress_bar(quiet) as (_, advance):
-        done = _open(store, options, advance).add(data=list(data) or None, **_given(options))
-    _tell(store, done, quiet)
+        opened = _open(store, options, advance)
+        done = opened.add(data=list(data) or None, **_given(options))
+    _tell(opened, done, quiet)
 
 
 @click.command()
@@ -178,9 +184,10 @@ def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
 @_with(*_RUN, _QUIET)
 def vacuum(store: str, keep: str | None, grace: str, quiet: bool, **options: Any) -> None:
     """Delete files of STORE that no version needs, and merge the states of old nights."""
-    done = _open(store, options).vacuum(keep=keep, grace=grace)
+    opened = _open(store, options)
+    done = opened.vacuum(keep=keep, grace=grace)
     if not quiet:
-        click.echo(f"{store}: {done}", err=True)
+        click.echo(f"{opened.name}: {done}", err=True)
 
 
 @click.command()
@@ -198,20 +205,25 @@ def show(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
 @_STORE
 @_with(*_RUN, _JSON, _QUIET)
 def versions(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
-    """List the versions of STORE, the newest first: when each was made, and by what."""
+    """List the versions of STORE, the newest first: when each was made (UTC), and by what.
+
+    Number and time are what --as-of takes.
+    """
     import json
 
     from streameval.errors import StoreError
 
     refuse_directory(json_to)
-    found = _open(store, options).versions()
+    opened = _open(store, options)
+    found = opened.versions()
     if not found:
-        msg = f"{store}: there is no store; begin it with update"
+        msg = f"{opened.name}: there is no store; begin it with update"
         raise StoreError(msg)
     if json_to is not None:
         emit(json_to, json.dumps(found, indent=2, default=str) + "\n")
     for fact in [] if quiet else found:
-        click.echo(f"{fact['version']:>5}  {fact['when']:%Y-%m-%d %H:%M:%S} UTC  {fact['action']}", err=True)
+        when = fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        click.echo(f"{fact['version']:>5}  {when}  {fact['action']}", err=True)
 
 
 @click.command()
@@ -232,7 +244,10 @@ def history(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Show a metric of STORE night by night, and over all nights up to each."""
+    """Show a metric of STORE night by night, and over all nights up to each.
+
+    With --since or --last the cumulative values begin with the first night shown.
+    """
     for path in (json_to, csv_to, plot):
         refuse_directory(path)
     found = _open(store, options).history(**_given(options), cumulative=not nightly)
@@ -243,27 +258,11 @@ def history(
     if json_to is not None:
         emit(json_to, found.to_json(indent=2) + "\n")
     if not quiet and "-" not in (csv_to, json_to):
+        from streameval.report import series
+
         with progress_bar(quiet) as (console, _):
-            console.print(_series_table(found))
-
-
-def _series_table(found: History) -> Any:
-    """A series as a table."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
-    from streameval.report import cell
-
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", title=f"{found.metric} of {found.of}")
-    table.add_column("partition")
-    spans = ["per night"] + ["cumulative"] * any(point.cumulative for point in found.points)
-    for name in ("rows", *spans):
-        table.add_column(name, justify="right")
-    for point in found.points:
-        values = [cell(result) for result in (point.night, point.cumulative)[: len(spans)]]
-        table.add_row(escape(point.partition), f"{point.night.rows:,}", *map(escape, values))
-    return table
+            points = [(point.partition, point.night, point.cumulative) for point in found.points]
+            console.print(series(f"{found.metric} of {found.of}", points))
 
 
 @click.command()
@@ -291,11 +290,12 @@ def check(store: str, json_to: str | None, quiet: bool, rules: tuple[str, ...], 
         raise SystemExit(3)
 
 
-def _tell(store: str, done: Update, quiet: bool, dry_run: bool = False) -> None:
+def _tell(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:
     """What an update did, in one line."""
     if not quiet:
         rows = f"; {done.rows:,} rows folded" if done.rows else ""
-        click.echo(f"{store}: {'would do: ' * dry_run}{done}{rows}; version {done.version}", err=True)
+        version = f"version {done.version}" if done.version >= 0 else "no store yet"
+        click.echo(f"{store.name}: {'would do: ' * dry_run}{done}{rows}; {version}", err=True)
 
 
 COMMANDS = (update, show, replace, remove, versions, history, check, add, vacuum)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["Found", "cell", "render", "tables", "text"]
+__all__ = ["Found", "cell", "render", "series", "tables", "text"]
 
 _TEXT = 32  # characters of a line of text in a table that is short of room
 _GAP = 3  # characters between columns
@@ -178,3 +178,26 @@ class _Side:
 def _is_number(text: str) -> bool:
     """Whether a cell is a number, with its threshold or half-width, and no text."""
     return not text.startswith("–") and "sampled" not in text
+
+
+def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]]) -> Table:
+    """A metric night by night as a table.
+
+    Parameters
+    ----------
+    title : str
+    points : sequence of (partition, its value, value over all up to it or None)
+    """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", title=title)
+    table.add_column("partition")
+    spans = ["per night"] + ["cumulative"] * any(total for _, _, total in points)
+    for name in ("rows", *spans):
+        table.add_column(name, justify="right")
+    for partition, night, total in points:
+        cells = [cell(value) for value in (night, total)[: len(spans)]]
+        table.add_row(escape(partition), f"{night.rows:,}", *map(escape, cells))
+    return table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from datetime import date
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -60,6 +61,7 @@ def test_all_nights_together_are_the_raw_files_to_the_last_bit(whole):
         ({"last": 3}, NIGHTS[-3:]),
         ({"since": "2026-01-08"}, NIGHTS[7:]),
         ({"since": "2026-01-03", "until": "2026-01-05"}, NIGHTS[2:5]),
+        ({"since": date(2026, 1, 3), "until": date(2026, 1, 5)}, NIGHTS[2:5]),
         ({"until": "2026-01"}, NIGHTS),
         ({"partition": NIGHTS[4]}, NIGHTS[4:5]),
         ({"partition": [NIGHTS[9], NIGHTS[1]]}, [NIGHTS[1], NIGHTS[9]]),
@@ -265,7 +267,7 @@ def test_options_that_contradict_the_store_are_refused(data, tmp_path):
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
     store.update(data, **FEW)
-    with pytest.raises(OptionError, match=r"score='score_nb' contradicts .*score_lr"):
+    with pytest.raises(OptionError, match=r"score='score_nb' contradicts .*with 'score_lr'; .*add"):
         store.update(data, score="score_nb")
     with pytest.raises(OptionError, match="takes no option 'sample'"):
         store.update(data, sample=0.1)
@@ -347,7 +349,7 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     store = tmp_path / "store"
     options = ("--score", "score_lr", "--cluster", "cluster_loose")
     assert run("update", store, data, "--dry-run", *options)[2].endswith(
-        "would do: 3 new (night=2026-01-01, night=2026-01-02, night=2026-01-03); version -1\n"
+        "would do: 3 new (night=2026-01-01, night=2026-01-02, night=2026-01-03); no store yet\n"
     )
     assert run("update", store, data, *options)[0] == 0
     status, out, _ = run("show", store, "--json", "-", "--quiet")
@@ -358,7 +360,9 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     assert "roc_auc" in run("show", store, "--last", 1)[2]
     _, listed, told = run("versions", store, "--json", "-")
     assert [fact["version"] for fact in json.loads(listed)] == [2, 1, 0]
-    assert told.splitlines()[0].endswith(f" UTC  1 removed ({NIGHTS[1]})")
+    times = [line.split()[1] for line in told.splitlines()]
+    assert told.splitlines()[0].endswith(f"Z  1 removed ({NIGHTS[1]})")
+    assert json.loads(run("show", store, "--as-of", times[2], "--json", "-")[1]) == json.loads(out)
     assert json.loads(run("show", store, "--as-of", json.loads(listed)[2]["when"], "--json", "-")[1]) == json.loads(out)
     assert "there is no store" in run("versions", tmp_path / "none")[2]
     assert run("update", store, data, "--score", "score_q")[0] == 2

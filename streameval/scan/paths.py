@@ -181,7 +181,7 @@ def unreadable(name: str, error: BaseException) -> DataError:
         return MissingInputError(f"{name}: no such file or directory; check the path")
     if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error) or "errno 13" in str(error):
         return CorruptFileError(f"{name}: permission denied; grant read access to it")
-    remedy = "replace the file, or leave it out with on_error='skip' (--on-error skip)"
+    remedy = "replace it or take it away; evaluate leaves it out with on_error='skip' (--on-error skip)"
     return CorruptFileError(f"{name}: cannot be read: {reason(error)}; {remedy}")
 
 

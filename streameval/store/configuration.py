@@ -110,7 +110,10 @@ class Configuration:
                 Configuration.of({name: value})
             if _plain(name, value) != self.options[name]:
                 remedy = "name it when you look (show)" if name in REPORTED else "leave it out, or begin another store"
-                msg = f"{name}={value!r} contradicts the store, which was begun with {self.options[name]!r}; {remedy}"
+                if name in ("score", "cluster"):
+                    remedy = "leave it out, or let a column join (add)"
+                asked, kept = _said(_plain(name, value)), _said(self.options[name])
+                msg = f"{name}={asked} contradicts the store, which was begun with {kept}; {remedy}"
                 raise OptionError(msg)
 
     def request(self, **changes: Any) -> Request:
@@ -190,6 +193,11 @@ def _has_key_type(configuration: Configuration, field: pa.Field, due: str) -> bo
         return _key_type(configuration, field) == due
     except SchemaError:
         return False
+
+
+def _said(value: Any) -> str:
+    """An option as it is told."""
+    return ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else repr(value)
 
 
 def _plain(name: str, value: Any) -> Any:

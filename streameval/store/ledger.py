@@ -152,7 +152,7 @@ class Ledger:
     def __init__(self, place: Place) -> None:
         self.place = place
 
-    def read(self, as_of: str | int | None = None) -> Snapshot:
+    def read(self, as_of: str | int | date | None = None) -> Snapshot:
         """The newest version, or one that was the newest at a time.
 
         Parameters
@@ -225,7 +225,7 @@ class Ledger:
             for fact in ([] if table is None else _commits(table, self.place))
         ]
 
-    def _version(self, table: DeltaTable, as_of: str | int) -> int:
+    def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
         """The version of a number or time."""
         text = str(as_of)
         if re.fullmatch(r"\d{1,9}", text):

@@ -14,6 +14,7 @@ from streameval.store.rules import Rule, judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import date
 
     from streameval.outcome import Evaluation
     from streameval.store.opened import Opened
@@ -23,7 +24,7 @@ __all__ = ["check", "evaluate", "history"]
 
 
 def evaluate(
-    opened: Opened, as_of: str | int | None, selection: Mapping[str, Any], metrics: Mapping[str, Any]
+    opened: Opened, as_of: str | int | date | None, selection: Mapping[str, Any], metrics: Mapping[str, Any]
 ) -> Evaluation:
     """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
     snapshot = opened.begun(as_of)
@@ -46,7 +47,7 @@ def history(
     opened: Opened,
     metric: str,
     of: str | None,
-    as_of: str | int | None,
+    as_of: str | int | date | None,
     selection: Mapping[str, Any],
     *,
     cumulative: bool,

@@ -20,6 +20,7 @@ from streameval.store.workers import Workers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from datetime import date
 
     from streameval.outcome import Evaluation
     from streameval.store.ledger import Snapshot
@@ -59,7 +60,7 @@ class Opened:
             self.client = found.connection.client
         return found
 
-    def begun(self, as_of: str | int | None = None) -> Snapshot:
+    def begun(self, as_of: str | int | date | None = None) -> Snapshot:
         """The snapshot of a store that is there.
 
         Raises

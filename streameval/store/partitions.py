@@ -22,6 +22,7 @@ from streameval.scan import File, details, locate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date
 
     from streameval.store.ledger import Entry
 
@@ -148,7 +149,8 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
             unchanged.append(partition)
         elif entry.root != partition.root:
             msg = (
-                f"{partition.name}: the store has it from {entry.root}, and it differs in {partition.root}; "
+                f"{partition.name}: the store has it from {entry.root}, and the files in {partition.root} have "
+                "other names, sizes or times; "
                 "if it is the same partition, use replace, else rename it"
             )
             raise DataError(msg)
@@ -201,8 +203,8 @@ def chosen(
     entries: Mapping[str, Entry],
     *,
     partition: Sequence[str] = (),
-    since: str | None = None,
-    until: str | None = None,
+    since: str | date | None = None,
+    until: str | date | None = None,
     last: int | None = None,
 ) -> list[Entry]:
     """The entries asked for, in order: those named, those between two dates (both included), the last few of these.
@@ -214,6 +216,7 @@ def chosen(
     OptionError
         If an argument is no date, or a partition has none.
     """
+    since, until = (None if given is None else str(given) for given in (since, until))
     known = sorted(entries, key=order)
     kept = f"{known[0]} to {known[-1]}" if known else "no partitions"
     absent = [name for name in partition if name not in entries]

@@ -13,6 +13,7 @@ from streameval.store.vacuum import vacuum
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
+    from datetime import date
 
     from streameval.outcome import Evaluation
     from streameval.store.history import History
@@ -73,9 +74,14 @@ class Store:
         self._opened = Opened(Place.of(path, storage_options), client, run)
 
     def __repr__(self) -> str:
-        return f"Store({self._opened.place.name!r})"
+        return f"Store({self.name!r})"
 
-    def partitions(self, as_of: str | int | None = None) -> list[Entry]:
+    @property
+    def name(self) -> str:
+        """Its path or URI, without credentials and options."""
+        return self._opened.place.name
+
+    def partitions(self, as_of: str | int | date | None = None) -> list[Entry]:
         """The partitions that count, in order, each with its rows and state files."""
         snapshot = self._opened.ledger.read(as_of)
         return chosen(snapshot.entries) if snapshot.entries else []
@@ -136,10 +142,10 @@ class Store:
         self,
         partition: str | Sequence[str] = (),
         *,
-        since: str | None = None,
-        until: str | None = None,
+        since: str | date | None = None,
+        until: str | date | None = None,
         last: int | None = None,
-        as_of: str | int | None = None,
+        as_of: str | int | date | None = None,
         **metrics: Any,
     ) -> Evaluation:
         """Evaluate all partitions, or some, from their states: as `streameval.evaluate` of their files, bit for bit.
@@ -148,11 +154,11 @@ class Store:
         ----------
         partition : str or sequence of str
             Names.
-        since, until : str, optional
+        since, until : str or date, optional
             Dates that the names hold, both included; a month means all of it.
         last : int, optional
             The last few of these.
-        as_of : str or int, optional
+        as_of : str, int or date, optional
             What the store knew at a version, date or time.
         **metrics
             ``metrics, truncate, threshold, at`` where they are to differ from the store's own.
@@ -167,7 +173,7 @@ class Store:
         score: str | Sequence[str] = (),
         cluster: str | Sequence[str] = (),
         data: Any = None,
-        since: str | None = None,
+        since: str | date | None = None,
     ) -> Update:
         """A new column joins: nights whose files are still there are folded for it alone, in one commit.
 
@@ -180,7 +186,7 @@ class Store:
             The columns.
         data : path, URI, or list of those, optional
             Where the files of the nights are; by default where they were.
-        since : str, optional
+        since : str or date, optional
             Only nights from this date on are folded.
 
         Returns
@@ -222,10 +228,10 @@ class Store:
         of: str | None = None,
         *,
         cumulative: bool = True,
-        since: str | None = None,
-        until: str | None = None,
+        since: str | date | None = None,
+        until: str | date | None = None,
         last: int | None = None,
-        as_of: str | int | None = None,
+        as_of: str | int | date | None = None,
     ) -> History:
         """A metric night by night, and of all nights up to each.
 

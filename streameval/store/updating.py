@@ -17,6 +17,7 @@ from streameval.store.vacuum import bound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import date
 
     from streameval.store.folding import Night
     from streameval.store.ledger import Entry, Snapshot
@@ -95,7 +96,7 @@ def remove(opened: Opened, names: Sequence[str]) -> Update:
     return done
 
 
-def add(opened: Opened, score: Any, cluster: Any, data: Any, since: str | None) -> Update:
+def add(opened: Opened, score: Any, cluster: Any, data: Any, since: str | date | None) -> Update:
     """Let columns join; see `Store.add`."""
     snapshot, columns = opened.begun(), columns_of(score, cluster)
     entries = chosen(snapshot.entries, since=since)

@@ -53,11 +53,13 @@ class Vacuumed:
     runs: int
 
     def __str__(self) -> str:
-        parts = [f"{self.deleted} files deleted ({self.bytes / 1e6:,.1f} MB)"]
+        parts = [f"{self.deleted} file{'s' * (self.deleted != 1)} deleted ({self.bytes / 1e6:,.1f} MB)"]
         if self.bounded:
             span = f"{self.bounded[0]} to {self.bounded[-1]}" if len(self.bounded) > 1 else self.bounded[0]
             parts.append(f"{len(self.bounded)} nights turned into histograms ({span}); their metrics are intervals now")
-        return ", ".join([*parts, f"{self.runs} runs of merged nights"])
+        if self.runs:
+            parts.append(f"{self.runs} file{'s' * (self.runs != 1)} of merged nights")
+        return ", ".join(parts)
 
 
 def seconds(text: str) -> int:
