@@ -239,6 +239,8 @@ class Request:
             if not any(fnmatchcase(metric.name, pattern) for metric in self._known):
                 have = ", ".join(metric.name for metric in self._known)
                 msg = f"no metric is named {pattern!r}; there are: {have}"
+                if self.clusters:
+                    msg += ", and with a class column (--classes) those of clusters against classes"
                 raise OptionError(msg)
         return ()
 
