@@ -123,6 +123,9 @@ def test_other_tools_read_the_history(nights):
     assert table.filter(span="night")["partition"].to_list() == NIGHTS[:4]
     assert table.filter(span="cumulative").sort("partition")["value"][-1] == expected(data, NIGHTS[:4])
     assert set(table["version"]) == {1}
+    store.replace(data / NIGHTS[0])  # as it was
+    rows = pl.read_delta(str(data.parent / "store" / "history")).select("span", "partition", "of", "metric")
+    assert rows.is_unique().all()
 
 
 def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkeypatch):

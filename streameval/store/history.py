@@ -193,9 +193,10 @@ class Series:
             self._new.append({"span": span, "partition": partition, "group": group, "key": key, **values})
 
     def write(self, version: int, due: set[tuple[str, str]]) -> None:
-        """Keep the new rows, and of those that are there the ones whose span and key are due."""
+        """Keep the new rows, and of those that are there the ones whose span and key are due and not among the new."""
         marks = pc.binary_join_element_wise(self._rows["span"], self._rows["key"], " ")
-        kept = self._rows.filter(pc.is_in(marks, pa.array([f"{span} {key}" for span, key in due], pa.string())))
+        left = due - {(row["span"], row["key"]) for row in self._new}
+        kept = self._rows.filter(pc.is_in(marks, pa.array([f"{span} {key}" for span, key in left], pa.string())))
         if not self._new and kept.num_rows == self._rows.num_rows and self._table is not None:
             return
         self._commit(version, kept, "overwrite")
