@@ -248,6 +248,15 @@ def test_types_that_differ_give_the_bytes_of_a_plan_that_knows_them(
         assert evaluate(uri, **where, **asked).to_json() == known
 
 
+def test_what_can_be_read_once_is_read_once_beside_objects(server: tuple[Counting, str], tmp_path: Path) -> None:
+    """No plan is made that another one may have to replace, when the reader has been read."""
+    uri = written(server, tmp_path, ["plain", "narrow"])
+    more = pq.read_table(tmp_path / "part-0.parquet")
+    known = evaluate([more, str(tmp_path), more], score="score", threads=1)
+    found = evaluate([more.to_reader(), uri, more.to_reader()], score="score", threads=1)
+    assert found.to_json() == known.to_json()
+
+
 @pytest.mark.parametrize(
     "kinds", [["plain", "clash"], ["clash", "plain"], ["plain", "missing"], ["missing", "plain"], ["text", "plain"]]
 )

@@ -49,7 +49,8 @@ def plan(
     compute : callable, optional
         Computes a delayed value; by default in this thread.
     estimate : bool
-        Whether small objects are planned by their sizes and the footer of one; see `Scan.estimated`.
+        Whether small objects are planned by their sizes and the footer of one, where all inputs are files; see
+        `Scan.estimated`.
 
     Returns
     -------
@@ -93,12 +94,15 @@ def plan(
     )
 
 
-def _holdings(data: Any, columns: Sequence[str], **how: bool) -> Iterator[Holding | tuple[str, str]]:
-    """What every input holds, in order. Files are planned together, tables count their rows through."""
+def _holdings(data: Any, columns: Sequence[str], *, estimate: bool, **how: bool) -> Iterator[Holding | tuple[str, str]]:
+    """What every input holds, in order. Files are planned together, tables count their rows through.
+
+    Estimates are for files alone: another plan reads everything again, which a stream beside them may not allow.
+    """
     items = list(_items(data))
     files = [item for item in items if isinstance(item, File)]
     _refuse_repeated(files)
-    from_files = footers.holdings(files, columns, **how)
+    from_files = footers.holdings(files, columns, estimate=estimate and len(files) == len(items), **how)
     row = 0
     for item in items:
         if isinstance(item, File):
