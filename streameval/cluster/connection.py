@@ -155,10 +155,11 @@ def _address(client: Any) -> str:
 def _checked(client: Any) -> Connection:
     """The connection, if all workers have what it takes."""
 
-    def probe() -> tuple[str | None, int, int, float]:  # a function of a function travels by value: a worker may have
+    # a function of a function travels by value: a worker may have no streameval
+    def probe() -> tuple[str | None, int, int, float]:
         from importlib import import_module
 
-        import dask  # no streameval
+        import dask
         import psutil
 
         try:

@@ -46,8 +46,6 @@ FEW = 32  # rows of an item up to which it is read as rows
 ITEMS = 1 << 16  # items of a piece at most
 RUN_BYTES = 1 << 25  # of a run that is read, about: few runs merge faster than many
 
-_WORD = np.uint64(0xFFFF)
-
 
 @dataclass(frozen=True)
 class Packing:
