@@ -119,9 +119,15 @@ class Sizes:
 
     @property
     def fractional(self) -> bool:
-        """Whether some size is not a whole number."""
+        """Whether some size is not a whole number; floats count as such.
+
+        Examples
+        --------
+        >>> Sizes.of(np.array([0.5])).merge(Sizes.repeat(2**70, 1)).fractional
+        True
+        """
         kind = self.values.dtype.kind
-        return kind == "f" or (kind == "O" and any(isinstance(v, Fraction) for v in self.values))
+        return kind == "f" or (kind == "O" and any(isinstance(v, Fraction | float) for v in self.values))
 
     @property
     def largest(self) -> Number:
