@@ -24,6 +24,7 @@ import signal
 import sys
 import time
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 LANES = 2
@@ -164,7 +165,7 @@ def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: li
 
 def raced(store: Path, data: Path, nights: list[str]) -> list[int]:
     """Eight processes that update the store at once, each with one night: 0 if it landed, 3 if told to run again."""
-    import streameval.store  # noqa: F401 - imported before the forks, so that they start together
+    import_module("streameval.store")  # before the forks, so that they start together
     from streameval import Store
     from streameval.errors import StoreError
 
@@ -188,7 +189,7 @@ def raced(store: Path, data: Path, nights: list[str]) -> list[int]:
 
 def warm(store: Path, data: Path, scratch: Path) -> None:
     """Import what an update needs, and load its compiled loops, so that no fork has to."""
-    import deltalake  # noqa: F401 - its threads begin with a table, and would not outlive a fork
+    import_module("deltalake")  # its threads begin with a table, and would not outlive a fork
 
     from streameval import evaluate
     from streameval.store.files import StateFiles

@@ -154,4 +154,4 @@ def test_refusals() -> None:
         aul_score_from_clusters([["spam"]])
     for threshold in ("one", None, float("nan")):
         with pytest.raises(OptionError, match="threshold="):
-            LiftCurve.from_clusters([[1]]).aul_score(threshold)  # type: ignore[arg-type]
+            LiftCurve.from_clusters([[1]]).aul_score(threshold)

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn import metrics as peer  # type: ignore[import-untyped]
+from sklearn import metrics as peer
 
 from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
 from streameval.arrays.labels import num2bool
@@ -428,7 +428,7 @@ def test_refused_options() -> None:
         roc_auc_score(LABELS, SCORES, average="mean")
     for n in (0, -1, 1.5, True, "ten"):
         with pytest.raises(OptionError, match="whole number of at least 1"):
-            auc_by_sampling(LABELS, SCORES, n)  # type: ignore[arg-type]
+            auc_by_sampling(LABELS, SCORES, n)
     with pytest.raises(OptionError, match="random_state=-1 is no seed"):
         auc_by_sampling(LABELS, SCORES, 5, random_state=-1)
     for labels in ([0, 2, 0, 2], ["a", "b", "a", "b"], ["a", "a", "a", "a"]):

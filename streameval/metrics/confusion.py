@@ -123,22 +123,22 @@ class ConfusionMatrix2:
     # -- contents
 
     @property
-    def TP(self) -> int | float:  # noqa: N802  the field's name
+    def TP(self) -> int | float:
         """True positives."""
         return plain(self.cells.TP)
 
     @property
-    def FN(self) -> int | float:  # noqa: N802  the field's name
+    def FN(self) -> int | float:
         """False negatives."""
         return plain(self.cells.FN)
 
     @property
-    def FP(self) -> int | float:  # noqa: N802  the field's name
+    def FP(self) -> int | float:
         """False positives."""
         return plain(self.cells.FP)
 
     @property
-    def TN(self) -> int | float:  # noqa: N802  the field's name
+    def TN(self) -> int | float:
         """True negatives."""
         return plain(self.cells.TN)
 

@@ -20,7 +20,7 @@ from collections import deque
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -156,6 +156,13 @@ class _SpillFile:
             done += count
 
 
+class _Spilled(NamedTuple):
+    """Where an array lies in a spill file."""
+
+    file: _SpillFile
+    offset: int
+
+
 class Buffer:
     """An array that lies in memory or in the spill file; read row by row.
 
@@ -169,12 +176,10 @@ class Buffer:
     (48, array([3, 4]), array([6, 7]))
     """
 
-    __slots__ = ("__weakref__", "_array", "_file", "_first", "_offset", "_whole", "dtype", "shape")
+    __slots__ = ("__weakref__", "_data", "_first", "_whole", "dtype", "shape")
 
     def __init__(self, array: Array) -> None:
-        self._array: Array | None = array
-        self._file: _SpillFile | None = None
-        self._offset = 0
+        self._data: Array | _Spilled = array
         self._whole: Buffer | None = None
         self._first = 0
         self.dtype = array.dtype
@@ -184,7 +189,7 @@ class Buffer:
         """Rows from `start` to `stop`, without a copy."""
         whole = self._whole or self
         part = Buffer(np.empty((0, *self.shape[1:]), self.dtype))
-        part._array, part._whole, part._first = None, whole, self._first + start
+        part._whole, part._first = whole, self._first + start
         part.shape = (stop - start, *self.shape[1:])
         return part
 
@@ -201,27 +206,23 @@ class Buffer:
     @property
     def resident(self) -> bool:
         """Whether the array lies in memory."""
-        return self._array is not None if self._whole is None else self._whole.resident
+        return isinstance(self._data, np.ndarray) if self._whole is None else self._whole.resident
 
     def spill(self, file: _SpillFile) -> None:
         """Write the array to `file` and let go of the memory."""
-        array = self._array
-        if array is not None:
-            self._offset = file.write(array)
-            self._file = file
-            self._array = None
+        if isinstance(self._data, np.ndarray):
+            self._data = _Spilled(file, file.write(self._data))
 
     def read(self, start: int = 0, stop: int | None = None) -> Array:
         """Rows from `start` to `stop`; a view where the array is in memory."""
         stop = self.shape[0] if stop is None else stop
         if self._whole is not None:
             return self._whole.read(self._first + start, self._first + stop)
-        array = self._array
-        if array is not None:
-            return array[start:stop]
-        assert self._file is not None  # noqa: S101 - spilled and resident exclude each other
+        data = self._data  # another thread may spill it meanwhile
+        if isinstance(data, np.ndarray):
+            return data[start:stop]
         out = np.empty((stop - start, *self.shape[1:]), self.dtype)
-        self._file.read(self._offset + start * self.row_bytes, out)
+        data.file.read(data.offset + start * self.row_bytes, out)
         return out
 
     def __reduce__(self) -> tuple[type[Buffer], tuple[Array]]:

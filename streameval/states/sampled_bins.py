@@ -17,7 +17,7 @@ import pyarrow as pa
 from streameval.errors import OptionError
 from streameval.states.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts, mergeable
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.scores import float_limit
+from streameval.states.score_types import float_limit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -189,5 +189,3 @@ class SampledBins:
             return NotImplemented
         same = all(np.array_equal(a, b) for a, b in zip(self.arrays(), other.arrays(), strict=True))
         return same and self.header() == other.header()
-
-    __hash__ = None  # type: ignore[assignment]
