@@ -22,7 +22,8 @@ from streameval.states.clusters import ClusterSpec, id_type
 from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelSpec
-from streameval.states.scores import ScoreSpec, score_type
+from streameval.states.score_types import score_type
+from streameval.states.scores import ScoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -16,7 +16,7 @@ from streameval.sampling import task_threads
 from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
 from streameval.states.quantiles import QuantileSketch, QuantileSpec
-from streameval.states.scores import score_type
+from streameval.states.score_types import score_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

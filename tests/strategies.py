@@ -21,7 +21,8 @@ from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
-from streameval.states.scores import ScoreSpec, score_type
+from streameval.states.score_types import score_type
+from streameval.states.scores import ScoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

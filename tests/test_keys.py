@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from strategies import FLOATS, ID_TYPES, INTEGER_TYPES, score_values
 
 from streameval.kernels import hashing, keys, runs
-from streameval.states.scores import ScoreSpec, decode, fold_arrays, score_type
+from streameval.states.score_types import decode, score_type
+from streameval.states.scores import ScoreSpec, fold_arrays
 
 NUMBERS = [*FLOATS, *INTEGER_TYPES]
 

@@ -32,7 +32,8 @@ from streameval.states.clusters import ClusterSpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.memory import Budget
-from streameval.states.scores import ScoreSpec, decode
+from streameval.states.score_types import decode
+from streameval.states.scores import ScoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,8 @@ from streameval.errors import DataError, MissingColumnError, OptionError
 from streameval.states.bounded import bounded, bounded_spec
 from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
-from streameval.states.scores import ScoreSpec, score_type
+from streameval.states.score_types import score_type
+from streameval.states.scores import ScoreSpec
 from streameval.store import runs
 
 

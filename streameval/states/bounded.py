@@ -14,7 +14,7 @@ import numpy as np
 from streameval.kernels.histogram import BINS, FIRSTS, SHIFTS, bin_counts, bin_weights, unpack
 from streameval.kernels.jit import read_only
 from streameval.states.histogram import HistogramSpec, ScoreHistogram
-from streameval.states.scores import float_limit
+from streameval.states.score_types import float_limit
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array

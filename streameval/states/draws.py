@@ -21,7 +21,8 @@ from streameval.errors import IncompatibleStatesError, OptionError
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
-from streameval.states.scores import numbers, refuse_nan
+from streameval.states.score_types import numbers
+from streameval.states.scores import refuse_nan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -31,7 +31,8 @@ from streameval.kernels.histogram import (
 )
 from streameval.kernels.jit import read_only
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.scores import float_limit, numbers, refuse_nan, split_nulls
+from streameval.states.score_types import float_limit, numbers
+from streameval.states.scores import refuse_nan, split_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -31,7 +31,7 @@ import pyarrow as pa
 from streameval.errors import DataError, FormatError, IncompatibleStatesError, OptionError
 from streameval.kernels.sketch import compress, reduce_sorted
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.scores import numbers
+from streameval.states.score_types import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,7 +55,7 @@ class QuantileSpec:
     Attributes
     ----------
     column : a column of numbers
-    type : how its numbers are read, see `streameval.states.scores.score_type`
+    type : how its numbers are read, see `streameval.states.score_types.score_type`
     compression : δ; the memory is about 42·δ bytes
 
     Examples

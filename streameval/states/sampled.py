@@ -49,7 +49,7 @@ class DigestsSpec:
     Attributes
     ----------
     column : the score column
-    type : see `streameval.states.scores.score_type`
+    type : see `streameval.states.score_types.score_type`
     nan : ``error`` refuses NaN and null scores while folding; any other value counts them apart
     sample : share of the rows to draw, in (0, 1]
     seed : another one draws another sample

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import IncompatibleStatesError, NullError, SchemaError
+from streameval.errors import IncompatibleStatesError, NullError
 from streameval.kernels import keys as kernels
 from streameval.kernels.jit import read_only
 from streameval.kernels.runs import sum_pieces
@@ -25,102 +25,14 @@ from streameval.states.packing import Packing
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.run import Interval, Layout
 from streameval.states.runs import Runs
+from streameval.states.score_types import SIGN, decode, numbers, score_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.states.grouping import Counts
 
-__all__ = ["Groups", "ScoreCounts", "ScoreSpec", "decode", "fold_arrays", "score_type"]
-
-_SIGN8 = np.uint64(1 << 63)
-
-
-def score_type(dtype: pa.DataType, column: str = "score") -> str:
-    """How scores of an Arrow type become keys: ``f4 f8 i4 i8 u8``, or ``d2`` for decimals with two places.
-
-    Raises
-    ------
-    SchemaError
-        If the type is no number, or a decimal of more than 18 digits.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> score_type(pa.float16()), score_type(pa.int64()), score_type(pa.decimal128(9, 2))
-    ('f4', 'i8', 'd2')
-    """
-    if pa.types.is_dictionary(dtype):
-        dtype = dtype.value_type
-    if pa.types.is_decimal(dtype) and dtype.precision <= 18:
-        return f"d{dtype.scale}"
-    if pa.types.is_boolean(dtype) or (
-        pa.types.is_integer(dtype) and dtype.bit_width + pa.types.is_unsigned_integer(dtype) <= 32
-    ):
-        return "i4"
-    names = {
-        pa.null(): "f4",  # nothing but null scores
-        pa.float16(): "f4",
-        pa.float32(): "f4",
-        pa.float64(): "f8",
-        pa.uint32(): "i8",
-        pa.int64(): "i8",
-        pa.uint64(): "u8",
-    }
-    if dtype not in names:
-        hint = "; cast it to 18 digits" if pa.types.is_decimal(dtype) else ""
-        allowed = "a score is a float, an integer or a decimal of at most 18 digits"
-        msg = f"score column {column!r} has type {dtype}; {allowed}{hint}"
-        raise SchemaError(msg)
-    return names[dtype]
-
-
-def numbers(array: pa.Array, kind: str) -> Array:
-    """Values of an Arrow array without nulls, in the type that `kind` names; a view where possible."""
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if kind[0] == "d":
-        unscaled = array.cast(pa.decimal128(38, int(kind[1:])))
-        words = np.frombuffer(unscaled.buffers()[1], np.int64).reshape(-1, 2)
-        return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
-    values: Array = array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
-    return values
-
-
-def float_limit(kind: str) -> float:
-    """Up to which size different scores are different float64 numbers; beyond it equal floats may be several scores.
-
-    Examples
-    --------
-    >>> float_limit("f4"), float_limit("u8") == 2.0**51, float_limit("d2")
-    (inf, True, 22517998136852.48)
-    """
-    unit = 10.0 ** int(kind[1:]) if kind[0] == "d" else 1.0
-    return math.inf if kind[0] == "f" else 2.0**51 / unit  # distinct also after a division by a power of ten
-
-
-def decode(keys: Array, kind: str) -> Array:
-    """Scores of rank keys, as float64.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> decode(np.array([0x407FFFFF], dtype=np.uint64), "f4")
-    array([1.])
-    """
-    if kind == "f4":
-        rising = ~keys.astype(np.uint32)
-        bits = np.where(rising >> 31, rising ^ np.uint32(1 << 31), ~rising)
-        return bits.view(np.float32).astype(np.float64)
-    if kind == "i4":
-        return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)
-    if kind == "f8":
-        rising8 = ~keys
-        return np.where(rising8 >> np.uint64(63), rising8 ^ _SIGN8, ~rising8).view(np.float64)
-    if kind == "u8":
-        return (~keys).astype(np.float64)
-    values = (~keys ^ _SIGN8).view(np.int64).astype(np.float64)
-    return values / 10.0 ** int(kind[1:]) if kind[0] == "d" else values
+__all__ = ["Groups", "ScoreCounts", "ScoreSpec", "fold_arrays"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +45,7 @@ class Groups:
     neg, pos : int64 arrays of shape (n,)
     neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
     before, total : totals of the groups above these, and of all groups
-    kind : see `score_type`
+    kind : see `streameval.states.score_types.score_type`
     """
 
     keys: Array
@@ -162,7 +74,7 @@ class ScoreSpec:
     Attributes
     ----------
     column : the score column
-    type : see `score_type`
+    type : see `streameval.states.score_types.score_type`
     weighted : whether rows carry weights
     nan : ``error`` refuses NaN and null scores while folding; any other value counts them apart
 
@@ -209,7 +121,7 @@ class ScoreSpec:
     @property
     def packing(self) -> Packing:
         """How the table is stored."""
-        flip = np.uint64(0) if self.type == "u8" else _SIGN8
+        flip = np.uint64(0) if self.type == "u8" else SIGN
         wide = kernels.buckets_f8 if self.type == "f8" else lambda keys: kernels.buckets_i8(keys, flip)
         return Packing(self.layout, wide)
 
@@ -266,7 +178,7 @@ class _ScoreBuilder:
             return lambda part, *out: kernels.encode_f8(values[part], label[part], *out)
         if kind == "i4":
             return lambda part, *out: kernels.encode_i4(values[part], label[part], *out)
-        flip = np.uint64(0) if kind == "u8" else _SIGN8
+        flip = np.uint64(0) if kind == "u8" else SIGN
         return lambda part, *out: kernels.encode_i8(values[part], label[part], flip, *out)
 
     def state(self) -> ScoreCounts:

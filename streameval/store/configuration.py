@@ -17,7 +17,7 @@ from streameval.errors import OptionError, SchemaError
 from streameval.request import Request
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters import id_type
-from streameval.states.scores import score_type
+from streameval.states.score_types import score_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

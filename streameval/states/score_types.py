@@ -1,0 +1,109 @@
+"""Types of scores: what an Arrow column is read as, and which scores rank keys stand for.
+
+``f4 f8 i4 i8 u8`` are types of NumPy's; ``d2`` is a decimal with two places, read unscaled as 64-bit integers. Keys are
+unsigned, and rise from the best score to the worst; `streameval.kernels.keys` makes them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import SchemaError
+
+if TYPE_CHECKING:
+    from streameval.states.protocol import Array
+
+__all__ = ["SIGN", "decode", "float_limit", "numbers", "score_type"]
+
+SIGN = np.uint64(1 << 63)
+
+
+def score_type(dtype: pa.DataType, column: str = "score") -> str:
+    """How scores of an Arrow type become keys: ``f4 f8 i4 i8 u8``, or ``d2`` for decimals with two places.
+
+    Raises
+    ------
+    SchemaError
+        If the type is no number, or a decimal of more than 18 digits.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> score_type(pa.float16()), score_type(pa.int64()), score_type(pa.decimal128(9, 2))
+    ('f4', 'i8', 'd2')
+    """
+    if pa.types.is_dictionary(dtype):
+        dtype = dtype.value_type
+    if pa.types.is_decimal(dtype) and dtype.precision <= 18:
+        return f"d{dtype.scale}"
+    if pa.types.is_boolean(dtype) or (
+        pa.types.is_integer(dtype) and dtype.bit_width + pa.types.is_unsigned_integer(dtype) <= 32
+    ):
+        return "i4"
+    names = {
+        pa.null(): "f4",  # nothing but null scores
+        pa.float16(): "f4",
+        pa.float32(): "f4",
+        pa.float64(): "f8",
+        pa.uint32(): "i8",
+        pa.int64(): "i8",
+        pa.uint64(): "u8",
+    }
+    if dtype not in names:
+        hint = "; cast it to 18 digits" if pa.types.is_decimal(dtype) else ""
+        allowed = "a score is a float, an integer or a decimal of at most 18 digits"
+        msg = f"score column {column!r} has type {dtype}; {allowed}{hint}"
+        raise SchemaError(msg)
+    return names[dtype]
+
+
+def numbers(array: pa.Array, kind: str) -> Array:
+    """Values of an Arrow array without nulls, in the type that `kind` names; a view where possible."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if kind[0] == "d":
+        unscaled = array.cast(pa.decimal128(38, int(kind[1:])))
+        words = np.frombuffer(unscaled.buffers()[1], np.int64).reshape(-1, 2)
+        return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
+    values: Array = array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
+    return values
+
+
+def float_limit(kind: str) -> float:
+    """Up to which size different scores are different float64 numbers; beyond it equal floats may be several scores.
+
+    Examples
+    --------
+    >>> float_limit("f4"), float_limit("u8") == 2.0**51, float_limit("d2")
+    (inf, True, 22517998136852.48)
+    """
+    unit = 10.0 ** int(kind[1:]) if kind[0] == "d" else 1.0
+    return math.inf if kind[0] == "f" else 2.0**51 / unit  # distinct also after a division by a power of ten
+
+
+def decode(keys: Array, kind: str) -> Array:
+    """Scores of rank keys, as float64.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> decode(np.array([0x407FFFFF], dtype=np.uint64), "f4")
+    array([1.])
+    """
+    if kind == "f4":
+        rising = ~keys.astype(np.uint32)
+        bits = np.where(rising >> 31, rising ^ np.uint32(1 << 31), ~rising)
+        return bits.view(np.float32).astype(np.float64)
+    if kind == "i4":
+        return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)
+    if kind == "f8":
+        rising8 = ~keys
+        return np.where(rising8 >> np.uint64(63), rising8 ^ SIGN, ~rising8).view(np.float64)
+    if kind == "u8":
+        return (~keys).astype(np.float64)
+    values = (~keys ^ SIGN).view(np.int64).astype(np.float64)
+    return values / 10.0 ** int(kind[1:]) if kind[0] == "d" else values
