@@ -48,7 +48,7 @@ class ClassRows:
     Examples
     --------
     >>> from streameval.states.memory import Budget
-    >>> from streameval.states.runs import Layout
+    >>> from streameval.states.run import Layout
     >>> rows = ClassRows(Layout(1 << 11, 64), Budget(), 8)
     >>> rows.add(np.array([7, 9, 7], np.uint64), np.empty((3, 0), np.uint64))
     >>> runs = rows.finish()

@@ -89,13 +89,16 @@ class LabelCounts:
     null: int = 0
     values: frozenset[bool | int | float] = frozenset()
 
-    def merge(self, other: LabelCounts) -> LabelCounts:
-        """Counts of both inputs."""
-        if self.spec != other.spec:
-            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
-            raise IncompatibleStatesError(msg)
-        values = frozenset(sorted(self.values | other.values)[:3])
-        return LabelCounts(self.spec, self.neg + other.neg, self.pos + other.pos, self.null + other.null, values)
+    def merge(self, *others: LabelCounts) -> LabelCounts:
+        """Counts of all inputs."""
+        for other in others:
+            if self.spec != other.spec:
+                msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
+                raise IncompatibleStatesError(msg)
+        parts = (self, *others)
+        neg, pos, null = (sum(getattr(part, name) for part in parts) for name in ("neg", "pos", "null"))
+        values = self.values.union(*(other.values for other in others))
+        return LabelCounts(self.spec, neg, pos, null, frozenset(sorted(values)[:3]))
 
     def totals(self) -> Totals:
         """Rows of both classes."""

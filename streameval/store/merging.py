@@ -40,9 +40,8 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
     """The labels of several partitions: their counts added up at once."""
     try:
         headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
-        counts = {name: sum(header[name] for header in headers) for name in ("neg", "pos", "null")}
-        values = set[Any]().union(*(header["values"] for header in headers))
-        return spec.from_arrow({**counts, "values": sorted(values)[:3]}, (), Budget(1))
+        budget = Budget(1)
+        return spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
     except (ValueError, KeyError, TypeError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
         raise FormatError(msg) from error
