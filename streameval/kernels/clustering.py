@@ -160,16 +160,14 @@ def margin_sums(codes: Ints, counts: Ints, totals: Ints, maxima: Ints) -> None:
 
 @jit
 def squares_by_size(totals: Ints, squares: Ints, table: Ints) -> None:
-    """Add the squares of each group to the row of its size: high and low 32 bits; sizes beyond the table are left."""
+    """Add the squares of each group to those of its size; sizes beyond the table, of 2^16 at most, are left.
+
+    A count below 2^16 has a square below 2^32, and 2^31 of these are below 2^63: the low word has it all.
+    """
+    low = squares.shape[1] - 1
     for i in range(totals.size):
-        if totals[i] < table.shape[0]:
-            square = squares[i, 0]
-            if squares.shape[1] == 2:
-                table[totals[i], 0] += square
-                table[totals[i], 1] += squares[i, 1]
-            else:
-                table[totals[i], 0] += square >> 32
-                table[totals[i], 1] += square & 4294967295
+        if totals[i] < table.size:
+            table[totals[i]] += squares[i, low]
 
 
 @jit

@@ -64,13 +64,11 @@ def compiled_sums(
 
 def _by_size(totals: Values, squares: NDArray[np.int64]) -> defaultdict[Number, Number]:
     """Group Σ n² of the classes (or clusters) by size."""
-    result: defaultdict[Number, Number] = defaultdict(int)
-    table = np.zeros((min(_TABLE, int(totals.max(initial=0)) + 1), 2), np.int64)
+    table = np.zeros(min(_TABLE, int(totals.max(initial=0)) + 1), np.int64)
     squares_by_size(totals, squares, table)
-    sizes = np.flatnonzero(table[:, 0] | table[:, 1])
-    for size, high, low in zip(sizes.tolist(), *table[sizes].T.tolist(), strict=True):
-        result[size] = (high << 32) + low
-    for i in np.flatnonzero(totals >= _TABLE) if table.shape[0] == _TABLE else ():
+    sizes = np.flatnonzero(table)
+    result: defaultdict[Number, Number] = defaultdict(int, zip(sizes.tolist(), table[sizes].tolist(), strict=True))
+    for i in np.flatnonzero(totals >= _TABLE) if table.size == _TABLE else ():
         high, low = squares[i].tolist() if squares.shape[1] == 2 else (0, int(squares[i, 0]))
         result[int(totals[i])] += (high << 32) + low
     return result
@@ -107,7 +105,7 @@ def float_sums(
 
 
 def _positive(sums: Mapping[Number, Number]) -> dict[Number, Number]:
-    return {size: squares for size, squares in sorted(sums.items()) if squares}
+    return dict(sorted(item for item in sums.items() if item[1]))
 
 
 def margin(codes: Codes, counts: Values) -> tuple[Values, Values]:

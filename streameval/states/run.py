@@ -136,11 +136,12 @@ class Places:
         codes, columns = np.arange(2 * start, 2 * stop + 1, dtype=np.uint32), []  # of a run's type: no conversion
         starts, addresses = np.empty((len(runs), codes.size), np.int64), np.zeros((3, len(runs)), np.uint64)
         for r, run in enumerate(runs):
-            found = run.starts[np.searchsorted(run.codes, codes)]
-            starts[r] = found - found[0]
+            found = run.starts[run.codes.searchsorted(codes)]
+            first, last = int(found[0]), int(found[-1])
+            np.subtract(found, first, out=starts[r])
             for at, column in zip(addresses, (run.words, run.rest, run.counts), strict=True):
                 if column is not None:
-                    columns.append(column.read(int(found[0]), int(found[-1])))
+                    columns.append(column.read(first, last))
                     at[r] = columns[-1].__array_interface__["data"][0]
         return cls(starts, addresses[0], addresses[1], addresses[2], columns)
 

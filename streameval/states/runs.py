@@ -257,7 +257,7 @@ class Runs:
 
     def places(self, start: int, stop: int) -> Places:
         """Where an interval of buckets lies, for one loop over the pieces of all runs."""
-        found = Places.of([run for run in self.runs if run.has(2 * start, 2 * stop)], start, stop)
+        found = Places.of(self.runs, start, stop)
         _check(np.diff(found.starts).sum(axis=0), self.items[2 * start : 2 * stop])
         return found
 

@@ -108,6 +108,8 @@ class Summary:
 
     def merge(self, *others: Summary) -> Summary:
         """Sum of partial summaries; their order changes no bit."""
+        if not others:
+            return self
         parts = (self, *others)
         return Summary(
             Sizes.merge(*(part.cells for part in parts)),
@@ -159,6 +161,9 @@ class Summary:
 def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
     result: dict[Number, Number] = {}
     for part in parts:
+        if not result:
+            result = dict(part)
+            continue
         for size, squares in part.items():
             result[size] = result.get(size, 0) + squares
     return dict(sorted(result.items()))
@@ -273,6 +278,6 @@ def _repeated_cells(
         digit = (times >> shift) & ((1 << width) - 1)
         by_class, by_cluster, inertia = compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
         part = Summary(Sizes.of(counts, digit), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
-        parts.append(part.scaled(1 << shift))
+        parts.append(part.scaled(1 << shift) if shift else part)
         shift += width
-    return Summary().merge(*parts)
+    return parts[0].merge(*parts[1:]) if parts else Summary()
