@@ -31,7 +31,7 @@ def case_options(description: str | None) -> argparse.ArgumentParser:
 def measured(
     cases: Iterable[str], given: argparse.Namespace, *, once: Collection[str] = (), fresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """What each case prints with ``--case``, the times of all rounds together.
+    """What each case prints with ``--case``, the times and the ratios of all rounds together.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def measured(
                 print(f"{case} failed: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
                 continue
             result = json.loads(done.stdout)
-            times = found.get(case, {}).get("all", []) + result["all"]
-            found[case] = result | {"all": times, "seconds": min(times)}
+            lists = {name: found.get(case, {}).get(name, []) + result.get(name, []) for name in ("all", "ratios")}
+            found[case] = result | lists | {"seconds": min(lists["all"])}
             print(f"round {number + 1}: {case} {min(result['all']):.2f} s", file=sys.stderr, flush=True)
     return found

@@ -6,7 +6,9 @@
 The data are simulated: 10⁶ classes, and 7·10⁷ clusters in 10⁸ rows, since of ten messages seven were missed by the
 clustering. Every case runs in a process of its own: a warm-up on two files, then `--repeat` calls after one that warms
 the memory. All cases are gone through `--rounds` times and the best call of each counts; scikit-learn, and cases that
-are not about time, are called once. Peers need the extra ``bench`` (DuckDB, scikit-learn). The C library is told to
+are not about time, are called once. What the 24 metrics take above the state alone is less than a noisy machine varies
+from one process to the next; so the state alone is built once more before each of their calls, and the median of the
+ratios counts. Peers need the extra ``bench`` (DuckDB, scikit-learn). The C library is told to
 keep freed memory, for all whose time is compared; ``--fresh-memory`` measures the other case. Two cases are about being
 right: the adjusted mutual information against scikit-learn's, and the adjusted Rand index of 3.2·10⁹ points against
 rational arithmetic.
@@ -19,6 +21,7 @@ import resource
 import time
 from fractions import Fraction
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -125,6 +128,7 @@ CASES: dict[str, Callable[[list[str]], Any]] = {
     "scikit-learn: AMI": sklearn_ami,
     "ARI of 3.2·10⁹ points": exact_ari,
 }
+BESIDE = {"24 metrics": "state alone"}  # a case, and what is called before each of its calls
 PEAK = {"24 metrics in 1 GiB", "assignment score in 1 GiB"}
 ONCE = {"scikit-learn: AMI", "ARI of 3.2·10⁹ points"} | PEAK
 GIB = 2**30
@@ -133,7 +137,7 @@ GIB = 2**30
 Found = dict[str, dict[str, Any]]
 TARGETS: list[tuple[str, Callable[[Found], float], float, bool]] = [
     ("DuckDB against the state alone", lambda f: _ratio(f, "DuckDB: GROUP BY", "state alone"), 4, True),
-    ("24 metrics against the state alone", lambda f: _ratio(f, "24 metrics", "state alone"), 1.5, False),
+    ("24 metrics against the state alone", lambda f: median(f["24 metrics"]["ratios"]), 1.5, False),
     ("scikit-learn against AMI", lambda f: _ratio(f, "scikit-learn: AMI", "AMI in memory"), 50, True),
     ("peak against the budget, 24 metrics", lambda f: f["24 metrics in 1 GiB"]["peak"] / GIB, 1.25, False),
     ("peak against the budget, assignment", lambda f: f["assignment score in 1 GiB"]["peak"] / GIB, 1.25, False),
@@ -152,16 +156,24 @@ def _ratio(found: Found, above: str, below: str) -> float:
 
 
 def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
-    """Best time of a case, after a warm-up on two files; its value; the peak, of one call where it is asked."""
-    call, times, value = CASES[case], [], None
+    """Times of a case after a warm-up on two files, and against what is called before; its value; the peak."""
+    call, before, times, ratios, value = CASES[case], CASES.get(BESIDE.get(case, "")), [], [], None
     if case not in PEAK:
         call(files[:2])
-    for _ in range(1 if case in ONCE else repeat + 1):
-        start = time.perf_counter()
-        value = call(files)
-        times.append(time.perf_counter() - start)
+    for number in range(1 if case in ONCE else repeat + 1):
+        state = _timed(before, files)[0] if before else 0.0
+        seconds, value = _timed(call, files)
+        times.append(seconds)
+        if before and number:
+            ratios.append(seconds / state)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"seconds": min(times), "all": times, "peak": peak, "value": value}
+    return {"all": times, "ratios": ratios, "peak": peak, "value": value}
+
+
+def _timed(call: Callable[[list[str]], Any], files: list[str]) -> tuple[float, Any]:
+    start = time.perf_counter()
+    value = call(files)
+    return time.perf_counter() - start, value
 
 
 def draw(found: Found, rows: int, path: Path) -> None:
@@ -199,6 +211,9 @@ def main() -> None:
     for case, result in found.items():
         times = " ".join(f"{t:.2f}" for t in result["all"])
         print(f"| {case} | {result['seconds']:.2f} | {times} | {result['peak'] / 2**20:,.0f} |")
+        if result["ratios"]:
+            ratios = " ".join(f"{ratio:.2f}" for ratio in result["ratios"])
+            print(f"| {case} against {BESIDE[case]}, call by call | | {ratios} | |")
     print("\n| what | measured | target | met |\n|---|---|---|---|")
     for what, value, target, least in TARGETS:
         try:
