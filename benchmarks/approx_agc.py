@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from data import data_options, make
+from data import data_options, make, whole
 
 from streameval import scan
 from streameval.evaluation import evaluate
@@ -66,15 +66,13 @@ def times(files: list[str], threads: int, repeat: int, options: dict[str, Any]) 
         print(f"{name:24} {wall:7.2f} s   ratio {ratio[0]:5.2f} (processor {ratio[1]:5.2f}){target}")
 
 
-def bimodal(path: Path, rows: int) -> str:
-    """Data whose errors are measured."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def bimodal(rows: int, path: Path) -> None:
+    """Write the data whose errors are measured."""
     rng = np.random.default_rng(5)
     label = rng.random(rows, np.float32) < 0.05
     mean = np.where(label, np.where(rng.random(rows, np.float32) < 0.5, 3.0, 0.5), 0.0).astype(np.float32)
     score = rng.standard_normal(rows, np.float32) + mean
     pq.write_table(pa.table({"label": label, "score": score}), path, row_group_size=1 << 16)
-    return str(path)
 
 
 def errors(path: str, draws: int, options: dict[str, Any]) -> None:
@@ -112,9 +110,9 @@ def main() -> None:
     print(f"{given.rows:,} rows, sample {given.sample:g}, {given.quantiles} quantiles, {given.threads} threads")
     times(make(given.data, given.rows, given.files), given.threads, given.repeat, options)
     print(f"largest resident memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
-    path = given.data / "bimodal" / f"{given.error_rows}.parquet"
+    path = whole(given.data / "bimodal" / f"{given.error_rows}.parquet", partial(bimodal, given.error_rows))
     print(f"\n{given.error_rows:,} rows of bimodal positives, {given.draws} draws")
-    errors(str(path) if path.exists() else bimodal(path, given.error_rows), given.draws, options)
+    errors(str(path), given.draws, options)
 
 
 if __name__ == "__main__":

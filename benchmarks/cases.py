@@ -50,10 +50,13 @@ def measured(
             command = [sys.executable, sys.argv[0], *flags, "--case", case]
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
             if done.returncode:
-                print(f"{case} failed: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+                # one that was killed says nothing
+                reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
+                print(f"{case} failed: {reason}", file=sys.stderr)
                 continue
-            result = json.loads(done.stdout)
-            lists = {name: found.get(case, {}).get(name, []) + result.get(name, []) for name in ("all", "ratios")}
-            found[case] = result | lists | {"seconds": min(lists["all"])}
+            result, before = json.loads(done.stdout), found.get(case, {})
+            lists = {name: before.get(name, []) + result.get(name, []) for name in ("all", "ratios")}
+            peak = max(before.get("peak", 0), result.get("peak", 0))
+            found[case] = result | lists | {"seconds": min(lists["all"]), "peak": peak}
             print(f"round {number + 1}: {case} {min(result['all']):.2f} s", file=sys.stderr, flush=True)
     return found

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cases import case_options, measured
+from data import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,9 +39,8 @@ def make(folder: Path, rows: int, files: int) -> list[str]:
     """Simulate the data unless they are there; returns the files."""
     from streameval.simulation import simulate
 
-    path = folder / f"classes-{rows}-{files}"
-    if not path.exists():
-        simulate(path, rows=rows, partitions=files, singletons=0.0, mean=100, missed=0.69)
+    options = {"rows": rows, "partitions": files, "singletons": 0.0, "mean": 100, "missed": 0.69}
+    path = whole(folder / f"classes-{rows}-{files}", lambda path: simulate(path, **options))
     return sorted(map(str, path.rglob("*.parquet")))
 
 

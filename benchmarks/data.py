@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 DEFAULT = Path("/var/tmp/streameval-benchmark")
 KEEP = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 36), "MALLOC_ARENA_MAX": "1"}  # freed memory
@@ -54,15 +59,26 @@ def part(folder: Path, rows: int, total: int, number: int) -> None:
     pq.write_table(pa.table(columns), folder / f"part-{number:02d}.parquet", compression="snappy")
 
 
+def whole(path: Path, write: Callable[[Path], object]) -> Path:
+    """A file or folder that `write` makes unless it is there; under another name, so that what is there is complete."""
+    if not path.exists():
+        unfinished = path.with_name(f"{path.name}.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(unfinished)
+        unfinished.rename(path)
+    return path
+
+
 def make(folder: Path, rows: int, files: int) -> list[str]:
-    """Write the data unless it is there; returns the files."""
-    mark = folder / f"{rows}-{files}"
-    if not mark.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        write = dask.delayed(partial(part, folder, rows // files, rows))
-        dask.compute(*(write(number) for number in range(files)), scheduler="threads")
-        mark.touch()
-    return sorted(str(path) for path in folder.glob("part-*.parquet"))
+    """Write the data unless they are there; returns the files."""
+
+    def write(path: Path) -> None:
+        path.mkdir()
+        one = dask.delayed(partial(part, path, rows // files, rows))
+        dask.compute(*(one(number) for number in range(files)), scheduler="threads")
+
+    return sorted(map(str, whole(folder / f"scores-{rows}-{files}", write).glob("*.parquet")))
 
 
 def settled(memory: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ All cases are gone through `--rounds` times, so that a slow minute of the machin
 the best call of each counts (scikit-learn, that takes minutes, once). Peers need the extra ``bench`` (DuckDB,
 polars, scikit-learn). Ratios are of times measured in one run on one machine. The C library is told to keep freed
 memory, for all alike: where fresh memory is slow to touch, as on many virtual machines, the ratios would otherwise be
-those of the machine; ``--fresh-memory`` measures that too.
+those of the machine; ``--fresh-memory`` measures that too. Last, how far the peers' results are from ours.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def ours(**options: Any) -> Callable[[list[str]], Any]:
     def call(files: list[str]) -> Any:
         from streameval import evaluate
 
-        return evaluate(files, **options).to_dict()
+        return [result.value for result in evaluate(files, **options).results]
 
     return call
 
@@ -105,7 +105,7 @@ def sklearn_auc(files: list[str]) -> Any:
 
 
 def duckdb_sizes(files: list[str]) -> Any:
-    """Size -> (clusters, positives)."""
+    """Size -> (clusters, positives); how many sizes there are."""
     import duckdb
 
     query = """
@@ -115,7 +115,7 @@ def duckdb_sizes(files: list[str]) -> Any:
 
 
 def polars_sizes(files: list[str]) -> Any:
-    """Size -> (clusters, positives)."""
+    """Size -> (clusters, positives); how many sizes there are."""
     import polars as pl
 
     pos = pl.col("label").cast(pl.Int64).sum().alias("pos")
@@ -165,6 +165,7 @@ TARGETS = [
     ("five columns in one pass against five", "five columns, one pass", "five columns, five passes", 0.95, False),
     ("exact AUC with AGC against without", "exact, AUC and AGC", "exact, AUC alone", 1.05, False),
 ]
+AGREE = [("exact", ["polars AUC", "DuckDB AUC", "scikit-learn AUC"], 1e-9), ("polars sizes", ["DuckDB sizes"], 0)]
 
 
 def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
@@ -175,7 +176,7 @@ def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
         start = time.perf_counter()
         value = call(files)
         times.append(time.perf_counter() - start)
-    return {"seconds": min(times), "all": times, "value": value if isinstance(value, tuple | list | int) else None}
+    return {"seconds": min(times), "all": times, "value": value}
 
 
 def main() -> None:
@@ -198,6 +199,12 @@ def main() -> None:
             ratio = cases[above]["seconds"] / cases[below]["seconds"]
             met = ratio >= target if least else ratio <= target
             print(f"| {what} | {ratio:.2f} | {'≥' if least else '≤'} {target:g} | {'yes' if met else 'no'} |")
+    print("\n| results | largest difference | bound | met |\n|---|---|---|---|")
+    for case, others, bound in AGREE:
+        for other in others:
+            if case in cases and other in cases:
+                off = float(np.abs(np.subtract(cases[case]["value"], cases[other]["value"])).max())
+                print(f"| {other} and {case} | {off:.1e} | ≤ {bound:g} | {'yes' if off <= bound else 'no'} |")
 
 
 if __name__ == "__main__":

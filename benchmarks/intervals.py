@@ -5,10 +5,7 @@ python benchmarks/intervals.py         # makes the data of evaluate.py first
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
-
-from data import DEFAULT, make
+from data import data_options, make
 
 from streameval import evaluate
 
@@ -17,11 +14,7 @@ SCORES = ["uniform", "beta", "rare", "saturated", "logit", "cents"]
 
 def main() -> None:
     """Evaluate all six in one pass and print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEFAULT)
-    parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--files", type=int, default=20)
-    given = parser.parse_args()
+    given = data_options(__doc__).parse_args()
     found = evaluate(make(given.data, given.rows, given.files), score=SCORES, approx=True)
     metrics = ["roc_auc", "average_precision", "pr_auc", "max_informedness"]
     print(f"{found.rows:,} rows; half-widths\n\n| scores | {' | '.join(metrics)} |\n|---|{'---|' * len(metrics)}")

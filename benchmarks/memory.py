@@ -8,7 +8,6 @@ maximum resident size, which includes Python and its libraries.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import resource
@@ -17,9 +16,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from data import DEFAULT, make
+from data import data_options, make
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 CASES = {
     "approx": ({"score": "beta", "approx": True}, 1),
@@ -30,59 +34,66 @@ CASES = {
 }
 
 
-def run(case: str, files: list[str], spill: str) -> None:
+@contextmanager
+def linked(case: str, files: list[str]) -> Iterator[str]:
+    """A folder of hard links, as many times the files as the case has rows; of this process, which is not killed."""
+    with tempfile.TemporaryDirectory(dir=Path(files[0]).parent.parent) as folder:
+        for i, file in itertools.product(range(CASES[case][1]), files):
+            (Path(folder) / f"{i}-{Path(file).name}").hardlink_to(file)
+        yield folder
+
+
+def run(case: str, folder: str, spill: str) -> None:
     """Evaluate and print rows, seconds and the peak."""
     from streameval import evaluate
 
-    options, times = CASES[case]
-    with tempfile.TemporaryDirectory(dir=Path(files[0]).parent) as folder:
-        for i, file in itertools.product(range(times), files):
-            (Path(folder) / f"{i}-{Path(file).name}").hardlink_to(file)
-        start = time.perf_counter()
-        found = evaluate(folder, **options, spill=spill)
-        seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    found = evaluate(folder, **CASES[case][0], spill=spill)
+    seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({"rows": found.rows, "seconds": seconds, "peak": peak}))
 
 
+def spilled_bytes(child: subprocess.Popen[str], folder: str) -> int:
+    """Bytes in the spill file of a process, once there are some; 0 if it ends before."""
+    while child.poll() is None:
+        for link in Path(f"/proc/{child.pid}/fd").iterdir():
+            try:
+                found = link.stat().st_size if folder in str(link.readlink()) else 0
+            except OSError:  # closed meanwhile
+                continue
+            if found:
+                return found
+        time.sleep(0.1)
+    return 0
+
+
 def main() -> None:
     """Run every case, then kill one in the middle and look at its spill directory."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DEFAULT)
-    parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--files", type=int, default=20)
-    parser.add_argument("--case", help="run this case alone and print JSON")
+    parser = data_options(__doc__)
+    parser.add_argument("--case", help="run this case alone on --folder and print JSON")
+    parser.add_argument("--folder")
     parser.add_argument("--spill", default="/var/tmp", help="spill directory of that case")
     given = parser.parse_args()
-    files = make(given.data, given.rows, given.files)
     if given.case:
-        run(given.case, files, given.spill)
+        run(given.case, given.folder, given.spill)
         return
-    command = [
-        sys.executable,
-        sys.argv[0],
-        "--data",
-        str(given.data),
-        "--rows",
-        str(given.rows),
-        "--files",
-        str(given.files),
-    ]
+    files = make(given.data, given.rows, given.files)
+    command = [sys.executable, sys.argv[0], "--case"]
     print("| case | rows | seconds | peak MiB |\n|---|---|---|---|")
     for case in CASES:
-        done = subprocess.run([*command, "--case", case], capture_output=True, text=True, check=True)
+        with linked(case, files) as folder:
+            done = subprocess.run([*command, case, "--folder", folder], capture_output=True, text=True, check=True)
         found = json.loads(done.stdout)
         print(f"| {case} | {found['rows']:,} | {found['seconds']:.1f} | {found['peak'] / 2**20:.0f} |", flush=True)
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        case = "exact float64 in 1 GiB, five times the rows"
-        child = subprocess.Popen([*command, "--case", case, "--spill", folder], stdout=subprocess.DEVNULL)
-        time.sleep(8)
-        opened = Path(f"/proc/{child.pid}/fd").iterdir()
-        spilled = sum(link.stat().st_size for link in opened if folder in str(link.readlink()))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        left = [path.name for path in Path(folder).iterdir()]
-        print(f"\nkilled after 8 s with {spilled / 1e6:.0f} MB spilled; left in the spill directory: {left}")
+    case = "exact float64 in 1 GiB, five times the rows"
+    with linked(case, files) as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as spill:
+        whole = [*command, case, "--folder", folder, "--spill", spill]
+        with subprocess.Popen(whole, stdout=subprocess.DEVNULL, text=True) as child:
+            spilled = spilled_bytes(child, spill)
+            child.send_signal(signal.SIGKILL)
+        left = [path.name for path in Path(spill).iterdir()]
+    print(f"\nkilled with {spilled / 1e6:.0f} MB spilled; left in the spill directory: {left}")
 
 
 if __name__ == "__main__":

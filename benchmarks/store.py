@@ -24,7 +24,7 @@ import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from data import KEEP, settled
+from data import KEEP, settled, whole
 
 from streameval import Store, evaluate
 
@@ -38,11 +38,8 @@ WIDE = {
 }
 
 
-def write_night(folder: Path, rows: int, wide: bool, night: int) -> None:
+def write_night(rows: int, wide: bool, night: int, path: Path) -> None:
     """Write a night: scores of a classifier; wide, also with all their bits, and ids, some of campaigns that last."""
-    path = folder / f"night={night:04d}"
-    if path.exists():
-        return
     rng = np.random.Generator(np.random.SFC64([3, night]))
     label = rng.random(rows) < 0.2
     beta = np.where(label, rng.beta(4, 2, rows), rng.beta(2, 4, rows))
@@ -58,9 +55,8 @@ def write_night(folder: Path, rows: int, wide: bool, night: int) -> None:
 
 def write_nights(folder: Path, nights: int, rows: int, *, wide: bool) -> list[Path]:
     """The first nights, written unless they are there."""
-    write = dask.delayed(partial(write_night, folder, rows, wide))
-    dask.compute(*(write(night) for night in range(nights)), scheduler="threads")
-    return [folder / f"night={night:04d}" for night in range(nights)]
+    one = dask.delayed(lambda night: whole(folder / f"night={night:04d}", partial(write_night, rows, wide, night)))
+    return list(dask.compute(*(one(night) for night in range(nights)), scheduler="threads"))
 
 
 def timed(work):
@@ -103,7 +99,7 @@ def report(what: str, raw: list[float], states: list[float], target: float) -> N
 def main() -> None:
     """Write the nights, and measure."""
     settled(KEEP)
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nights", type=int, default=365)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--repeat", type=int, default=3)
