@@ -272,7 +272,8 @@ class _Run:
             else:
                 folded = engine.read(found.pieces, found.rows, plan)
             folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
-            return conclude(engine, [piece.name for piece in found.pieces], plan, wanted, folded)
+            names = [piece.name for piece in found.pieces]
+            return conclude(engine, names, plan, wanted, folded, threshold=self.request.threshold)
         except BaseException:
             engine.progress.cancel()
             raise

@@ -212,7 +212,13 @@ class Evaluation:
 
 
 def conclude(
-    engine: Engine | ClusterEngine, names: Sequence[str], plan: Plan, wanted: Sequence[Wanted], folded: Folded
+    engine: Engine | ClusterEngine,
+    names: Sequence[str],
+    plan: Plan,
+    wanted: Sequence[Wanted],
+    folded: Folded,
+    *,
+    threshold: float,
 ) -> Evaluation:
     """Finalize what was folded, and put the results together.
 
@@ -223,6 +229,7 @@ def conclude(
     plan : what was folded
     wanted : the states and their metrics, those of classes last
     folded : the states
+    threshold : that of the lift curve, whether or not its area is among the metrics
 
     Raises
     ------
@@ -230,22 +237,25 @@ def conclude(
         If labels or weights cannot be evaluated, or there are no rows.
     """
     labels: LabelCounts = folded.states[plan.label]
-    where = f"{names[0]}{' and the other files' * (len(set(names)) > 1)}"
+    where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     _check_labels(labels, where, folded.skipped)
     answered = [(w, folded.states[w.spec]) for w in wanted]
     if plan.weight is not None:
         for w, state in answered:
             _check_weights(state, w, f"{where}: weight column {plan.weight!r}")
-    dropped = [("null label", labels.null), *(part for w, state in answered for part in _dropped(state, w))]
+    dropped = {"null label": labels.null}
+    for w, state in answered:
+        for reason, rows in _dropped(state, w):
+            dropped.setdefault(reason, rows)  # a second state of the column may be of a sample of them
     return Evaluation(
         labels.neg + labels.pos,
         labels.pos,
         tuple(_results(engine, answered, None if labels.pos else plan.label.pos_label)),
-        tuple((reason, rows) for reason, rows in dict(reversed(dropped)).items() if rows)[::-1],
+        tuple((reason, rows) for reason, rows in dropped.items() if rows),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in answered},
         engine,
-        next((m.threshold for w in wanted for m in w.metrics if isinstance(m, Aul)), 1),
+        threshold,
     )
 
 

@@ -116,6 +116,13 @@ def test_real_data_give_the_bytes_of_threads(client: Any, options: dict[str, Any
     assert there.to_json() == here.to_json()
 
 
+def test_a_lift_curve_is_of_the_threshold(client: Any) -> None:
+    """As on threads, also where `aul` is not among the metrics."""
+    asked: dict[str, Any] = {"cluster": "cluster_loose", "threshold": 50}
+    found = evaluate(str(REAL), client=client, metrics="roc_auc_by_size", **asked)
+    assert found.curve("lift").area == evaluate(str(REAL), threads=2, **asked).value("aul")
+
+
 def test_many_ranges_give_the_bytes_of_threads(
     client: Any, simulated: Path, options: dict[str, Any], expected: str
 ) -> None:

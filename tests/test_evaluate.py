@@ -217,6 +217,16 @@ def test_cluster_metrics_are_their_definitions(kind: pa.DataType) -> None:
     check()
 
 
+@pytest.mark.parametrize("metrics", [None, "aul", "roc_auc_by_size"])
+def test_a_lift_curve_is_of_the_threshold_whatever_metrics_are_asked_for(metrics: str | None) -> None:
+    """Its area is `aul` at the threshold of the call, also where `aul` is not among the metrics."""
+    table = pa.table({"label": [1, 0, 1, 1, 0, 0], "id": [1, 1, 2, 2, 2, 3]})
+    clusters = [(2, 1), (3, 2), (1, 0)]
+    for threshold in (1, 2, 3):
+        curve = evaluate(table, cluster="id", threshold=threshold, metrics=metrics).curve("lift")
+        assert agrees(curve.area, lift_truth(clusters, threshold), exactly=True)
+
+
 def test_ids_belong_to_their_partition_where_asked(tmp_path: Path) -> None:
     """Under ``partition`` an id that two nights share is two clusters, under ``global`` it is one."""
     for night in ("a", "b"):

@@ -112,6 +112,17 @@ def test_curves_and_tables_are_drawn_from_the_states(whole):
     assert repr(found.confusion(0.5, "score_nb")) == repr(expected.confusion(0.5, "score_nb"))
 
 
+def test_a_lift_curve_is_of_the_threshold_looked_for(data, tmp_path):
+    """In memory, looked at for the first time and remembered, also where `aul` is not among the metrics."""
+    asked = {"metrics": "roc_auc_by_size", "threshold": 50}
+    expected = evaluate(data, **FEW, threshold=50).value("aul")
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW, **asked)
+    assert expected != evaluate(data, **FEW).value("aul")
+    assert evaluate(data, **FEW, **asked).curve("lift").area == expected
+    assert [store.evaluate().curve("lift").area for _ in range(2)] == [expected] * 2
+
+
 # -- what an update folds ---------------------------------------------------------------------------------------------
 
 

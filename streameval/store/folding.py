@@ -147,6 +147,6 @@ def _own(engine: Engine, name: str, plan: Plan, configuration: Configuration, fo
     wanted = configuration.wanted([name])
     states = {w.spec: folded.states[w.spec] for w in wanted} | {plan.label: folded.states[plan.label]}
     try:
-        return conclude(engine, [name], plan, wanted, Folded(states))
+        return conclude(engine, [name], plan, wanted, Folded(states), threshold=configuration.request().threshold)
     except DataError:
         return None  # its labels alone are no two classes, or it has no rows: what counts is the whole

@@ -82,7 +82,7 @@ def evaluated(
             raise FormatError(msg) from error
     engine.budget.settle()
     plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
-    found = conclude(engine, names, plan, whole, Folded(states))
+    found = conclude(engine, names, plan, whole, Folded(states), threshold=request.threshold)
     return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
 
 
