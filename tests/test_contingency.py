@@ -328,6 +328,64 @@ def test_matching_is_the_best_one(table: list[list[int]], scale: int, sparse: bo
     assert bounds.lower <= lower <= bounds.upper
 
 
+near = st.integers(1, 4).flatmap(
+    lambda width: st.lists(
+        st.lists(st.integers(2**60 - 3, 2**60 + 3), min_size=width, max_size=width), min_size=1, max_size=4
+    )
+)
+
+
+@settings(deadline=None)
+@given(near, st.sampled_from([1, 4, 2**70, Fraction(1, 3 * 2**60), Fraction(7, 10**20)]), st.booleans())
+def test_matching_of_counts_that_floats_cannot_tell_apart(table: list[list[int]], scale: Any, leading: bool) -> None:
+    """Counts near 2^60, and fractions as near to each other, are matched exactly; in leading bits, certainly."""
+    from streameval.metrics import assignment
+
+    dense = np.array(table, dtype=object) * scale
+    rows, cols = np.indices(dense.shape).reshape(2, -1)
+    counts = dense[rows, cols] if scale != 1 else dense[rows, cols].astype(np.int64)
+    limit, assignment._WHOLE = assignment._WHOLE, 0 if leading else assignment._WHOLE
+    try:
+        lower, upper = best_matching(rows, cols, counts)
+    finally:
+        assignment._WHOLE = limit
+    truth = brute_force(dense)
+    assert lower <= truth <= upper
+    assert upper - lower < truth * Fraction(1, 2**40)
+    assert lower == upper or leading
+
+
+@pytest.mark.parametrize("leading", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_matching_of_forty_rows_beyond_floats(leading: bool, sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A component larger than the compiled loop takes, with counts near 2^58, against its own last bits."""
+    from scipy.optimize import linear_sum_assignment
+
+    from streameval.metrics import assignment
+
+    if leading:
+        monkeypatch.setattr(assignment, "_WHOLE", 0)
+    if sparse:
+        monkeypatch.setattr(assignment, "_DENSE", 0)
+    bits = np.random.default_rng(1).integers(0, 1000, (40, 40))
+    truth = 40 * 2**58 + int(bits[linear_sum_assignment(bits, maximize=True)].sum())
+    rows, cols = np.indices(bits.shape).reshape(2, -1)
+    lower, upper = best_matching(rows, cols, bits.ravel() + 2**58)
+    assert lower <= truth <= upper
+    assert upper - lower < 2**30 if leading else lower == upper
+    score = ContingencyTable(rows=bits + 2**58).assignment_score(normalize=False, model=None)
+    assert score == lower
+
+
+def test_assignment_score_of_the_largest_counts() -> None:
+    """The score is the integer itself, which float64 could not hold."""
+    table = ContingencyTable(rows=[[2**60, 2**60 + 1], [2**60 + 2, 2**60]])
+    assert table.assignment_score(normalize=False, model=None) == 2**61 + 3
+    assert ContingencyTable(rows=[[Fraction(1, 3), Fraction(1, 3) + Fraction(1, 10**20)]] * 2).facts.matching == (
+        Fraction(2, 3) + Fraction(1, 10**20)
+    )
+
+
 def test_matching_of_a_noisy_giant_component_is_exact_and_quick() -> None:
     """Noise ties all rows together, and settled cells take the component apart again."""
     rng = np.random.default_rng(5)

@@ -1,7 +1,8 @@
 """Loops behind the best one-to-one matching: settled cells, components, small ones solved, large ones bounded.
 
 Rows and columns are numbered from 0. All counts are integers, and no result depends on anything but the numbers, so
-whoever numbers the sides in the order of their ids has the same matching for any order of the cells.
+whoever numbers the sides in the order of their ids has the same matching for any order of the cells. `solve_whole` is
+the one loop that is not compiled: its integers may be of any size.
 
 References: Kuhn (1955), *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 2, 83-97,
 in the form with potentials and one augmentation a row; Tarjan (1975), *Efficiency of a good but not linear set union
@@ -10,12 +11,14 @@ algorithm*, JACM 22, 215-225.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from streameval.kernels.jit import jit
 
-__all__ = ["components", "greedy_matching", "settled_cells", "solve_small"]
+__all__ = ["components", "greedy_matching", "settled_cells", "solve_small", "solve_whole"]
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -97,20 +100,22 @@ def components(rows: Ints, cols: Ints, n_rows: int, n_cols: int) -> tuple[Ints, 
     return parent, count
 
 
-@jit
-def _hungarian(weights: Ints, n: int, m: int, chosen: Ints) -> int:
-    """Largest total of a matching of n rows with m ≥ n columns; ``chosen[j]`` becomes the row of column j, from 1."""
-    rows, cols = np.zeros(n + 1, np.int64), np.zeros(m + 1, np.int64)
-    way, least, seen = np.zeros(m + 1, np.int64), np.zeros(m + 1, np.int64), np.zeros(m + 1, np.bool_)
+def _hungarian(weights: NDArray[Any], n: int, m: int, chosen: Ints, far: int) -> int:
+    """Largest total of a matching of n rows with m ≥ n columns; ``chosen[j]`` becomes the row of column j, from 1.
+
+    `far` is more than any sum of weights along a path.
+    """
+    rows, cols = np.zeros(n + 1, weights.dtype), np.zeros(m + 1, weights.dtype)
+    way, least, seen = np.zeros(m + 1, np.int64), np.zeros(m + 1, weights.dtype), np.zeros(m + 1, np.bool_)
     chosen[: m + 1] = 0
     for i in range(1, n + 1):
         chosen[0] = i
         at = 0
-        least[:] = _FAR
+        least[:] = far
         seen[:] = False
         while True:
             seen[at] = True
-            row, delta, best = chosen[at], _FAR, 0
+            row, delta, best = chosen[at], far, 0
             for j in range(1, m + 1):
                 if not seen[j]:
                     slack = -weights[row - 1, j - 1] - rows[row] - cols[j]
@@ -136,6 +141,9 @@ def _hungarian(weights: Ints, n: int, m: int, chosen: Ints) -> int:
         if chosen[j]:
             total += weights[chosen[j] - 1, j - 1]
     return total
+
+
+_compiled_hungarian = jit(_hungarian)
 
 
 @jit
@@ -165,5 +173,22 @@ def solve_small(rows: Ints, cols: Ints, counts: Ints, starts: Ints, n_rows: int,
             if flip:
                 row, col = col, row
             weights[row, col] = counts[i]
-        totals[k] = _hungarian(weights, n, m, chosen)
+        totals[k] = _compiled_hungarian(weights, n, m, chosen, _FAR)
     return totals
+
+
+def solve_whole(weights: NDArray[Any]) -> int:
+    """Best total of a dense table of Python integers of any size, in Python: some n²·m steps of half a microsecond.
+
+    Parameters
+    ----------
+    weights : object array of shape (n, m), n ≤ m
+        Integers of at least 0.
+
+    Examples
+    --------
+    >>> solve_whole(np.array([[2**60, 2**60 + 1], [2**60 + 2, 2**60]], dtype=object)) - 2**61
+    3
+    """
+    n, m = weights.shape
+    return _hungarian(weights, n, m, np.zeros(m + 1, np.int64), 1 + 2 * (n + m) * max(weights.ravel().tolist()))
