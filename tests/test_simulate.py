@@ -344,7 +344,7 @@ def test_nonempty_directory_is_refused(tmp_path: Path) -> None:
     """A directory with anything in it is left alone without ``overwrite``."""
     simulate(tmp_path, rows=100, partitions=2)
     before = digest(tmp_path)
-    with pytest.raises(OptionError, match="is not empty; name another directory, or set overwrite"):
+    with pytest.raises(OptionError, match="is not empty; name another directory, or set overwrite=True"):
         simulate(tmp_path, rows=100, partitions=2, seed=1)
     assert digest(tmp_path) == before
 

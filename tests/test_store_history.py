@@ -250,6 +250,8 @@ def test_a_drop_is_measured_from_the_median_of_seven_passing_nights():
     assert check.passed
     assert check.verdicts[0].baseline == 0.8
     assert "no passing night" in judged("m drop <= 0.1", 0.9).verdicts[0].reason
+    assert "is 0.8, 0.1 below the baseline 0.9" in judged("m drop <= 0.2", 0.9, 0.8).verdicts[0].reason
+    assert "is 0.9, 0.1 above the baseline 0.8" in judged("m drop <= 0.2", 0.8, 0.9).verdicts[0].reason
 
 
 def test_failed_nights_stay_out_of_the_baseline():

@@ -123,7 +123,7 @@ def simulate(
     mean : float
         Mean campaign size in messages, at least 1.
     positives : float
-        Share of truly positive messages, in [0, 1].
+        Expected share of truly positive messages, in [0, 1]; with few campaigns the share drawn is some way off.
     lone_positives : float, optional
         Share of truly positive messages among singletons, in [0, 1]; by default a fifth of ``positives``, or more where
         campaigns alone cannot hold all positives. Campaigns hold the rest, so that large clusters are worth looking at.
@@ -169,8 +169,8 @@ def simulate(
     ...     night = pq.read_table(result.path / "night=2026-01-02" / "part-0.parquet", partitioning=None)
     >>> result.rows, result.partitions, night.num_rows, night["message_id"][0].as_py()
     (100000, 2, 50000, 50000)
-    >>> round(result.positives / result.rows, 1)
-    0.2
+    >>> round(result.positives / result.rows, 2)
+    0.23
     """
     start = time.perf_counter()
     model = Model(

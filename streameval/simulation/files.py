@@ -67,7 +67,7 @@ def prepare(out: Path, *, overwrite: bool) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         nights = sorted(out.iterdir())
         if nights and not overwrite:
-            msg = f"out={str(out)!r} is not empty; name another directory, or set overwrite"
+            msg = f"out={str(out)!r} is not empty; name another directory, or set overwrite=True"
             raise OptionError(msg)
         for night in nights:
             if not _is_night(night):

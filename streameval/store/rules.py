@@ -172,10 +172,6 @@ def _verdict(rule: Rule, result: Scalar, baseline: float | None) -> Verdict:
         return Verdict(rule.text, True, worse, None, f"{rule.metric} is {worse:.6g}{end}; no passing night before it")
     drop = baseline - worse
     passed = _SIGNS[rule.sign](drop, rule.bound)
-    return Verdict(
-        rule.text,
-        passed,
-        worse,
-        baseline,
-        f"{rule.metric} is {worse:.6g}{end}, {drop:.6g} below the baseline {baseline:.6g}",
-    )
+    where = f"{drop:.6g} below" if drop >= 0 else f"{-drop:.6g} above"
+    reason = f"{rule.metric} is {worse:.6g}{end}, {where} the baseline {baseline:.6g}"
+    return Verdict(rule.text, passed, worse, baseline, reason)
