@@ -5,6 +5,8 @@ Lists, tuples and arrays are alike, numbers of numpy are numbers, and whatever e
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 
-__all__ = ["columns", "number", "numbers", "texts"]
+__all__ = ["columns", "number", "numbers", "plain", "texts", "whole"]
 
 
 def texts(name: str, given: Any) -> tuple[str, ...]:
@@ -33,18 +35,60 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(str, several)))
 
 
-def number(given: Any) -> Any:
+def plain(given: Any) -> Any:
     """A number of numpy as one of Python, by the decimal it is written as; anything else as it is.
 
     Examples
     --------
     >>> import numpy as np
-    >>> number(np.float32(0.1)), number(np.int64(200)), number("high")
+    >>> plain(np.float32(0.1)), plain(np.int64(200)), plain("high")
     (0.1, 200, 'high')
     """
     if isinstance(given, np.floating):
         return float(str(given))
-    return int(given) if isinstance(given, np.integer) else given
+    return given.item() if isinstance(given, np.integer | np.bool_) else given
+
+
+def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
+    """A finite number of at least `least`; `what` is it in words.
+
+    Examples
+    --------
+    >>> number("threshold", np.int64(2), "a cluster size", 0)
+    2
+    """
+    found = plain(given)
+    if not (_is_number(found) and least <= found < math.inf):
+        msg = f"{name}={given!r} is not {what}"
+        raise OptionError(msg)
+    return found  # type: ignore[no-any-return]
+
+
+def whole(name: str, given: Any, what: str, least: float = -math.inf) -> int:
+    """A whole number of at least `least`, and neither a truth value nor a float; `what` is it in words.
+
+    Examples
+    --------
+    >>> whole("threads", np.int8(2), "a whole number of at least 1", 1)
+    2
+    >>> whole("threads", 2.5, "a whole number of at least 1", 1)
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: threads=2.5 is not a whole number of at least 1
+    """
+    try:
+        found = None if isinstance(given, bool) else operator.index(given)
+    except TypeError:
+        found = None
+    if found is None or found < least:
+        msg = f"{name}={given!r} is not {what}"
+        raise OptionError(msg)
+    return found
+
+
+def _is_number(given: Any) -> bool:
+    """Whether it is a number of Python; a truth value is none."""
+    return isinstance(given, int | float) and not isinstance(given, bool)
 
 
 def numbers(name: str, given: Any) -> tuple[float, ...]:
@@ -56,16 +100,16 @@ def numbers(name: str, given: Any) -> tuple[float, ...]:
     ((0.1,), (0.1, 200.0))
     """
     several = _several(given)
-    plain = None if several is None else tuple(number(x) for x in several)
-    if plain is None or not all(isinstance(x, int | float) for x in plain):
+    found = None if several is None else tuple(map(plain, several))
+    if found is None or not all(map(_is_number, found)):
         msg = f"{name}={given!r} must be a number or a list of numbers"
         raise OptionError(msg)
-    return plain
+    return found
 
 
 def _several(given: Any) -> Sequence[Any] | None:
     """The elements of a list, a tuple or an array; a text or a number alone; None of what is none of these."""
-    if isinstance(given, str | int | float | np.generic):
+    if isinstance(given, str | bytes | int | float | np.generic):
         return (given,)
     if hasattr(given, "__array__"):
         return tuple(np.asarray(given).ravel())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval.errors import OptionError
+from streameval.arguments import whole
 from streameval.states.memory import available_threads
 
 if TYPE_CHECKING:
@@ -56,12 +56,7 @@ class Progress:
 
 def thread_count(threads: int | None) -> int:
     """Threads to use: those asked for, or the processors this process may run on."""
-    if threads is None:
-        return available_threads()
-    if threads < 1:
-        msg = f"threads={threads} must be at least 1"
-        raise OptionError(msg)
-    return threads
+    return available_threads() if threads is None else whole("threads", threads, "a whole number of at least 1", 1)
 
 
 def run(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:

@@ -5,12 +5,11 @@ Whatever can be refused without looking at the data is refused here, before anyt
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from streameval.arguments import columns, number, numbers, texts
+from streameval.arguments import columns, number, numbers, texts, whole
 from streameval.errors import OptionError, SchemaError
 from streameval.metrics import GAIN, LIFT, RANKING
 from streameval.metrics.assignment import ASSIGNMENT_CELLS
@@ -96,7 +95,7 @@ class Request:
     on_error: str
     approx: bool
     sampling: Sampling | None
-    assignment_cells: int = ASSIGNMENT_CELLS
+    assignment_cells: int
 
     def __post_init__(self) -> None:
         given = {"nan": self.nan, "nulls": self.nulls, "cluster_scope": self.scope, "on_error": self.on_error}
@@ -111,14 +110,7 @@ class Request:
             msg = f"classes={self.classes!r} is compared with clusters: name a cluster column (--cluster)"
             raise OptionError(msg)
         self._refuse_idle()
-        if not (isinstance(self.threshold, int | float) and 0 <= self.threshold < math.inf):
-            msg = f"threshold={self.threshold!r} must be a cluster size, a number of at least 0"
-            raise OptionError(msg)
-        cells = self.assignment_cells
-        if not isinstance(cells, int) or isinstance(cells, bool) or cells < 0:
-            msg = f"assignment_cells={cells!r} must be a number of cells, at least 0"
-            raise OptionError(msg)
-        _ = self.of_scores, self.of_classes  # refuses unknown names before anything is read
+        self._refuse_unknown()
 
     def _refuse_idle(self) -> None:
         """Raise if an option is given that would change nothing."""
@@ -140,6 +132,19 @@ class Request:
             idle = [name for name, given in options.items() if given and not there]
             if idle:
                 msg = f"{' and '.join(idle)} would change nothing without {kind}: name {remedy}"
+                raise OptionError(msg)
+
+    def _refuse_unknown(self) -> None:
+        """Raise if a pattern names no metric, or a truncation or an operating point is none."""
+        known = [metric.name for metric in self._known]
+        if self.classes is not None:
+            asked_for(self.patterns, known)
+            return
+        for pattern in self.patterns:
+            if not any(fnmatchcase(name, pattern) for name in known):
+                msg = f"no metric is named {pattern!r}; there are: {', '.join(known)}"
+                if self.clusters:
+                    msg += ", and with a class column (--classes) those of clusters against classes"
                 raise OptionError(msg)
 
     @classmethod
@@ -176,22 +181,22 @@ class Request:
             msg = f"label={label!r} must be the name of a column"
             raise OptionError(msg)
         return cls(
-            LabelSpec(named["label"], pos_label, nulls),
-            texts("score", score),
-            texts("cluster", cluster),
-            named["classes"],
-            named["weight"],
-            texts("metrics", metrics),
-            numbers("truncate", truncate),
-            texts("at", at),
-            number(threshold),
-            nan,
-            nulls,
-            cluster_scope,
-            on_error,
-            approx,
-            sampling,
-            assignment_cells,
+            label=LabelSpec(named["label"], pos_label, nulls),
+            scores=texts("score", score),
+            clusters=texts("cluster", cluster),
+            classes=named["classes"],
+            weight=named["weight"],
+            patterns=texts("metrics", metrics),
+            truncate=numbers("truncate", truncate),
+            at=texts("at", at),
+            threshold=number("threshold", threshold, "a cluster size, a number of at least 0", 0),
+            nan=nan,
+            nulls=nulls,
+            scope=cluster_scope,
+            on_error=on_error,
+            approx=approx,
+            sampling=sampling,
+            assignment_cells=whole("assignment_cells", assignment_cells, "a whole number of cells, at least 0", 0),
         )
 
     @property
@@ -233,17 +238,10 @@ class Request:
     @property
     def of_classes(self) -> tuple[Any, ...]:
         """Metrics of every cluster column against the class column."""
-        if self.classes is not None:
-            asked = asked_for(self.patterns, [metric.name for metric in self._known])
-            return tuple(replace(metric, assignment_cells=self.assignment_cells) for metric in asked)
-        for pattern in self.patterns:
-            if not any(fnmatchcase(metric.name, pattern) for metric in self._known):
-                have = ", ".join(metric.name for metric in self._known)
-                msg = f"no metric is named {pattern!r}; there are: {have}"
-                if self.clusters:
-                    msg += ", and with a class column (--classes) those of clusters against classes"
-                raise OptionError(msg)
-        return ()
+        if self.classes is None:
+            return ()
+        asked = asked_for(self.patterns, [metric.name for metric in self._known])
+        return tuple(replace(metric, assignment_cells=self.assignment_cells) for metric in asked)
 
     def _chosen(self, metrics: Iterable[Metric]) -> tuple[Metric, ...]:
         """The metrics that a pattern names, or all."""

@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streameval.arguments import number, whole
 from streameval.errors import OptionError
 from streameval.fold import TASKS, Folded
 from streameval.metrics.sampled import AgcApprox, approximations
@@ -166,7 +167,13 @@ def sampling(
     sample: float, quantiles: int, sample_by: str, passes: int | None, sample_seed: int, *, asked: bool
 ) -> Sampling | None:
     """The options of the approximate gain area where it is asked for; where it is not, they must be left alone."""
-    options = Sampling(sample, quantiles, sample_by, passes, sample_seed)
+    options = Sampling(
+        number("sample", sample, "a share in (0, 1]"),
+        whole("quantiles", quantiles, "a number of bins of at least 1", 1),
+        sample_by,
+        None if passes is None else whole("passes", passes, "1 or 2"),
+        whole("sample_seed", sample_seed, "a whole number"),
+    )
     if not asked and options != Sampling():
         msg = "sample, quantiles, sample_by, sample_seed and passes are options of approx_agc=True (--approx-agc)"
         raise OptionError(msg)

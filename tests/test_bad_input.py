@@ -311,11 +311,36 @@ def test_arguments_are_what_arrays_hold() -> None:
     assert evaluate(data, score="score", truncate=np.float32(0.1)).value("agc@0.1") == 1.0
 
 
+ALL: dict[str, Any] = {"score": "score", "cluster": "id", "classes": "weight", "metrics": ["agc*", "aul"]}
+WHOLE = ("threads", "assignment_cells", "quantiles", "sample_seed", "passes")
+CLASSES = pa.table(GOOD | {"weight": [1, 1, 2, 2]})
+
+
+@pytest.mark.parametrize("name", [*WHOLE, "threshold", "truncate"])
+def test_whole_numbers_are_those_of_numpy_too(name: str) -> None:
+    """Of any width, also as an array without dimensions for what is a whole number."""
+    sampled = name in ("quantiles", "sample_seed", "passes")
+    plain = evaluate(CLASSES, **ALL, approx_agc=sampled, **{name: 2}).results
+    for given in (np.int64(2), np.int8(2), np.uint16(2), *([np.array(2)] if name in WHOLE else [np.float32(2)])):
+        assert evaluate(CLASSES, **ALL, approx_agc=sampled, **{name: given}).results == plain
+
+
+@pytest.mark.parametrize("name", [*WHOLE, "threshold", "truncate", "sample"])
+def test_what_is_no_number_is_refused_by_name(name: str) -> None:
+    """Text, truth values and objects; where a whole number is due, floats and fractions too."""
+    given: list[Any] = ["2", "", True, np.True_, object(), 2 + 0j, [[2]], {2}, b"2"]
+    given += [2.5, 2.0, np.float32(2), math.nan, math.inf, Decimal(2)] if name in WHOLE else []
+    given += [-1] if name != "sample_seed" else []
+    for value in given:
+        options = {"approx_agc": name in ("quantiles", "sample_seed", "passes", "sample"), name: value}
+        refused(OptionError, CLASSES, f"{name}=", **ALL, **options)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ("--memory lots", "--memory 'lots' is not a positive size; write for instance 2GiB or 500MB"),
-        ("--threads 0", "--threads 0 must be at least 1"),
+        ("--threads 0", "--threads 0 is not a whole number of at least 1"),
         ("--truncate 1.5", "--truncate 1.5 is neither a share in (0, 1] nor a whole number of points above 1"),
         ("--approx-agc --quantiles 0", "--quantiles 0 is not a number of bins of at least 1"),
     ],

@@ -8,6 +8,7 @@ import shutil
 from datetime import date
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -110,6 +111,22 @@ def test_curves_and_tables_are_drawn_from_the_states(whole):
     found, expected = whole.evaluate(), evaluate(DATA, **OPTIONS)
     assert found.curve("roc", of="score_lr").area == expected.curve("roc", of="score_lr").area
     assert repr(found.confusion(0.5, "score_nb")) == repr(expected.confusion(0.5, "score_nb"))
+
+
+def test_numbers_of_numpy_are_those_of_python(data, tmp_path):
+    """A store keeps them as numbers, and counts its last nights by them."""
+    store = Store(tmp_path / "store")
+    given = {"truncate": np.float32(0.1), "threshold": np.int64(3), "approx": np.False_, "pos_label": np.int64(1)}
+    plain = {"truncate": 0.1, "threshold": 3, "approx": False, "pos_label": 1}
+    store.update(data, **FEW, **given)
+    store.update(data, **FEW, **plain)
+    assert store.evaluate(last=np.int8(3)).to_json() == evaluate(data, **FEW, **plain).to_json()
+    assert store.evaluate(truncate=np.array([0.5, 2])).to_json() == store.evaluate(truncate=[0.5, 2]).to_json()
+    for last in ("2", 2.0, True, 0):
+        with pytest.raises(OptionError, match=r"last=.* is not a whole number of at least 1"):
+            store.evaluate(last=last)
+    with pytest.raises(OptionError, match=r"truncate='0.1' must be a number or a list of numbers"):
+        store.evaluate(truncate="0.1")
 
 
 def test_a_lift_curve_is_of_the_threshold_looked_for(data, tmp_path):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streameval.arguments import texts
+from streameval.arguments import numbers, plain, texts
 from streameval.errors import OptionError, SchemaError
 from streameval.request import Request
 from streameval.scan import Piece, Scan, widened
@@ -201,9 +201,9 @@ def _said(value: Any) -> str:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """An option as it is kept: lists as tuples."""
+    """An option as it is kept: lists as tuples, numbers of numpy as those of Python."""
     if name in ("score", "cluster", "metrics", "at"):
         return texts(name, value)
     if name == "truncate":
-        return (float(value),) if isinstance(value, int | float) else tuple(value)
-    return value or None if name in ("classes", "weight") else value
+        return numbers(name, value)
+    return value or None if name in ("classes", "weight") else plain(value)

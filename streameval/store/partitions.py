@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streameval.arguments import whole
 from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.scan import File, details, locate
 
@@ -230,10 +231,7 @@ def chosen(
             raise OptionError(msg)
     if since or until:
         names = [name for name in names if _between(name, since, until)]
-    if last is not None and last < 1:
-        msg = f"last={last} must be at least 1"
-        raise OptionError(msg)
-    names = names if last is None else names[-last:]
+    names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
     if not names:
         msg = f"no partition is of these dates; the store has {kept}" if known else f"the store has {kept}"
         raise MissingInputError(msg)
