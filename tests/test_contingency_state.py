@@ -30,6 +30,7 @@ from streameval.states.contingency import ContingencyCounts, ContingencySpec
 from streameval.states.ids import id_type
 from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
+from streameval.states.run import Layout
 from streameval.states.summary import Summary, summarize
 
 if TYPE_CHECKING:
@@ -202,6 +203,19 @@ def test_rows_of_classes_are_counted(kind: str, ids: int, monkeypatch: pytest.Mo
     found, again = (each.summary_and_core(Budget(1 << 30)) for each in (state, stored))
     assert found[0] == again[0]
     assert all(np.array_equal(one, other) for one, other in zip(found[1], again[1], strict=True))
+
+
+def test_counted_rows_of_classes_stay_counted() -> None:
+    """Where counting is given up, classes that come with counts take an item each, however many rows they have."""
+    rows = class_rows.ClassRows(Layout(1 << 11, 64), Budget(), 8)
+    none = np.empty((20, 0), np.uint64)
+    rows.add(np.arange(100, 120, dtype=np.uint64), none, np.ones(20, np.int64))
+    rows.add(np.arange(110, 130, dtype=np.uint64), none, np.full(20, 10**12))
+    rows.add(np.arange(110, 130, dtype=np.uint64), none)
+    runs = rows.finish()
+    assert runs.items.sum() <= 60
+    counts = [counts for part in runs.intervals() for counts in runs.grouped(part)]
+    assert sorted(np.concatenate([part.neg for part in counts])) == [1] * 10 + [10**12 + 1] * 10 + [10**12 + 2] * 10
 
 
 def test_a_giant_bucket_keeps_lone_classes_and_compacted_cells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ hand such a cell needs no second look: what the other cells of its class leave o
 
 Small integers, as codes are, count in an array by themselves. Other classes are counted in a hash table as large as a
 builder's buffers. Where that fills and a class has come less than twice on average, as if every message was a class of
-its own, rows are kept as they come, in 8 bytes a word.
+its own, rows are kept as they come, in 8 bytes a word; those that come with counts keep them.
 """
 
 from __future__ import annotations
@@ -85,9 +85,10 @@ class ClassRows:
             first, rest, counts = first[taken:], rest[taken:], counts[taken:]
             if self._used > room:
                 self._make_room()
-        if self._plain is not None and first.size:
-            repeats = counts if counts.size else 1
-            encode(self._plain, np.repeat(first, repeats), np.repeat(rest, repeats, axis=0))
+        if counts.size:
+            self._keep(first, rest, counts)
+        elif self._plain is not None and first.size:
+            encode(self._plain, first, rest)
 
     def _without_small(self, first: Array, rest: Array) -> tuple[Array, Array]:
         """Count small integers; returns the other rows."""
