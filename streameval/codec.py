@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -163,7 +164,10 @@ def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None)
 
 
 def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> Any:
-    """Read several states of one spec as their union, which is faster than to merge them.
+    """Read several states of one spec as their union.
+
+    Tables of additive specs (`streameval.states.protocol.Spec`) are read as one, which is faster than to merge the
+    states; others are read and merged in the order given.
 
     Parameters
     ----------
@@ -175,7 +179,7 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
     Raises
     ------
     FormatError
-        As `load`; also if the specs differ.
+        As `load`; also if the specs differ. It does not say which of the states is at fault.
 
     Examples
     --------
@@ -188,7 +192,17 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
     if any(label.spec != first.spec for label in labels):
         msg = f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in labels}))}"
         raise FormatError(msg)
-    facts = [name for name in first.header if name != "spec"]  # each a list of numbers that add up
+    each = [label.packed(batches) for label, (_, batches) in zip(labels, stored, strict=True)]
+    if not first.spec.additive:
+        states = (_state(label, batches, budget) for label, batches in zip(labels, each, strict=True))
+        return reduce(lambda one, other: one.merge(other), states)
+    return _state(_summed(labels), chain.from_iterable(each), budget)
+
+
+def _summed(labels: Sequence[_Label]) -> _Label:
+    """The label of several additive states read as one."""
+    first = labels[0]
+    facts = [name for name in first.header if name != "spec"]  # each a list of numbers
     try:
         sums = {name: [sum(side) for side in zip(*(x.header[name] for x in labels), strict=True)] for name in facts}
     except (KeyError, TypeError, ValueError) as error:
@@ -197,9 +211,7 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
         )
         raise FormatError(msg) from error
     rows = [sum(label.rows[side] for label in labels) for side in (0, 1)]
-    union = _Label(first.spec, first.version, rows, first.header | sums)
-    each = (label.packed(batches) for label, (_, batches) in zip(labels, stored, strict=True))
-    return _state(union, chain.from_iterable(each), budget)
+    return _Label(first.spec, first.version, rows, first.header | sums)
 
 
 def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:

@@ -2,7 +2,8 @@
 
 1. Folding a concatenation equals merging the folds: any split, batch size, row order and run capacity.
 2. A merge is associative and commutative, and ``empty()`` is its identity.
-3. What goes through Arrow, and through a real Parquet file, comes back equal.
+3. What goes through Arrow, and through a real Parquet file, comes back equal; several states read together are their
+   union.
 4. Unweighted results are the same bytes for any files, threads, order and memory (`test_evaluate.py` tests it).
 5. A value is exact or lies in the interval that comes with it (`test_intervals.py`).
 """
@@ -14,6 +15,7 @@ import json
 import random
 from collections import Counter
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +31,14 @@ from streameval import codec
 from streameval.errors import FormatError, IncompatibleStatesError
 from streameval.states import runs
 from streameval.states.clusters import ClusterSpec
+from streameval.states.contingency import ContingencySpec
 from streameval.states.histogram import HistogramSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.memory import Budget
+from streameval.states.protocol import Batch
+from streameval.states.quantiles import QuantileSpec
+from streameval.states.sampled import DigestsSpec
+from streameval.states.sampled_bins import BinsSpec
 from streameval.states.score_types import decode
 from streameval.states.scores import ScoreSpec
 
@@ -138,6 +145,47 @@ def test_a_state_survives_arrow_and_parquet(subject: Subject, tmp_path: Path) ->
         assert not _broken_storage(subject, table, tmp_path / "state.parquet")
 
     check()
+
+
+@by_name()
+def test_states_read_together_are_their_union(subject: Subject) -> None:
+    """Whatever the kind, stored states that are read at once are those that are read and merged."""
+
+    @settings(max_examples=4)
+    @given(st.lists(subject.tables(), min_size=1, max_size=3))
+    def check(tables: list[pa.Table]) -> None:
+        states = [subject.fold(table) for table in tables]
+        assert not difference(reduce(lambda a, b: a.merge(b), states), _together(states))
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        QuantileSpec("column"),
+        DigestsSpec("column", "f8"),
+        BinsSpec("column", "f8", edges=(0.25, 0.5)),
+        ContingencySpec("column", "cluster", nulls="singleton"),
+    ],
+    ids=lambda spec: spec.kind,
+)
+def test_other_states_read_together_are_their_union(spec: Any) -> None:
+    """Digests, bins of a sample and cells, with what stands in their headers."""
+    states = []
+    for seed in range(3):
+        builder, rng = spec.builder(Budget(), 64), np.random.default_rng(seed)
+        ids = pa.array([None if i % 9 == 0 else i for i in rng.integers(0, 20, 300).tolist()], pa.int64())
+        numbers = ids if isinstance(spec, ContingencySpec) else pa.array(rng.random(300))
+        label = rng.integers(0, 2, 300).astype(np.uint8)
+        builder.update(Batch(label, None, {"column": numbers, "cluster": ids}, origin=str(seed)))
+        states.append(builder.state())
+    union = reduce(lambda a, b: a.merge(b), states)
+    assert _together(states) == union != states[0]
+
+
+def _together(states: list[Any]) -> Any:
+    return codec.load_together([codec.dump(state) for state in states])
 
 
 @by_name()

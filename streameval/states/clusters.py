@@ -60,6 +60,7 @@ class ClusterSpec:
 
     kind: ClassVar[str] = "cluster_counts"
     version: ClassVar[int] = 2
+    additive: ClassVar[bool] = True
 
     column: str
     type: str = "signed"

@@ -64,6 +64,7 @@ class ContingencySpec:
 
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
+    additive: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
     classes: str

@@ -78,6 +78,7 @@ class HistogramSpec:
 
     kind: ClassVar[str] = "score_histogram"
     version: ClassVar[int] = 1
+    additive: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
     column: str

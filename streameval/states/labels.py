@@ -44,6 +44,7 @@ class LabelSpec:
 
     kind: ClassVar[str] = "label_counts"
     version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
     packing: ClassVar[None] = None
 
     column: str

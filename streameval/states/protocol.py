@@ -80,10 +80,18 @@ class Totals:
 
 
 class Spec(Protocol):
-    """Frozen and hashable description of a state."""
+    """Frozen and hashable description of a state.
+
+    Attributes
+    ----------
+    kind, version : what is stored, and in which form; see `streameval.codec`
+    additive : whether the tables of several states, one after the other, with the facts of their headers summed, are
+        read as the state of all
+    """
 
     kind: ClassVar[str]
     version: ClassVar[int]
+    additive: ClassVar[bool]
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -66,6 +66,7 @@ class QuantileSpec:
 
     kind: ClassVar[str] = "quantile_sketch"
     version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
     packing: ClassVar[None] = None
 
     column: str = "value"

@@ -63,6 +63,7 @@ class DigestsSpec:
 
     kind: ClassVar[str] = "sampled_digests"
     version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
     packing: ClassVar[None] = None
 
     column: str

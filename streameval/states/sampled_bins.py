@@ -43,6 +43,7 @@ class BinsSpec:
 
     kind: ClassVar[str] = "sampled_bins"
     version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
     packing: ClassVar[None] = None
 
     column: str

@@ -86,6 +86,7 @@ class ScoreSpec:
 
     kind: ClassVar[str] = "score_counts"
     version: ClassVar[int] = 2
+    additive: ClassVar[bool] = True
 
     column: str
     type: str = "f4"

@@ -17,7 +17,6 @@ import os
 import tempfile
 import uuid
 from contextlib import suppress
-from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from streameval import codec
-from streameval.errors import FormatError, StoreError
+from streameval.errors import FormatError, SpillError, StoreError
 from streameval.scan import READ_ERRORS, reason
 from streameval.states.histogram import HistogramSpec
 
@@ -115,14 +114,16 @@ class StateFiles:
         ------
         FormatError
             If the file is not there, is damaged, or is no state that this version reads.
+        SpillError
+            If the state exceeds the budget and cannot be spilled.
         """
         where = self.place.child(name)
         try:
             state = codec.load(pa.RecordBatchReader.from_batches(*_stored(self._verified(name))), budget)
-            if due not in (None, state.spec):
-                msg = f"it holds {state.spec} where {due} is due; {_REMEDY}"
-                raise FormatError(msg)
+            _check_spec(state, due)
             return state
+        except SpillError:
+            raise  # no fault of the file
         except FormatError as error:
             msg = f"{where.name}: {error}"
             raise FormatError(msg) from error
@@ -146,14 +147,18 @@ class StateFiles:
         return each(lambda part: self._together(part, budget, due), parts, "state")
 
     def _together(self, names: Sequence[str], budget: Budget, due: Any) -> Any:
-        """One state of several files."""
+        """One state of several files; where they make none, the first one at fault is named."""
         try:
             state = codec.load_together([_stored(self._verified(name)) for name in names], budget)
-            if state.spec == due:
-                return state
-        except (FormatError, *READ_ERRORS):
-            pass  # which file is at fault is found below
-        return reduce(lambda a, b: a.merge(b), [self.read(name, budget, due) for name in names])
+            _check_spec(state, due)
+            return state
+        except SpillError:
+            raise  # no fault of a file
+        except (FormatError, *READ_ERRORS) as error:
+            for name in names:
+                self.read(name, budget, due)  # raises, with the file's name
+            msg = f"{self.place.name}: each of {len(names)} files is sound, but not all of them: {reason(error)}"
+            raise FormatError(msg) from error
 
     def sound(self, name: str) -> bool:
         """Whether a file is there, as it was written."""
@@ -216,6 +221,13 @@ class StateFiles:
         ):
             while chunk := source.read(CHUNK):
                 target.write(chunk)
+
+
+def _check_spec(state: State, due: Any) -> None:
+    """Raise unless it is a state of the spec that is due, if there is one."""
+    if due not in (None, state.spec):
+        msg = f"it holds {state.spec} where {due} is due; {_REMEDY}"
+        raise FormatError(msg)
 
 
 def _stored(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
