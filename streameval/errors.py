@@ -15,7 +15,7 @@
     ├── IncompatibleStatesError (ValueError)   two states of different specs were merged
     ├── FormatError                       a stored state cannot be read
     ├── StoreError                        a store cannot be opened, or another update was faster
-    ├── SpillError (OSError)              the spill directory is full or not writable
+    ├── SpillError (OSError)              the spill directory is full, or cannot be written or read
     └── ClusterError                      a scheduler or a worker is gone, too small, or of another version
 
 Every message is one line that names the file, the column and the remedy, where there is one. The command line prints
@@ -96,7 +96,7 @@ class StoreError(StreamevalError):
 
 
 class SpillError(StreamevalError, OSError):
-    """The spill directory is full or cannot be written."""
+    """The spill directory is full, or cannot be written or read."""
 
 
 class ClusterError(StreamevalError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import signal
 import subprocess
@@ -25,6 +26,9 @@ from streameval.reduce import CancelledError, Progress, run, tree
 from streameval.states import memory, runs
 from streameval.states.memory import Budget, parse_bytes
 from streameval.states.runs import Runs
+from streameval.states.scores import fold_arrays
+from streameval.store.files import StateFiles
+from streameval.store.place import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,6 +163,34 @@ def test_a_full_spill_directory_is_named(tmp_path: Path) -> None:
     assert caught.value.errno in {errno.EFBIG, errno.ENOSPC}
     _assert_names(caught.value, tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_absent_spill_directory_is_no_fault_of_a_stored_state(tmp_path: Path) -> None:
+    """A state that exceeds the budget says so, whether it is read alone or with others; its file is not blamed."""
+    files, label = StateFiles(Place.of(tmp_path / "states")), np.zeros(200_000, np.uint8)
+    states = [fold_arrays(label, np.random.default_rng(seed).random(200_000)) for seed in range(2)]
+    names = [files.write(state)[0] for state in states]
+    with pytest.raises(SpillError) as caught:
+        files.read(names[0], Budget(600_000, tmp_path / "absent"))
+    _assert_names(caught.value, tmp_path / "absent")
+    with pytest.raises(SpillError) as caught:
+        files.read_all(
+            names * 16, Budget(600_000, tmp_path / "absent"), states[0].spec, lambda f, items, _: [f(i) for i in items]
+        )
+    _assert_names(caught.value, tmp_path / "absent")
+
+
+def test_a_spill_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    """Whatever the system says of a read, the error is the library's and names the directory."""
+    budget = Budget(0, tmp_path)
+    held = budget.hold(np.zeros(100_000))
+    assert budget._file is not None
+    folder = os.open(tmp_path, os.O_RDONLY)
+    os.dup2(folder, budget._file._file.fileno())
+    os.close(folder)
+    with pytest.raises(SpillError, match="cannot be read") as caught:
+        held.read()
+    _assert_names(caught.value, tmp_path)
 
 
 # -- heavy buckets ----------------------------------------------------------------------------------------------------

@@ -204,6 +204,10 @@ def test_poisoned_digests_are_cleaned():
         {"centroids": [{"m": 1}]},
         {"centroids": [{"m": 1, "c": -1}]},
         {"centroids": [{"m": "x", "c": 1}]},
+        {"centroids": [{"m": 10**400, "c": 1}]},
+        {"centroids": [], "below": math.inf},
+        {"centroids": [], "nan": math.nan},
+        {"centroids": [{"m": 1, "c": 1}], "min": -(10**400)},
         [],
     ],
 )

@@ -118,14 +118,14 @@ class _SpillFile:
         try:
             self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - lives with its owner
         except OSError as error:
-            raise self._failure(error) from error
+            raise self._failure(error, "written") from error
         weakref.finalize(self, self._file.close)
         self._end = 0
         self._lock = threading.Lock()
 
-    def _failure(self, error: OSError) -> SpillError:
+    def _failure(self, error: OSError, done: str) -> SpillError:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        what = "is full" if full else f"cannot be written ({error.strerror})"
+        what = "is full" if full else f"cannot be {done} ({error.strerror})"
         return SpillError(
             error.errno, f"the spill directory {what}; name another with --spill or raise --memory", str(self.directory)
         )
@@ -141,7 +141,7 @@ class _SpillFile:
             while done < len(data):
                 done += os.pwrite(self._file.fileno(), data[done : done + (1 << 30)], start + done)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self._failure(error, "written") from error
         return start
 
     def read(self, offset: int, out: Array) -> None:
@@ -149,7 +149,10 @@ class _SpillFile:
         data = out.reshape(-1).view(np.uint8).data
         done = 0
         while done < len(data):
-            count = os.preadv(self._file.fileno(), [data[done : done + (1 << 30)]], offset + done)
+            try:
+                count = os.preadv(self._file.fileno(), [data[done : done + (1 << 30)]], offset + done)
+            except OSError as error:
+                raise self._failure(error, "read") from error
             if count == 0:
                 msg = "the spill file ended early; was it truncated by another process?"
                 raise SpillError(errno.EIO, msg, str(self.directory))

@@ -373,7 +373,7 @@ class QuantileSketch:
             table = np.array([(c["m"], c["c"]) for c in values["centroids"]], np.float64).reshape(-1, 2)
             counts = {name: int(values.get(name, 0)) for name in ("below", "above", "nan")}
             ends = float(values.get("min", math.inf)), float(values.get("max", -math.inf))
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             msg = f"this is no t-digest's dictionary, with 'centroids' of 'm' and 'c' ({type(error).__name__}: {error})"
             raise FormatError(msg) from error
         mean, weight = table[np.lexsort(table.T[::-1])].T
