@@ -544,6 +544,38 @@ def test_characters_frames_and_floats_are_labels_and_rows() -> None:
         assert ContingencyTable.from_labels(values, [1, 2, 1, 2]).to_rows() == [[2, 0], [0, 2]]
 
 
+def test_nan_among_other_labels_is_one_label() -> None:
+    """NaN is one label beside integers and None, in lists, arrays of objects, frames and partitions alike."""
+    for values in (
+        [math.nan, float("nan"), 1],
+        [np.float32("nan"), math.nan, None],
+        np.array([math.nan, float("nan"), "x"], dtype=object),
+        pd.Series([math.nan, float("nan"), "x"], dtype=object),
+    ):
+        assert ContingencyTable.from_labels(values, [0, 0, 0]).to_rows() == [[2], [1]]
+        assert ContingencyTable.from_counts(values, [0, 0, 0], [1, 1, 1]).to_rows() == [[2], [1]]
+    assert ContingencyTable.from_labels([pd.NA, pd.NA, 1], [0, 0, 0]).shape == (2, 1)
+
+
+def test_strings_without_utf8_are_labels() -> None:
+    """Half of a surrogate pair, as file names may have, is a character like any other."""
+    lone = ["\ud800", "a", "\ud800"]
+    for values in (lone, np.array(lone)):
+        table = ContingencyTable.from_labels(values, [0, 0, 1])
+        assert list(table.row_totals.items()) == [("\ud800", 2), ("a", 1)]
+
+
+def test_whole_counts_have_any_size() -> None:
+    """Counts beyond the range of floats are counted, and scores of what they have in common are numbers."""
+    table = ContingencyTable(rows=[[10**400, 1], [2, 3]])
+    assert table.grand_total == 10**400 + 6
+    assert table.assignment_score(normalize=False, model=None) == 10**400 + 3
+    assert table.rand_index() == table.fowlkes_mallows() == 1.0
+    assert ConfusionMatrix2(10**400, 1, 2, 10**400).accuracy() == 1.0
+    with pytest.raises(DataError, match="counts must be finite numbers of at least 0"):
+        ContingencyTable(rows=[[10**400, Fraction(-1, 2)]])
+
+
 def test_unknown_names_are_refused() -> None:
     """Models, averages, metrics and their variants that do not exist are named."""
     table = ContingencyTable(rows=[[1, 2], [3, 4]])

@@ -68,11 +68,11 @@ def signed_root(numerator: Number, denominator: Number) -> float:
 
     Examples
     --------
-    >>> signed_root(-6, 36), signed_root(1, 0), signed_root(0, 0), signed_root(1, -4)
-    (-1.0, inf, nan, nan)
+    >>> signed_root(-6, 36), signed_root(1, 0), signed_root(0, 0), signed_root(1, -4), signed_root(10**400, 10**800)
+    (-1.0, inf, nan, nan, 1.0)
     """
     square = safe_divide(numerator * numerator, denominator)
-    return math.nan if square < 0 else math.copysign(math.sqrt(square), numerator)
+    return math.nan if square < 0 else math.copysign(math.sqrt(square), -1 if numerator < 0 else 1)
 
 
 def plain(x: Number) -> int | float:

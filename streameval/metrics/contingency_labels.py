@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from fractions import Fraction
 from numbers import Rational, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -49,13 +50,14 @@ def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[An
     """Code of each label, and the distinct labels in the order of first appearance."""
     array = _as_array(labels)
     if array is not None:
-        encoded = pa.array(array).dictionary_encode()
-        if encoded.null_count == 0:
-            return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+        with suppress(UnicodeError):  # half of a surrogate pair is a character in Python, and none in UTF-8
+            encoded = pa.array(array).dictionary_encode()
+            if encoded.null_count == 0:
+                return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
         labels = array.tolist()
     seen: dict[Any, int] = {}
     try:
-        codes = [seen.setdefault(label, len(seen)) for label in labels]
+        codes = [seen.setdefault(math.nan if _is_nan(label) else label, len(seen)) for label in labels]
     except TypeError as error:
         msg = f"labels must be hashable: {error}"
         raise DataError(msg) from error
@@ -76,6 +78,10 @@ def _as_array(labels: Any) -> NDArray[Any] | None:
     if kinds == {int} and all(-(2**63) <= label < 2**63 for label in labels):
         return np.array(labels, dtype=np.int64)
     return np.array(labels, dtype=np.str_) if kinds == {str} and "\0" not in "".join(labels) else None
+
+
+def _is_nan(label: Any) -> bool:
+    return isinstance(label, float | np.floating) and label != label
 
 
 def _number_array(labels: NDArray[Any]) -> NDArray[Any]:
@@ -166,10 +172,10 @@ def exact_count(count: Any, name: str) -> int | Fraction:
 
     Examples
     --------
-    >>> exact_count(3.0, "TP"), exact_count(0.5, "TP")
-    (3, Fraction(1, 2))
+    >>> exact_count(3.0, "TP"), exact_count(0.5, "TP"), exact_count(10**400, "TP") == 10**400
+    (3, Fraction(1, 2), True)
     """
-    if not isinstance(count, Real) or not 0 <= float(count) < math.inf:
+    if not isinstance(count, Real) or count < 0 or not (isinstance(count, Rational) or math.isfinite(count)):
         msg = f"{name} is {count!r}; counts must be finite numbers of at least 0"
         raise DataError(msg)
     if isinstance(count, Rational):
