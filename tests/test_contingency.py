@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -598,6 +599,60 @@ def test_unknown_names_are_refused() -> None:
     ):
         with pytest.raises(OptionError, match="is no clustering metric"):
             clustering_metric(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("rand_index/raw", "rand_index has no variant 'raw'"),
+        ("assignment_score/m1/m3", "'m3' is said twice"),
+        ("adjust_to_null/nosuch/m3", "'nosuch' is no measure; known are"),
+        ("adjust_to_null/rand_index", "give a measure and one of m1, m2r, m2c, m3"),
+        (
+            "adjust_to_null/rand_index/m3",
+            "name one of adjust_to_null/rand_index/m3.0 to adjust_to_null/rand_index/m3.1",
+        ),
+        ("pairwise.fscore/beta=x", "beta is 'x'; give a number of at least 0"),
+        ("pairwise.fscore/beta=-1", "beta is '-1'"),
+        ("pairwise.fscore/beta=nan", "beta is 'nan'"),
+        ("pairwise.fscore/beta=1/beta=2", "'beta=2' is said twice"),
+        ("pairwise.kappas", "name one of pairwise.kappas.0 to pairwise.kappas.2"),
+        ("pairwise.kappas.3", "name one of pairwise.kappas.0 to pairwise.kappas.2"),
+        ("pairwise.kappas.0.0", "name one of pairwise.kappas.0 to pairwise.kappas.2"),
+        ("rand_score.0", "known are"),
+        ("chisq_score/raw.0", "chisq_score has no variant 'raw'"),
+        ("pairwise.kappa.0", "it is one number; name pairwise.kappa"),
+    ],
+)
+def test_a_refused_name_says_why(name: str, reason: str) -> None:
+    """What is wrong with the name of a metric, and what to write instead."""
+    with pytest.raises(OptionError, match=re.escape(f"{name!r} is no clustering metric") + ".*" + re.escape(reason)):
+        clustering_metric(name)
+
+
+heads = "adjust_to_null pairwise pairwise.kappas pairwise/fscore pairwise.TP pairwise. entropy_scores vi_similarity"
+words = "rand_index kappas entropy_scores m3 none raw geometric fscore beta= beta=0.5 beta=1e200 nosuch homogeneity"
+names = st.tuples(
+    st.sampled_from([*heads.split(), *words.split(), ""]),
+    st.lists(st.sampled_from([*words.split(), ""]).map("/{}".format), max_size=2).map("".join),
+    st.lists(st.sampled_from(["0", "1", "2", "3", "", "²"]).map(".{}".format), max_size=2).map("".join),
+).map("".join)
+
+
+@settings(deadline=None)
+@given(names)
+def test_a_name_is_a_metric_or_refused(name: str) -> None:
+    """Whatever is made of the words of names either gives numbers or is refused, never anything between."""
+    table = ContingencyTable(rows=[[8, 0], [0, 8]])
+    try:
+        metrics = clustering_metrics([name])
+    except OptionError:
+        with pytest.raises(OptionError, match="is no clustering metric"):
+            clustering_metric(name)
+        return
+    for metric in metrics:
+        assert clustering_metric(metric.name).element == metric.element
+        assert isinstance(metric.compute(replace(table.summary, matching=(16, 16))), float)
 
 
 def test_fractional_cells_in_memory() -> None:

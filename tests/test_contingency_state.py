@@ -338,6 +338,16 @@ def test_metrics_are_picked_by_name_and_glob() -> None:
     assert usual == ["aul", "roc_auc_by_size", *(metric.name for metric in CLUSTERING_METRICS)]
 
 
+def test_a_metric_that_needs_whole_counts_leaves_the_others_their_values() -> None:
+    """Where a null model has fractions and a measure takes none, it has no value, and the reason says so."""
+    data = pa.table({"label": [0, 0, 1], "c": [1, 1, 2], "k": [5, 6, 6]})
+    found = evaluate(data, cluster="c", classes="k", metrics=["rand_index", "adjust_to_null/hypergeometric/m3"])
+    assert found.value("rand_index") == 1 / 3
+    adjusted = [r for r in found.results if r.metric.startswith("adjust")]
+    assert [r.metric[-2:] for r in adjusted] == [".0", ".1"]
+    assert all("hypergeometric needs whole counts" in r.reason for r in adjusted)
+
+
 def test_two_clusterings_share_the_pass() -> None:
     """Every cluster column is compared with the one class column."""
     data = pa.table({"label": [0, 1, 1], "a": [1, 1, 2], "b": [1, 2, 3], "k": [5, 5, 6]})
@@ -359,8 +369,13 @@ ROWS = {"label": [0, 1, 1], "c": [1, 1, 2], "k": [5, None, 6], "f": [0.5, 1.5, 2
         ({"score": "f", "classes": "k"}, OptionError, "name a cluster column"),
         ({"cluster": "c", "classes": "k", "metrics": "ari"}, OptionError, "no metric is named 'ari'; there are: aul"),
         ({"cluster": "c", "metrics": "v_measure"}, OptionError, "roc_auc_by_size, and with a class column"),
-        ({"cluster": "c", "classes": "k", "metrics": "pairwise.kappas.7"}, OptionError, "no metric is named"),
-        ({"cluster": "c", "classes": "k", "metrics": "pairwise.fscore/beta=x"}, OptionError, "no metric is named"),
+        (
+            {"cluster": "c", "classes": "k", "metrics": "pairwise.kappas.7"},
+            OptionError,
+            "name one of pairwise.kappas.0",
+        ),
+        ({"cluster": "c", "classes": "k", "metrics": "pairwise.fscore/beta=x"}, OptionError, "beta is 'x'; give"),
+        ({"cluster": "c", "classes": "k", "metrics": "pairwise.nosuch"}, OptionError, "no metric is named"),
         ({"cluster": "c", "classes": "nope"}, ValueError, "nope"),
         (
             {"cluster": "c", "classes": "k", "assignment_cells": -1},

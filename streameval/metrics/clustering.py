@@ -18,10 +18,13 @@ A measure of several values stands for all of them: `clustering_metrics` expands
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import OptionError
 from streameval.metrics import contingency_measures as measures
@@ -49,6 +52,7 @@ __all__ = [
     "homogeneity_completeness_v_measure",
     "jaccard_similarity",
     "mutual_info_score",
+    "names_measure",
     "product_moment",
 ]
 
@@ -157,7 +161,44 @@ _TAKES = {
     "normalize": _NORMALIZED,
     "mean": {"entropy_scores", "mic_scores"},
     "standardize": {"diseq_coeff"},
+    "beta": {"fscore"},
 }
+
+
+_ELEMENT = re.compile(r"(.*?)((?:\.[0-9]{1,9})*)", re.DOTALL)
+
+
+class _Name(NamedTuple):
+    """Parts of a name: ``pairwise/entropy_scores/geometric.0`` -> ``pairwise.entropy_scores``, ``geometric``, 0."""
+
+    measure: str
+    variant: tuple[str, ...]
+    element: tuple[int, ...]
+
+    @classmethod
+    def of(cls, name: str) -> _Name:
+        found = None if "beta=" in name else _ELEMENT.fullmatch(name)
+        path, numbers = found.groups() if found else (name, "")
+        measure, *variant = path.split("/")
+        if measure == "pairwise" and variant:
+            measure, variant = f"pairwise.{variant[0]}", variant[1:]
+        return cls(measure, tuple(variant), tuple(map(int, numbers.split(".")[1:])))
+
+    @property
+    def known(self) -> bool:
+        """Whether there is such a measure, whatever its variants and elements."""
+        pair = self.measure.removeprefix("pairwise.")
+        if pair != self.measure:
+            return pair in PAIR_MEASURES or pair in _CELLS
+        return self.measure == "adjust_to_null" or self.measure in TABLE_MEASURES
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Numbers of values: none for a number, those of the tuple, of the two ceilings and their tuples."""
+        if self.measure == "adjust_to_null":
+            return 2, *_Name(self.variant[0], (), ()).lengths
+        length = _LENGTHS.get(self.measure.removeprefix("pairwise."))
+        return () if length is None else (length,)
 
 
 def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
@@ -189,21 +230,36 @@ def clustering_metric_names() -> tuple[str, ...]:
 
 def _expanded(name: str) -> list[str]:
     """Names of the elements of a measure of several values, or the name itself."""
-    base = name.split("/")[0].removeprefix("pairwise.")
-    head, *rest = name.split("/")
-    if head == "adjust_to_null" and rest and "." not in rest[-1]:
-        inner = [f".{i}" for i in range(_LENGTHS[rest[0]])] if rest[0] in _LENGTHS else [""]
-        return [f"{name}.{side}{i}" for side in (0, 1) for i in inner]
-    last = (head.removeprefix("pairwise.") if not rest else "") + "/".join(rest)
-    if base == "pairwise" and rest:
-        base = rest[0]
-    if base in _LENGTHS and "." not in last:
-        return [f"{name}.{i}" for i in range(_LENGTHS[base])]
-    return [name]
+    if _default(name):
+        return [name]
+    parsed = _Name.of(name)
+    _function(name, parsed)
+    elements = product(*map(range, parsed.lengths[len(parsed.element) :]))
+    return [".".join([name, *map(str, element)]) for element in elements]
+
+
+def _default(name: str) -> ClusteringMetric | None:
+    return next((metric for metric in CLUSTERING_METRICS if metric.name == name), None)
+
+
+def names_measure(name: str) -> bool:
+    """Whether a name begins with a measure of contingency tables, whatever variants or elements follow.
+
+    Examples
+    --------
+    >>> names_measure("pairwise.fscore/beta=x"), names_measure("roc_auc")
+    (True, False)
+    """
+    return _default(name) is not None or _Name.of(name).known
 
 
 def clustering_metric(name: str) -> ClusteringMetric:
     """The metric of that name; see the module's table.
+
+    Raises
+    ------
+    OptionError
+        If there is no such measure, variant or element, or the measure has several values and none of them is named.
 
     Examples
     --------
@@ -212,59 +268,70 @@ def clustering_metric(name: str) -> ClusteringMetric:
     >>> clustering_metric("ari")
     Traceback (most recent call last):
     streameval.errors.OptionError: 'ari' is no clustering metric; ...
+    >>> clustering_metric("pairwise.kappas.3")
+    Traceback (most recent call last):
+    streameval.errors.OptionError: ...: it has several values; name one of pairwise.kappas.0 to pairwise.kappas.2
     """
-    for metric in CLUSTERING_METRICS:
-        if metric.name == name:
-            return metric
-    path, element = _split_element(name)
-    head, *variant = path.split("/")
-    if head == "pairwise" and variant:
-        head, variant = f"pairwise.{variant[0]}", variant[1:]
-    function = _function(name, head, variant)
+    default = _default(name)
+    if default is not None:
+        return default
+    parsed = _Name.of(name)
+    function, element, lengths = _function(name, parsed), parsed.element, parsed.lengths
+    if len(element) != len(lengths) or any(i >= length for i, length in zip(element, lengths, strict=True)):
+        path = name.removesuffix("".join(f".{i}" for i in element))
+        first, last = path + ".0" * len(lengths), path + "".join(f".{length - 1}" for length in lengths)
+        several = f"it has several values; name one of {first} to {last}"
+        raise _refused(name, several if lengths else f"it is one number; name {path}")
     return ClusteringMetric(name, function, element, needs_matching="assignment_score" in name)
 
 
-def _split_element(name: str) -> tuple[str, tuple[int, ...]]:
-    """``pairwise.kappas.0`` -> (``pairwise.kappas``, (0,)); ``fscore/beta=0.5`` has no element."""
-    if "beta=" in name:
-        return name, ()
-    parts = name.split(".")
-    element: list[int] = []
-    while parts[-1].isdigit():
-        element.insert(0, int(parts.pop()))
-    return ".".join(parts), tuple(element)
-
-
-def _function(name: str, head: str, variant: list[str]) -> Callable[[Facts], Any]:
-    if head == "adjust_to_null" and len(variant) == 2 and variant[1] in MODELS:
-        return partial(_adjusted_to_null, measure=variant[0], model=variant[1])
-    if head.startswith("pairwise."):
-        return _pair_function(name, head.removeprefix("pairwise."), variant)
-    if head not in TABLE_MEASURES:
+def _function(name: str, parsed: _Name) -> Callable[[Facts], Any]:
+    measure, variant, _ = parsed
+    if not parsed.known:
         raise _unknown(name)
-    return partial(TABLE_MEASURES[head], **_options(name, head, variant))
-
-
-def _pair_function(name: str, measure: str, variant: list[str]) -> Callable[[Facts], Any]:
-    if measure in _CELLS and not variant:
-        return lambda facts: getattr(facts.pairs, measure)
-    if measure not in PAIR_MEASURES:
-        raise _unknown(name)
-    function, options = PAIR_MEASURES[measure], _options(name, measure, variant)
+    if measure == "adjust_to_null":
+        return _adjustment(name, variant)
+    pair = measure.removeprefix("pairwise.")
+    options = _options(name, pair, variant)
+    if pair == measure:
+        return partial(TABLE_MEASURES[measure], **options)
+    if pair in _CELLS:
+        return lambda facts: getattr(facts.pairs, pair)
+    function = PAIR_MEASURES[pair]
     return lambda facts: function(facts.pairs, **options)
 
 
-def _options(name: str, measure: str, variant: list[str]) -> dict[str, Any]:
+def _adjustment(name: str, variant: tuple[str, ...]) -> Callable[[Facts], Any]:
+    if len(variant) != 2 or variant[1] not in MODELS:
+        models = ", ".join(MODELS)
+        raise _refused(name, f"give a measure and one of {models}, as in adjust_to_null/rand_index/m3")
+    measure, model = variant
+    if measure not in TABLE_MEASURES and measure not in PAIR_MEASURES:
+        raise _refused(name, f"{measure!r} is no measure; known are {', '.join((*TABLE_MEASURES, *PAIR_MEASURES))}")
+    return partial(_adjusted_to_null, measure=measure, model=model)
+
+
+def _options(name: str, measure: str, variant: Iterable[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for word in variant:
-        if measure == "fscore" and word.startswith("beta="):
-            options["beta"] = float(word.removeprefix("beta="))
-            continue
-        given = _OPTIONS.get(word, {})
-        if not given or any(measure not in _TAKES[key] or key in options for key in given):
-            raise _unknown(name)
+        beta = measure == "fscore" and word.startswith("beta=")
+        given = {"beta": _beta(name, word.removeprefix("beta="))} if beta else _OPTIONS.get(word, {})
+        if not given or any(measure not in _TAKES[key] for key in given):
+            raise _refused(name, f"{measure} has no variant {word!r}")
+        if given.keys() & options.keys():
+            raise _refused(name, f"{word!r} is said twice, or another word contradicts it; leave one out")
         options.update(given)
     return options
+
+
+def _beta(name: str, text: str) -> float:
+    try:
+        beta = float(text)
+    except ValueError:
+        beta = math.nan
+    if not beta >= 0:
+        raise _refused(name, f"beta is {text!r}; give a number of at least 0, as in pairwise.fscore/beta=0.5")
+    return beta
 
 
 def _adjusted_to_null(facts: TableFacts, measure: str, model: str) -> Any:
@@ -276,6 +343,10 @@ def _adjusted_to_null(facts: TableFacts, measure: str, model: str) -> Any:
 def _unknown(name: str) -> OptionError:
     known = ", ".join(dict.fromkeys(name.split(".")[0] for name in clustering_metric_names()))
     return OptionError(f"{name!r} is no clustering metric; known are {known}, variants such as assignment_score/m3/raw")
+
+
+def _refused(name: str, reason: str) -> OptionError:
+    return OptionError(f"{name!r} is no clustering metric: {reason}")
 
 
 def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from streameval.errors import OptionError
+from streameval.errors import DataError, OptionError
 from streameval.metrics.assignment import Matching, best_matching
-from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric_names, clustering_metrics
+from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric_names, clustering_metrics, names_measure
 from streameval.results import Scalar
-from streameval.states.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +40,7 @@ def asked_for(patterns: Sequence[str], others: Sequence[str]) -> tuple[Clusterin
     Raises
     ------
     OptionError
-        If a pattern names nothing.
+        If a pattern names nothing, or a variant or an element that its measure does not have.
 
     Examples
     --------
@@ -55,26 +51,14 @@ def asked_for(patterns: Sequence[str], others: Sequence[str]) -> tuple[Clusterin
         return CLUSTERING_METRICS
     chosen: dict[str, ClusteringMetric] = {}
     for pattern in patterns:
-        found = _named(pattern)
+        glob = any(c in pattern for c in "*?[")
+        found = clustering_metrics([pattern]) if glob or names_measure(pattern) else ()
         if not found and not any(fnmatchcase(name, pattern) for name in others):
             known = ", ".join(dict.fromkeys((*others, *(name.split(".")[0] for name in clustering_metric_names()))))
             msg = f"no metric is named {pattern!r}; there are: {known}, and variants such as assignment_score/m3/raw"
             raise OptionError(msg)
         chosen.update((metric.name, metric) for metric in found)
     return tuple(chosen.values())
-
-
-@lru_cache(maxsize=256)
-def _named(pattern: str) -> tuple[ClusteringMetric, ...]:
-    """Metrics of one name or glob; none if it is no such name, or names an element that is not there."""
-    table = replace(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([3, 1, 4])), matching=(7, 7))
-    try:
-        found = clustering_metrics([pattern])
-        for metric in found:
-            metric.compute(table)
-    except (OptionError, ValueError, TypeError, IndexError):
-        return ()
-    return found
 
 
 def contingency_results(
@@ -112,7 +96,10 @@ def summary_results(summary: Summary, metrics: Sequence[ClusteringMetric]) -> li
 
 
 def _result(metric: ClusteringMetric, summary: Summary) -> Scalar:
-    lower, upper = metric.bounds(summary)
+    try:
+        lower, upper = metric.bounds(summary)
+    except DataError as error:  # a measure of whole counts, adjusted to a null model whose counts are fractions
+        return Scalar.undefined(metric.name, str(error))
     if lower != lower or upper != upper:
         return Scalar.undefined(metric.name, "no rows" if not summary.total else "not defined for this table")
     return Scalar.between(metric.name, lower, lower, upper)

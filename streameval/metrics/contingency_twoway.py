@@ -152,7 +152,7 @@ def fscore(t: TwoWay, beta: float = 1.0) -> float:
     beta : float, default 1.0
         0 is precision, infinity is recall.
     """
-    return harmonic_mean_weighted(precision(t), recall(t), beta**2)
+    return harmonic_mean_weighted(precision(t), recall(t), beta * beta)
 
 
 def dice_coeff(t: TwoWay) -> float:
