@@ -8,6 +8,7 @@ import re
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from fractions import Fraction
+from inspect import signature
 from itertools import permutations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -586,7 +587,7 @@ def test_unknown_names_are_refused() -> None:
         table.adjusted_mutual_info(average_method="mean")
     with pytest.raises(OptionError, match="give either rows or cols"):
         ContingencyTable()
-    for name in ("ari", "cells", "shape"):
+    for name in ("ari", "cells", "shape", "to_rows", "expected", "get_score", "__len__", "TP"):
         with pytest.raises(OptionError, match="is no measure of a contingency table"):
             table.get_score(name)
     for name in (
@@ -674,8 +675,15 @@ def test_discrete_expectations_are_kept_until_redrawn() -> None:
     assert table.expected("m3", discrete=True) is first
     assert table.expected("m3", discrete=True, redraw=True, random_state=2) != first
     assert np.abs(first.to_array() - table.expected("m3").to_array()).max() < 1
+    third = table.expected("m3", discrete=True, random_state=3)
+    assert third == ContingencyTable(rows=table.to_rows()).expected("m3", discrete=True, random_state=3)
+    assert third != first
+    assert table.expected("m3", discrete=True, random_state=3) is table.expected("m3", discrete=True) is third
     score = table.assignment_score(model="m3", discrete=True)
+    assert score == table.assignment_score_m3(discrete=True)
     assert score == pytest.approx(table.assignment_score(model="m3"), abs=0.1)
+    assert table.assignment_score_m3(discrete=True, redraw=True) == pytest.approx(score, abs=0.2)
+    assert table.expected("m3", discrete=True) is not third
     assert table.expected("x2r").row_totals == table.row_totals
 
 
@@ -689,6 +697,10 @@ def test_padding_and_methods_by_model() -> None:
             want = getattr(table, name)(normalize=False, model=model)
             assert getattr(table, f"{name}_{model}")(normalize=False) == want
             assert table.get_score(f"{name}_{model}", normalize=False) == want
+    for owner in (table.split_join_similarity_m1, table.vi_similarity_m2r, table.pairwise.assignment_score_m3):
+        assert list(signature(owner).parameters) == ["normalize"]
+        with pytest.raises(TypeError, match="redraw"):
+            owner(redraw=True)
 
 
 def test_globs_name_every_measure_of_the_pair_table() -> None:

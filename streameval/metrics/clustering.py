@@ -66,7 +66,8 @@ class ClusteringMetric:
     name : str
         As it is printed.
     function : callable
-        From facts to a number, or to (nested) tuples of numbers.
+        From facts to a number, or to (nested) tuples of numbers. If it reads the matching it must be monotone in it,
+        rising or falling: `bounds` evaluates it at the two ends of the matching's interval only.
     element : tuple of int
         Where the number is in those tuples.
     needs_matching : bool
@@ -97,7 +98,11 @@ class ClusteringMetric:
         return self.bounds(summary)[0]
 
     def bounds(self, summary: Summary) -> tuple[float, float]:
-        """Certain interval of the value: both ends are equal unless the matching is known to an interval only."""
+        """Certain interval of the value: both ends are equal unless the matching is known to an interval only.
+
+        Then they are the values at that interval's ends, so the function must be monotone in the matching. All named
+        metrics are: those that read it are linear in it.
+        """
         lower = self._value(_facts(summary))
         if not self.needs_matching or summary.matching is None or summary.matching[0] == summary.matching[1]:
             return lower, lower

@@ -229,14 +229,20 @@ class ConfusionMatrix2:
         return self.from_exact(TwoWay(TP=self.cells.p2, FP=0, TN=self.cells.q2, FN=0))
 
     def get_score(self, scoring_method: str, *args: Any, **kwargs: Any) -> Any:
-        """Value of the method of that name.
+        """Value of the measure of that name.
+
+        Raises
+        ------
+        OptionError
+            If there is no such measure of a 2×2 table.
 
         Examples
         --------
         >>> ConfusionMatrix2(TP=3, FN=1, FP=1, TN=3).get_score("diseq_coeff", standardize=True)
         0.5
         """
-        if scoring_method not in catalogue.PAIR_MEASURES and scoring_method not in catalogue.TABLE_MEASURES:
+        shared = scoring_method in catalogue.TABLE_MEASURES and hasattr(self, scoring_method)
+        if scoring_method not in catalogue.PAIR_MEASURES and not shared:
             msg = f"{scoring_method!r} is no measure of a 2×2 table; known are {', '.join(catalogue.PAIR_MEASURES)}"
             raise OptionError(msg)
         return getattr(self, scoring_method)(*args, **kwargs)

@@ -11,6 +11,7 @@ import math
 import warnings
 from fractions import Fraction
 from functools import lru_cache, partial, wraps
+from inspect import Signature, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -217,11 +218,24 @@ def of_cells(function: Callable[Concatenate[TwoWay, P], T], name: str) -> Callab
 
 
 def with_model(function: Callable[..., T], model: str) -> Callable[..., T]:
-    """Fix the null model of a method; its name and its documentation say which."""
+    """Fix the null model of a method; its other options, such as ``redraw`` of what draws, are given by name.
 
-    def method(self: Any, normalize: bool = True, redraw: bool = False) -> T:
-        return function(self, normalize=normalize, model=model, **({"redraw": True} if redraw else {}))
+    Examples
+    --------
+    >>> from streameval.metrics.contingency_table import ContingencyTable
+    >>> list(signature(ContingencyTable.assignment_score_m1).parameters)
+    ['self', 'normalize', 'discrete', 'redraw']
+    >>> list(signature(ContingencyTable(rows=[[1]]).vi_similarity_m1).parameters)
+    ['normalize']
+    """
 
+    def method(self: Any, normalize: bool = True, **options: Any) -> T:
+        return function(self, normalize, model, **options)
+
+    this, normalize, _, *rest = signature(function).parameters.values()
+    by_name = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in rest]
+    vars(method)["__signature__"] = Signature([this, normalize, *by_name])
     method.__name__ = method.__qualname__ = f"{function.__name__}_{model}"
-    method.__doc__ = f"``{function.__name__}(normalize, model={model!r})``."
+    options = "".join(f", {parameter.name}" for parameter in rest)
+    method.__doc__ = f"``{function.__name__}(normalize, {model!r}{options})``."
     return method

@@ -22,6 +22,7 @@ from streameval.metrics.confusion import ConfusionMatrix2
 from streameval.metrics.contingency_arithmetic import Number, plain
 from streameval.metrics.contingency_catalogue import (
     PAIR_MEASURES,
+    TABLE_MEASURES,
     adjusted,
     measure_by_name,
     name_of,
@@ -79,18 +80,44 @@ class ContingencyTable:
         return table
 
     @cached_property
-    def _drawn(self) -> dict[str, Self]:
-        """Discrete expected tables by model."""
+    def _drawn(self) -> dict[str, tuple[int | None, Self]]:
+        """Seed and discrete expected table by model, as drawn last."""
         return {}
 
     @classmethod
     def from_labels(cls, labels_true: Any, labels_pred: Any) -> Self:
-        """Table of two labellings of the same points; labels are hashables, or arrays."""
+        """Table of two labellings of the same points.
+
+        Parameters
+        ----------
+        labels_true, labels_pred : sequences of hashables, or arrays, of shape (n_points,)
+            Class and cluster of each point. Labels are compared as Python compares them, but NaN is one label.
+
+        Raises
+        ------
+        DataError
+            If their lengths differ, an array is not one-dimensional, or a label is not hashable.
+
+        Examples
+        --------
+        >>> ContingencyTable.from_labels(["spam", "spam", "ham"], [7, 8, 8])
+        ContingencyTable(rows=[[1, 1], [0, 1]])
+        """
         return cls._of(source.cells_from_labels(labels_true, labels_pred))
 
     @classmethod
     def from_clusters(cls, clusters: Any) -> Self:
         """Table of clusters that list the class of each of their points.
+
+        Parameters
+        ----------
+        clusters : sequence or mapping of sequences of hashables
+            Clusters of a mapping keep their names.
+
+        Raises
+        ------
+        DataError
+            If a cluster is no sequence, or a class is not hashable.
 
         Examples
         --------
@@ -104,6 +131,16 @@ class ContingencyTable:
     def from_partitions(cls, partitions1: Any, partitions2: Any) -> Self:
         """Table of two partitions of the same points, each a collection of disjoint groups.
 
+        Parameters
+        ----------
+        partitions1, partitions2 : sequences or mappings of groups
+            Classes and clusters; a group is a collection of hashable points. Groups of a mapping keep their names.
+
+        Raises
+        ------
+        DataError
+            If a point is in two groups of a partition, or in one partition only.
+
         Examples
         --------
         >>> table = ContingencyTable.from_partitions([(1, 2, 3), (4, 5, 6)], [(1, 2), (3, 4, 5), (6,)])
@@ -115,6 +152,17 @@ class ContingencyTable:
     @classmethod
     def from_counts(cls, classes: Any, clusters: Any, counts: Any) -> Self:
         """Table given as cells: the class, the cluster and the count of each; equal pairs are added.
+
+        Parameters
+        ----------
+        classes, clusters : sequences of hashables, or arrays, of shape (n_cells,)
+        counts : sequence of numbers, or array, of shape (n_cells,)
+            Whole numbers of any size, fractions or floats, finite and at least 0; cells of 0 are left out.
+
+        Raises
+        ------
+        DataError
+            If the lengths differ, a label is not hashable, or a count is not such a number.
 
         Examples
         --------
@@ -253,9 +301,14 @@ class ContingencyTable:
         discrete : bool, default False
             Round each count up or down at random, with the expected count as its mean.
         redraw : bool, default False
-            Draw again; without it a table keeps its first draw for each model.
+            Draw again; without it a table keeps its last draw for each model, until another seed is given.
         random_state : int or None
-            Seed of the draw.
+            Seed of the draw; None takes the draw that is kept, whatever its seed, and else makes one without a seed.
+
+        Raises
+        ------
+        OptionError
+            If there is no such model.
 
         Examples
         --------
@@ -263,8 +316,9 @@ class ContingencyTable:
         array([[2, 2],
                [2, 2]])
         """
-        if discrete and not redraw and model in self._drawn:
-            return self._drawn[model]
+        seed, kept = self._drawn.get(model, (None, None))
+        if discrete and not redraw and kept is not None and random_state in (None, seed):
+            return kept
         rows, cols = self._margins(model)
         counts = rows[:, None] * cols / float(self.summary.total) if self.grand_total else np.zeros((0, 0))
         labels = [label for label, n in self.row_totals.items() if n], [x for x, n in self.col_totals.items() if n]
@@ -272,8 +326,9 @@ class ContingencyTable:
             return self._dense(counts, *labels)
         whole = np.floor(counts)
         drawn = np.random.default_rng(random_state).random(counts.shape) < counts - whole
-        self._drawn[model] = self._dense(whole + drawn, *labels)
-        return self._drawn[model]
+        table = self._dense(whole + drawn, *labels)
+        self._drawn[model] = random_state, table
+        return table
 
     def _margins(self, model: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         margins = [np.array([float(n) for n in side.values() if n]) for side in (self.row_totals, self.col_totals)]
@@ -365,20 +420,24 @@ class ContingencyTable:
         return ConfusionMatrix2.from_exact(self.facts.pairs)
 
     def get_score(self, scoring_method: str, *args: Any, **kwargs: Any) -> Any:
-        """Value of the method of that name, of this table or else of its pair table.
+        """Value of the measure of that name, of this table or else of its pair table.
+
+        Raises
+        ------
+        OptionError
+            If there is no such measure.
 
         Examples
         --------
         >>> ContingencyTable(rows=[[3, 0], [0, 3]]).get_score("matthews_corr")
         1.0
         """
-        measure = getattr(self, scoring_method, None)
-        if measure is None and scoring_method in PAIR_MEASURES:
-            measure = getattr(self.pairwise, scoring_method)
-        if not callable(measure):
-            msg = f"{scoring_method!r} is no measure of a contingency table"
+        if scoring_method not in TABLE_MEASURES and scoring_method not in PAIR_MEASURES:
+            known = ", ".join(dict.fromkeys((*TABLE_MEASURES, *PAIR_MEASURES)))
+            msg = f"{scoring_method!r} is no measure of a contingency table; known are {known}"
             raise OptionError(msg)
-        return measure(*args, **kwargs)
+        owner = self if scoring_method in TABLE_MEASURES else self.pairwise
+        return getattr(owner, scoring_method)(*args, **kwargs)
 
     def assignment_score(
         self, normalize: bool = True, model: str | None = "m1", discrete: bool = False, redraw: bool = False
