@@ -6,6 +6,7 @@ data folds every spec; then the states are finalized shard by shard.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "explain"]
 
+_ENGINE = ("memory", "spill", "threads", "client", "progress")  # arguments that change no result
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
 
 
@@ -175,8 +177,17 @@ def evaluate(
         cluster_scope=cluster_scope,
         on_error=on_error,
         approx=approx,
-        sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
-        engine={"memory": memory, "spill": spill, "threads": threads, "client": client, "progress": progress},
+        approx_agc=approx_agc,
+        sample=sample,
+        quantiles=quantiles,
+        sample_by=sample_by,
+        sample_seed=sample_seed,
+        passes=passes,
+        memory=memory,
+        spill=spill,
+        threads=threads,
+        client=client,
+        progress=progress,
     )
     try:
         return run.finish()
@@ -186,22 +197,27 @@ def evaluate(
     return run.finish()
 
 
-def explain(
-    data: Any,
-    *,
-    approx_agc: bool = False,
-    sample: float = 1.0,
-    quantiles: int = 100,
-    sample_by: str = "rows",
-    sample_seed: int = 0,
-    passes: int | None = None,
-    memory: int | str | None = None,
-    spill: str | os.PathLike[str] | None = None,
-    threads: int | None = None,
-    client: Any = None,
-    **asked: Any,
-) -> Forecast:
+def explain(data: Any, **asked: Any) -> Forecast:
     """What `evaluate` would do with the same arguments, without doing it: only footers are read, of small objects one.
+
+    Parameters
+    ----------
+    data
+        As `evaluate`.
+    **asked
+        The keyword arguments of `evaluate`.
+
+    Returns
+    -------
+    Forecast
+        Rows, columns, states, tasks and the memory they need; `str` of it says so in words.
+
+    Raises
+    ------
+    TypeError
+        If `evaluate` has no such argument.
+    StreamevalError
+        What `evaluate` raises before it reads the data: `OptionError`, or a `DataError` of inputs and columns.
 
     Examples
     --------
@@ -212,12 +228,12 @@ def explain(
     state  score_counts of score: at most 32 B, 1 shards
     ...
     """
-    run = _prepared(
-        data,
-        sampling=sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc),
-        engine={"memory": memory, "spill": spill, "threads": threads, "client": client},
-        **asked,
-    )
+    try:
+        inspect.signature(evaluate).bind(data, **asked)
+    except TypeError as error:
+        msg = f"explain() {error}; its arguments are those of evaluate()"
+        raise TypeError(msg) from None
+    run = _prepared(data, **asked)
     return forecast(run.engine, run.found, run.plan, run.wanted)
 
 
@@ -279,12 +295,24 @@ class _Run:
             raise
 
 
-def _prepared(data: Any, *, engine: dict[str, Any], **asked: Any) -> _Run:
-    """Everything but the run: the request checked, the data planned."""
-    return _Run.of(data, engine, Request.checked(**asked), estimate=True)
+def _prepared(
+    data: Any,
+    *,
+    approx_agc: bool = False,
+    sample: float = 1.0,
+    quantiles: int = 100,
+    sample_by: str = "rows",
+    sample_seed: int = 0,
+    passes: int | None = None,
+    **asked: Any,
+) -> _Run:
+    """Everything but the run: the request checked, the data planned; the arguments are those of `evaluate`."""
+    engine = {name: asked.pop(name) for name in _ENGINE if name in asked}
+    drawn = sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc)
+    return _Run.of(data, engine, Request.checked(sampling=drawn, **asked), estimate=True)
 
 
-def _engine(client: Any, threads: int | None, **options: Any) -> Engine | ClusterEngine:
+def _engine(client: Any = None, threads: int | None = None, **options: Any) -> Engine | ClusterEngine:
     """The engine of this process, or one for the workers of a client."""
     if client is not None or (threads is None and "distributed" in sys.modules):
         from streameval.cluster import ClusterEngine, connect  # here, because a cluster takes long to import

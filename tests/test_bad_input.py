@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import pickle
 import subprocess
@@ -29,6 +30,7 @@ from streameval.errors import (
     StreamevalError,
     WeightError,
 )
+from streameval.evaluation import explain
 from streameval.scan import footers
 
 GOOD = {"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3], "weight": [1.0, 2.0, 0.0, 1.0]}
@@ -297,6 +299,20 @@ def test_weights_of_zero_alone_are_no_class() -> None:
 def test_bad_options_show_what_there_is(options: dict[str, Any], words: tuple[str, ...]) -> None:
     """The message repeats the option and lists what it may be."""
     refused(OptionError, pa.table(GOOD), *words, **options)
+
+
+def test_explain_takes_the_arguments_of_evaluate() -> None:
+    """All of them, refused alike; of another one the message says whose it is not."""
+    table = pa.table(GOOD)
+    everything = {name: value.default for name, value in inspect.signature(evaluate).parameters.items()}
+    everything |= {"data": table, "score": "score", "progress": print}
+    assert explain(**everything) == explain(table, score="score")
+    with pytest.raises(TypeError, match=r"explain\(\) got an unexpected keyword argument 'clustr'; .* of evaluate\(\)"):
+        explain(table, clustr="id")
+    with pytest.raises(TypeError, match=r"explain\(\) got an unexpected keyword argument 'sampling'"):
+        explain(table, score="score", sampling=None)
+    with pytest.raises(OptionError, match="threads=0"):
+        explain(table, score="score", threads=0)
 
 
 def test_arguments_are_what_arrays_hold() -> None:
