@@ -30,7 +30,7 @@ def texts(name: str, given: Any) -> tuple[str, ...]:
         msg = f"{name}={given!r} must be a name or a list of names"
         raise OptionError(msg)
     if not all(several):
-        msg = f"{name}={given!r}: a name is empty; leave it out"
+        msg = f"{name}='': a name is empty; leave it out"
         raise OptionError(msg)
     return tuple(dict.fromkeys(map(str, several)))
 

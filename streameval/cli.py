@@ -5,9 +5,10 @@ Everything is imported where it is used, so that help answers at once.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -29,11 +30,10 @@ class _Group(click.Group):
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except OptionError as error:
-            command = self.commands.get(ctx.invoked_subcommand or "")
-            _fail(_spelled(str(error), command.params if command else ()), 2)
         except StreamevalError as error:
-            _fail(error, 1)
+            command = self.commands.get(ctx.invoked_subcommand or "")
+            text = _spelled(error, command.params if command else ())
+            _fail(text, 2 if isinstance(error, OptionError) else 1)
         except KeyboardInterrupt:
             _fail("interrupted; nothing was kept of what it had written", 1)
         except BrokenPipeError:
@@ -42,19 +42,29 @@ class _Group(click.Group):
             _fail(error, 1)
 
 
-def _fail(error: Exception | str, status: int) -> None:
+def _fail(error: Exception | str, status: int) -> NoReturn:
     text = " ".join(_message(error).split())
     click.echo(f"streameval: error: {text}", err=True)
     sys.exit(status)
 
 
-def _spelled(text: str, params: Sequence[click.Parameter]) -> str:
-    """A message about an argument of Python that names the option instead: ``memory=0`` becomes ``--memory 0``."""
-    name, _, rest = text.partition("=")
+def _spelled(error: StreamevalError, params: Sequence[click.Parameter]) -> str:
+    """Its message, which names arguments of Python, with the options of a command in their place."""
+    text, alone = str(error), error.arguments if isinstance(error, OptionError) else ()
+    before = r"(?<!\S)" if isinstance(error, OptionError) else r"(?<=\s)"  # or a file's name such as label=1/a.parquet
     for param in params:
-        if param.name == name and param.opts[0].startswith("--"):
-            return f"{param.opts[0]} {rest}".replace(f" ({param.opts[0]})", "")
+        text = _with_option(text, param, before, r"|\b" if param.name in alone else "")
     return text
+
+
+def _with_option(text: str, param: click.Parameter, before: str, alone: str) -> str:
+    """A text with an option for an argument: ``memory=0`` becomes ``--memory 0``, ``approx=True`` a flag."""
+    option = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
+    flag = r"=True\b|" if getattr(param, "is_flag", False) else ""
+    named = re.compile(rf"{before}{param.name}(?:{flag}=(?!\S)|(=){alone})")
+    if not named.search(text):
+        return text
+    return named.sub(lambda found: f"{option} " if found[1] else option, text).replace(f" ({option})", "")
 
 
 def _message(error: Exception | str) -> str:
@@ -246,12 +256,13 @@ def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
     """Turn rows just written into rows written so far, from any thread."""
     import threading
 
-    lock, done = threading.Lock(), [0]
+    lock, done = threading.Lock(), 0
 
     def count(rows: int) -> None:
+        nonlocal done
         with lock:
-            done[0] += rows
-            advance(done[0])
+            done += rows
+            advance(done)
 
     return count
 

@@ -80,7 +80,19 @@ class WeightError(DataError):
 
 
 class OptionError(StreamevalError, ValueError):
-    """An argument is out of its range, or two arguments exclude each other."""
+    """An argument is out of its range, or two arguments exclude each other.
+
+    Parameters
+    ----------
+    message : str
+    arguments : str
+        Those that the message names without a value; one with its value, as in ``memory=0``, is seen as it is. The
+        command line puts its options in their place.
+    """
+
+    def __init__(self, message: str = "", *arguments: str) -> None:
+        super().__init__(message)
+        self.arguments = arguments
 
 
 class IncompatibleStatesError(StreamevalError, ValueError):

@@ -132,7 +132,7 @@ class Request:
             idle = [name for name, given in options.items() if given and not there]
             if idle:
                 msg = f"{' and '.join(idle)} would change nothing without {kind}: name {remedy}"
-                raise OptionError(msg)
+                raise OptionError(msg, *idle)
 
     def _refuse_unknown(self) -> None:
         """Raise if a pattern names no metric, or a truncation or an operating point is none."""

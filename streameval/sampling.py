@@ -175,8 +175,9 @@ def sampling(
         whole("sample_seed", sample_seed, "a whole number"),
     )
     if not asked and options != Sampling():
-        msg = "sample, quantiles, sample_by, sample_seed and passes are options of approx_agc=True (--approx-agc)"
-        raise OptionError(msg)
+        names = "sample", "quantiles", "sample_by", "sample_seed", "passes"
+        msg = f"{', '.join(names[:-1])} and {names[-1]} are options of approx_agc=True (--approx-agc)"
+        raise OptionError(msg, *names)
     return options if asked else None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import pickle
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from streameval import evaluate, fold
+from streameval import Store, evaluate, fold
 from streameval.cli import main
 from streameval.errors import (
     CorruptFileError,
@@ -367,6 +368,78 @@ def test_the_command_line_speaks_of_its_options(arguments: str, message: str, tm
     done = CliRunner().invoke(main, ["evaluate", str(tmp_path), "--score", "score", *arguments.split()])
     assert done.exit_code == 2
     assert done.stderr == f"streameval: error: {message}\n"
+
+
+WITHOUT_CLUSTERS = "would change nothing without clusters: name a cluster column (--cluster)"
+WITHOUT_SCORES = "would change nothing without scores: name a score column (--score)"
+BAD_COMMANDS = [
+    ("evaluate DATA --score score --threshold 2", f"--threshold {WITHOUT_CLUSTERS}"),
+    ("evaluate DATA --score score --cluster-scope partition", f"--cluster-scope {WITHOUT_CLUSTERS}"),
+    ("evaluate DATA --score score --nulls singleton", f"--nulls 'singleton' {WITHOUT_CLUSTERS}"),
+    ("evaluate DATA --cluster id --truncate 0.1 --nan drop", f"--truncate and --nan {WITHOUT_SCORES}"),
+    ("evaluate DATA --cluster id --approx", f"--approx {WITHOUT_SCORES}"),
+    (
+        "evaluate DATA --cluster id --assignment-cells 5",
+        "--assignment-cells would change nothing without classes: name a column of classes (--classes)",
+    ),
+    (
+        "evaluate DATA --score score --classes id",
+        "--classes 'id' is compared with clusters: name a cluster column (--cluster)",
+    ),
+    (
+        "evaluate DATA --score score --sample-seed 5",
+        "--sample, --quantiles, --sample-by, --sample-seed and --passes are options of --approx-agc",
+    ),
+    (
+        "evaluate DATA --score score --approx-agc --weight weight",
+        "agc_approx counts rows and has no weights: leave out --weight 'weight', or take agc, which is exact and",
+    ),
+    ("evaluate DATA --score score --approx-agc --sample 2", "--sample 2.0 is not a share in (0, 1]"),
+    ("evaluate DATA --score score --score=", "--score '': a name is empty; leave it out"),
+    ("evaluate DATA --score score --cluster id --threshold -1", "--threshold -1.0 is not a cluster size, a number of"),
+    (
+        "evaluate DATA --score score --threads 2 --scheduler tcp://host:1",
+        "--threads 2 runs here and a client (--scheduler) elsewhere: give one of them",
+    ),
+    ("simulate DATA --rows 5", "OUT 'DATA' is not empty; name another directory, or set --overwrite"),
+    ("simulate NEW --rows 5 --noise 0.9 --missed 0.8", "--noise 0.9 and --missed 0.8 exceed all rows; let their sum"),
+    ("update STORE DATA --approx", "--approx contradicts the store, which was begun with False; leave it out, or"),
+    ("update STORE DATA --cluster-scope partition", "--cluster-scope 'partition' contradicts the store, which was"),
+    ("show STORE --threshold 3", f"--threshold {WITHOUT_CLUSTERS}"),
+    ("show STORE --last 0", "--last 0 is not a whole number of at least 1"),
+    ("show STORE --since 2026-01-01", "label=1: there is no date in this partition's name; choose it with --partition"),
+    ("show STORE --as-of 99", "--as-of '99': the newest version of STORE"),
+    ("history STORE --metric roc_auc", "roc_auc is of score, weight; say which with --of, or [column] in a rule"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), BAD_COMMANDS, ids=[command for command, _ in BAD_COMMANDS])
+def test_every_command_speaks_of_its_options(command: str, message: str, tmp_path: Path) -> None:
+    """Wherever in the message an argument of Python is named: by its value, alone, or as one of several."""
+    places = {name: str(tmp_path / name.lower()) for name in ("DATA", "STORE", "NEW")}
+    (tmp_path / "data" / "label=1").mkdir(parents=True)  # what begins a message is a file's name, where it is one
+    write(tmp_path / "data" / "label=1" / "a.parquet")
+    if "STORE" in command:
+        Store(places["STORE"]).update(places["DATA"], score=["score", "weight"])
+    done = CliRunner().invoke(main, [places.get(word, word) for word in command.split()])
+    assert done.exit_code == 2
+    for name, path in places.items():
+        message = message.replace(name, path)
+    assert done.stderr.startswith(f"streameval: error: {message}")
+
+
+def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:
+    """A path is never taken for an argument."""
+    folder = tmp_path / "label=1"
+    folder.mkdir()
+    write(folder / "a.parquet", GOOD | {"score": [0.1, None, 0.3, 0.4]})
+    with contextlib.chdir(tmp_path):
+        done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score"])
+        assert done.exit_code == 1
+        assert done.stderr.startswith("streameval: error: label=1/a.parquet: score column 'score' has NaN or null")
+        assert done.stderr.endswith("choose --nan 'drop' or --nan 'half'\n")
+        done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score", "--pos-label", "spam"])
+        assert "label=1/a.parquet: --pos-label 'spam' is no value of label column 'label'" in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")

@@ -109,7 +109,7 @@ def connect(client: Any, threads: int | None) -> Connection | None:
     """
     if threads is not None:
         if client is not None:
-            msg = "threads run here and a client (--scheduler) elsewhere: give one of them"
+            msg = f"threads={threads!r} runs here and a client (--scheduler) elsewhere: give one of them"
             raise OptionError(msg)
         return None
     if isinstance(client, str):

@@ -85,9 +85,8 @@ class Nightly:
             if len(found) == 1:
                 return found[0], options
             if found:
-                msg = (
-                    f"{metric} is of {', '.join(w.of for w in found)}; say which with of (--of, or [column] in a rule)"
-                )
+                columns = ", ".join(w.of for w in found)
+                msg = f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule"
                 raise OptionError(msg)
         have = ", ".join(dict.fromkeys(w.of for w in self.wanted))
         msg = f"no {metric} of {of or 'any column'} in the store; it keeps {have}"

@@ -242,7 +242,7 @@ def _between(name: str, since: str | None, until: str | None) -> bool:
     """Whether the date of a name is in a span; a month as an end means all of it."""
     when = moment(name)
     if not when:
-        msg = f"{name}: there is no date in this partition's name; choose it with partition (--partition)"
+        msg = f"{name}: there is no date in this partition's name; choose it with partition= (--partition)"
         raise OptionError(msg)
     first, last = moment(since or "") or (0,), moment(until or "") or (9999,)
     return first <= when and when[: len(last)] <= last
