@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strategies import FLOATS, ID_TYPES, INTEGER_TYPES, score_values
 
 from streameval.kernels import hashing, keys, runs
+from streameval.states.ids import identify
 from streameval.states.score_types import decode, score_type
 from streameval.states.scores import ScoreSpec, fold_arrays
 
@@ -166,3 +167,12 @@ def test_tallies_of_sorted_words_are_counts(neg: list[int], pos: list[int]) -> N
 def test_every_integer_and_text_type_is_an_id() -> None:
     """The catalogue of id types holds every integer type, so that none is forgotten."""
     assert set(INTEGER_TYPES) <= set(ID_TYPES)
+
+
+@given(st.integers(1, 40), st.lists(st.integers(0, 39), max_size=60))
+def test_an_id_in_a_dictionary_is_the_id(size: int, indices: list[int]) -> None:
+    """Dictionaries are hashed once a batch, larger ones not at all: only the ids that are there."""
+    dictionary = pa.array([f"id {i}" for i in range(size)])
+    array = pa.DictionaryArray.from_arrays(pa.array([i % size for i in indices], pa.int32()), dictionary)
+    for words, plain in zip(identify(array, "hash"), identify(array.dictionary_decode(), "hash"), strict=True):
+        np.testing.assert_array_equal(words, plain)

@@ -76,6 +76,8 @@ def identify(array: pa.Array, kind: str, scope: str = "global", partition: str =
 
 
 def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
+    if pa.types.is_dictionary(array.type) and len(array.dictionary) > len(array):  # of a whole column, say
+        array = array.dictionary_decode()
     if pa.types.is_dictionary(array.type):
         first, rest = _words(array.dictionary, kind)
         index = array.indices.to_numpy(zero_copy_only=False)
