@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -484,6 +485,41 @@ def test_constructors_agree() -> None:
     assert table == ContingencyTable.from_partitions(*parts)
     again = ContingencyTable.from_partitions(*table.to_partitions())
     assert again.summary == ContingencyTable.from_clusters(table.to_clusters()).summary == table.summary
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pa.array([2**53, 2**53 + 1, None]),
+        pa.chunked_array([[2**53, 2**53 + 1], [None]]),
+        pd.Series([2**53, 2**53 + 1, None], dtype="Int64"),
+        pd.Series([2**53, 2**53 + 1, None], dtype="int64[pyarrow]"),
+        pa.array([str(2**53), str(2**53 + 1), None]),
+        pa.array([str(2**53), str(2**53 + 1), None]).dictionary_encode(),
+    ],
+    ids=["arrow", "chunks", "pandas", "pandas of arrow", "strings", "dictionary"],
+)
+def test_a_missing_label_leaves_the_others_apart(labels: Any) -> None:
+    """Of integers with nulls NumPy makes floats, which do not tell 2^53 from its successor."""
+    totals = ContingencyTable.from_labels(labels, [1, 1, 1]).row_totals
+    assert {str(label): n for label, n in totals.items()} == {str(2**53): 1, str(2**53 + 1): 1, "None": 1}
+
+
+@pytest.mark.parametrize("largest", [2**53 + 1, 2**63 - 1, 2**63, 2**63 + 5, 2**64 - 1, 2**64 + 1])
+def test_whole_counts_are_exact_whatever_numpy_makes_of_them(largest: int) -> None:
+    """Integers below and above 2^63 become floats in one array."""
+    for small in (1, 1.0):
+        counts = [largest, small, 2**53 + 1, 2]
+        table = ContingencyTable(rows=[counts[:2], counts[2:]])
+        assert table.grand_total == ContingencyTable.from_counts([0, 0, 1, 1], [0, 1] * 2, counts).grand_total
+        assert table.grand_total == largest + 2**53 + 4
+
+
+def test_adjusted_mutual_information_has_a_limit() -> None:
+    """Tables that are multiples of one another approach one value, beyond 64 bits too."""
+    cells = [([0, 0, 1, 1], [0, 1, 0, 1], [3 * n, n + 7, n + 1, 4 * n + 5]) for n in (10**e for e in (18, 19, 25, 60))]
+    found = [ContingencyTable.from_counts(*cell).adjusted_mutual_info() for cell in cells]
+    assert found == pytest.approx([0.23150275745152354] * len(cells), rel=1e-14)
 
 
 def test_labels_are_compared_as_python_compares_them() -> None:

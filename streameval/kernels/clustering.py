@@ -249,7 +249,7 @@ def _rare(a: float, b: float, n: float, m: float) -> float:
 def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
     """Mean deviance of a hypergeometric count, term by term from the mode, until what is left out is below 2^-56."""
     low, high = max(0.0, a + b - n), min(a, b)
-    mode = min(max(math.floor((a + 1.0) * (b + 1.0) / (n + 2.0)), low), high)
+    mode = min(max(np.floor((a + 1.0) * (b + 1.0) / (n + 2.0)), low), high)
     start = deviance(mode, mh, (mode - mh) - ml)
     weights, total = 1.0, start
     w, k, before = 1.0, mode, start
@@ -312,8 +312,8 @@ def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -
     """
     e2, e3 = (a - mh) - ml, (b - mh) - ml
     e4 = n - a - e3
-    step = math.floor(sigma / 2.0)
-    centre = math.floor(mh)
+    step = np.floor(sigma / 2.0)  # floats: integers of 64 bits end at 9.2e18
+    centre = np.floor(mh)
     top = _log_weight(centre, mh, e2, e3, e4, ml)
     weights, total = 0.0, 0.0
     for j in range(-18, 19):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
-from numbers import Rational, Real
+from numbers import Integral, Rational, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -48,6 +48,12 @@ class Cells(NamedTuple):
 
 def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[Any]]:
     """Code of each label, and the distinct labels in the order of first appearance."""
+    arrow = _as_arrow(labels)
+    if arrow is not None:
+        with suppress(pa.ArrowNotImplementedError):  # lists, which are not hashable either
+            encoded = arrow.dictionary_encode(null_encoding="encode")
+            return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
+        labels = arrow.to_pylist()
     array = _as_array(labels)
     if array is not None:
         with suppress(UnicodeError):  # half of a surrogate pair is a character in Python, and none in UTF-8
@@ -62,6 +68,21 @@ def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[An
         msg = f"labels must be hashable: {error}"
         raise DataError(msg) from error
     return np.array(codes, dtype=np.int64), list(seen)
+
+
+def _as_arrow(labels: Any) -> pa.Array | None:
+    """Labels of an Arrow array, or of pandas integers that may be missing; NumPy would make floats of either's.
+
+    None of others, and of floats, of which Arrow would keep -0.0 apart from 0.0.
+    """
+    values = getattr(labels, "array", labels)  # of a Series
+    if hasattr(values, "__arrow_array__") and values.dtype.kind in "iu":
+        values = pa.array(values)
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if not isinstance(values, pa.Array) or pa.types.is_floating(values.type):
+        return None
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 def _as_array(labels: Any) -> NDArray[Any] | None:
@@ -147,7 +168,8 @@ def checked_counts(counts: Any) -> NDArray[Any]:
     array = np.asarray(counts)
     if array.dtype.kind == "b" or array.size == 0:
         array = array.astype(np.int64)
-    if array.dtype.kind not in "iuf":
+    rounded = array.dtype.kind == "f" and array.ndim == 1 and not hasattr(counts, "__array__")
+    if array.dtype.kind not in "iuf" or (rounded and any(isinstance(n, Integral) and int(n) > _EXACT for n in counts)):
         return _checked_objects(list(counts))
     wrong = np.flatnonzero(~(array >= 0) | (array == np.inf))
     if wrong.size:
