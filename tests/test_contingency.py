@@ -24,6 +24,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics import clustering
 from streameval.metrics.assignment import best_matching
 from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric, clustering_metrics
+from streameval.metrics.clustering_names import MetricName
 from streameval.metrics.confusion import ConfusionMatrix2
 from streameval.metrics.contingency_catalogue import TABLE_MEASURES
 from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
@@ -408,7 +409,7 @@ def test_interval_of_a_metric_holds_its_value() -> None:
     for name in ("assignment_score", "assignment_score/m3/raw", "assignment_score/none/normalized"):
         metric = clustering_metric(name)
         low, high = metric.bounds(unsolved)
-        value = float(table.assignment_score(**clustering._options(name, "assignment_score", name.split("/")[1:])))
+        value = float(table.assignment_score(**MetricName.of(name).options()))
         assert low < high
         assert low <= value <= high
     with pytest.raises(OptionError, match="has not been solved"):

@@ -18,21 +18,21 @@ A measure of several values stands for all of them: `clustering_metrics` expands
 
 from __future__ import annotations
 
-import math
-import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache, partial
+from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.metrics import contingency_measures as measures
 from streameval.metrics.assignment import ASSIGNMENT_CELLS
+from streameval.metrics.clustering_names import MetricName
 from streameval.metrics.confusion import ConfusionMatrix2
-from streameval.metrics.contingency_catalogue import PAIR_MEASURES, TABLE_MEASURES, adjusted, measure_by_name
+from streameval.metrics.contingency_catalogue import PAIR_MEASURES, TABLE_MEASURES
 from streameval.metrics.contingency_table import ContingencyTable
-from streameval.metrics.nulls import MODELS, TableFacts, diagonal, null_facts
+from streameval.metrics.contingency_twoway import TwoWay
+from streameval.metrics.nulls import TableFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -147,64 +147,6 @@ CLUSTERING_METRICS: tuple[ClusteringMetric, ...] = (
     ClusteringMetric("g_score", measures.g_score),
 )
 
-_LENGTHS = {"entropy_scores": 3, "bc_metrics": 3, "muc_scores": 3, "mic_scores": 3, "kappas": 3, "pairwise_hcv": 3}
-_CELLS = ("TP", "FP", "TN", "FN")
-_OPTIONS: dict[str, dict[str, Any]] = {
-    **{model: {"model": model} for model in MODELS},
-    "none": {"model": None},
-    "raw": {"normalize": False},
-    "normalized": {"normalize": True},
-    "harmonic": {"mean": "harmonic"},
-    "geometric": {"mean": "geometric"},
-    "plain": {"standardize": False},
-    "standardized": {"standardize": True},
-}
-_MODELLED = {"assignment_score", "vi_similarity", "split_join_similarity"}
-_NORMALIZED = {*_MODELLED, "vi_distance", "split_join_distance", "mirkin_match_coeff", "mirkin_mismatch_coeff"}
-_TAKES = {
-    "model": _MODELLED,
-    "normalize": _NORMALIZED,
-    "mean": {"entropy_scores", "mic_scores"},
-    "standardize": {"diseq_coeff"},
-    "beta": {"fscore"},
-}
-
-
-_ELEMENT = re.compile(r"(.*?)((?:\.[0-9]{1,9})*)", re.DOTALL)
-
-
-class _Name(NamedTuple):
-    """Parts of a name: ``pairwise/entropy_scores/geometric.0`` -> ``pairwise.entropy_scores``, ``geometric``, 0."""
-
-    measure: str
-    variant: tuple[str, ...]
-    element: tuple[int, ...]
-
-    @classmethod
-    def of(cls, name: str) -> _Name:
-        found = None if "beta=" in name else _ELEMENT.fullmatch(name)
-        path, numbers = found.groups() if found else (name, "")
-        measure, *variant = path.split("/")
-        if measure == "pairwise" and variant:
-            measure, variant = f"pairwise.{variant[0]}", variant[1:]
-        return cls(measure, tuple(variant), tuple(map(int, numbers.split(".")[1:])))
-
-    @property
-    def known(self) -> bool:
-        """Whether there is such a measure, whatever its variants and elements."""
-        pair = self.measure.removeprefix("pairwise.")
-        if pair != self.measure:
-            return pair in PAIR_MEASURES or pair in _CELLS
-        return self.measure == "adjust_to_null" or self.measure in TABLE_MEASURES
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Numbers of values: none for a number, those of the tuple, of the two ceilings and their tuples."""
-        if self.measure == "adjust_to_null":
-            return 2, *_Name(self.variant[0], (), ()).lengths
-        length = _LENGTHS.get(self.measure.removeprefix("pairwise."))
-        return () if length is None else (length,)
-
 
 def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
     """Metrics with these names; globs match names, and a measure of several values gives one metric for each.
@@ -229,7 +171,7 @@ def clustering_metric_names() -> tuple[str, ...]:
     """Every name that a glob can match: the defaults, then what is computed only when asked for."""
     defaults = [metric.name for metric in CLUSTERING_METRICS]
     table = [name for name in TABLE_MEASURES if name not in defaults]
-    pairs = [f"pairwise.{name}" for name in (*_CELLS, *PAIR_MEASURES)]
+    pairs = [f"pairwise.{name}" for name in (*TwoWay._fields, *PAIR_MEASURES)]
     return (*defaults, *(name for measure in (*table, *pairs) for name in _expanded(measure)))
 
 
@@ -237,8 +179,7 @@ def _expanded(name: str) -> list[str]:
     """Names of the elements of a measure of several values, or the name itself."""
     if _default(name):
         return [name]
-    parsed = _Name.of(name)
-    _function(name, parsed)
+    parsed, _ = _parsed(name)
     elements = product(*map(range, parsed.lengths[len(parsed.element) :]))
     return [".".join([name, *map(str, element)]) for element in elements]
 
@@ -255,7 +196,7 @@ def names_measure(name: str) -> bool:
     >>> names_measure("pairwise.fscore/beta=x"), names_measure("roc_auc")
     (True, False)
     """
-    return _default(name) is not None or _Name.of(name).known
+    return _default(name) is not None or MetricName.of(name).known
 
 
 def clustering_metric(name: str) -> ClusteringMetric:
@@ -280,78 +221,19 @@ def clustering_metric(name: str) -> ClusteringMetric:
     default = _default(name)
     if default is not None:
         return default
-    parsed = _Name.of(name)
-    function, element, lengths = _function(name, parsed), parsed.element, parsed.lengths
-    if len(element) != len(lengths) or any(i >= length for i, length in zip(element, lengths, strict=True)):
-        path = name.removesuffix("".join(f".{i}" for i in element))
-        first, last = path + ".0" * len(lengths), path + "".join(f".{length - 1}" for length in lengths)
-        several = f"it has several values; name one of {first} to {last}"
-        raise _refused(name, several if lengths else f"it is one number; name {path}")
-    return ClusteringMetric(name, function, element, needs_matching="assignment_score" in name)
+    parsed, function = _parsed(name)
+    parsed.check_element()
+    return ClusteringMetric(name, function, parsed.element, needs_matching="assignment_score" in name)
 
 
-def _function(name: str, parsed: _Name) -> Callable[[Facts], Any]:
-    measure, variant, _ = parsed
+def _parsed(name: str) -> tuple[MetricName, Callable[[Facts], Any]]:
+    """The parts of a name, and what computes its measure; refused if there is no such measure or variant."""
+    parsed = MetricName.of(name)
     if not parsed.known:
-        raise _unknown(name)
-    if measure == "adjust_to_null":
-        return _adjustment(name, variant)
-    pair = measure.removeprefix("pairwise.")
-    options = _options(name, pair, variant)
-    if pair == measure:
-        return partial(TABLE_MEASURES[measure], **options)
-    if pair in _CELLS:
-        return lambda facts: getattr(facts.pairs, pair)
-    function = PAIR_MEASURES[pair]
-    return lambda facts: function(facts.pairs, **options)
-
-
-def _adjustment(name: str, variant: tuple[str, ...]) -> Callable[[Facts], Any]:
-    if len(variant) != 2 or variant[1] not in MODELS:
-        models = ", ".join(MODELS)
-        raise _refused(name, f"give a measure and one of {models}, as in adjust_to_null/rand_index/m3")
-    measure, model = variant
-    if measure not in TABLE_MEASURES and measure not in PAIR_MEASURES:
-        raise _refused(name, f"{measure!r} is no measure; known are {', '.join((*TABLE_MEASURES, *PAIR_MEASURES))}")
-    return partial(_adjusted_to_null, measure=measure, model=model)
-
-
-def _options(name: str, measure: str, variant: Iterable[str]) -> dict[str, Any]:
-    options: dict[str, Any] = {}
-    for word in variant:
-        beta = measure == "fscore" and word.startswith("beta=")
-        given = {"beta": _beta(name, word.removeprefix("beta="))} if beta else _OPTIONS.get(word, {})
-        if not given or any(measure not in _TAKES[key] for key in given):
-            raise _refused(name, f"{measure} has no variant {word!r}")
-        if given.keys() & options.keys():
-            raise _refused(name, f"{word!r} is said twice, or another word contradicts it; leave one out")
-        options.update(given)
-    return options
-
-
-def _beta(name: str, text: str) -> float:
-    try:
-        beta = float(text)
-    except ValueError:
-        beta = math.nan
-    if not beta >= 0:
-        raise _refused(name, f"beta is {text!r}; give a number of at least 0, as in pairwise.fscore/beta=0.5")
-    return beta
-
-
-def _adjusted_to_null(facts: TableFacts, measure: str, model: str) -> Any:
-    tables: tuple[Facts, ...] = (facts, null_facts(facts, model), diagonal(facts.classes), diagonal(facts.clusters))
-    actual, null, by_rows, by_cols = (measure_by_name(table, measure) for table in tables)
-    return adjusted(actual, null, (by_rows, by_cols))
-
-
-def _unknown(name: str) -> OptionError:
-    known = ", ".join(dict.fromkeys(name.split(".")[0] for name in clustering_metric_names()))
-    return OptionError(f"{name!r} is no clustering metric; known are {known}, variants such as assignment_score/m3/raw")
-
-
-def _refused(name: str, reason: str) -> OptionError:
-    return OptionError(f"{name!r} is no clustering metric: {reason}")
+        known = ", ".join(dict.fromkeys(name.split(".")[0] for name in clustering_metric_names()))
+        msg = f"{name!r} is no clustering metric; known are {known}, variants such as assignment_score/m3/raw"
+        raise OptionError(msg)
+    return parsed, parsed.function()
 
 
 def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
