@@ -380,9 +380,9 @@ ROWS = {"label": [0, 1, 1], "c": [1, 1, 2], "k": [5, None, 6], "f": [0.5, 1.5, 2
         (
             {"cluster": "c", "classes": "k", "assignment_cells": -1},
             OptionError,
-            "assignment_cells=-1 must be a number of",
+            "assignment_cells=-1 is not a whole number of cells",
         ),
-        ({"cluster": "c", "classes": "k", "assignment_cells": 0.5}, OptionError, "assignment_cells=0.5 must be"),
+        ({"cluster": "c", "classes": "k", "assignment_cells": 0.5}, OptionError, "assignment_cells=0.5 is not a whole"),
     ],
 )
 def test_bad_input_gets_one_line(options: dict[str, Any], error: type[Exception], message: str) -> None:
