@@ -16,6 +16,7 @@ from streameval._version import __version__
 from streameval.cli_store import COMMANDS
 from streameval.console import deliver, deliver_json, progress_bar, refuse_directory, say
 from streameval.errors import OptionError, StreamevalError
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -248,7 +249,7 @@ def simulate(out: Path, quiet: bool, **options: Any) -> None:
         done = run(out, progress=None if advance is None else _counter(advance), **options)
     if not quiet:
         speed = f"{done.rows / max(done.seconds, 1e-9) / 1e6:.1f} M rows/s"
-        size = f"{done.rows:,} rows, {done.bytes / 1e6:,.1f} MB"
+        size = f"{plural(done.rows, 'row')}, {done.bytes / 1e6:,.1f} MB"
         console.print(f"{done.path}: {size} in {done.seconds:.1f} s ({speed})")
 
 
@@ -283,7 +284,7 @@ def demo(rows: int) -> None:
         made = make(Path(folder) / "data", rows=rows, partitions=14, singletons=0.7, lone_positives=0.02)
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
     size = f"{made.bytes / 1e6:.1f} MB of Parquet"
-    console.print(f"{made.rows:,} simulated messages in {made.partitions} nightly partitions, {size}")
+    console.print(f"{plural(made.rows, 'simulated message')} in {made.partitions} nightly partitions, {size}")
     deliver(found, None, console)
     console.print(
         "Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster", soft_wrap=True

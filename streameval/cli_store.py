@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval.console import deliver, emit, progress_bar, refuse_directory
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -293,9 +294,9 @@ def check(store: str, json_to: str | None, quiet: bool, rules: tuple[str, ...], 
 def _tell(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:
     """What an update did, in one line."""
     if not quiet:
-        rows = f"; {done.rows:,} rows folded" if done.rows else ""
+        rows = f"; {plural(done.rows, 'row')} folded" if done.rows else ""
         version = f"version {done.version}" if done.version >= 0 else "no store yet"
-        click.echo(f"{store.name}: {'would do: ' * dry_run}{done}{rows}; {version}", err=True)
+        click.echo(f"{store.name}: {'would do: ' if dry_run else ''}{done}{rows}; {version}", err=True)
 
 
 COMMANDS = (update, show, replace, remove, versions, history, check, add, vacuum)

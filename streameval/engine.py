@@ -20,6 +20,7 @@ from streameval.sampling import task_threads
 from streameval.states.memory import Budget, available_memory, parse_bytes, spill_directory
 from streameval.states.sampled import DigestsSpec
 from streameval.states.sampled_bins import BinsSpec
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
@@ -113,7 +114,7 @@ class Engine:
     @property
     def where(self) -> str:
         """Where tasks run."""
-        return f"{self.threads} threads of this process"
+        return f"{plural(self.threads, 'thread')} of this process"
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
         """Ranges of states of so many bytes, and the number of tasks by name; those of tables depend on the data."""

@@ -224,8 +224,8 @@ def explain(data: Any, **asked: Any) -> Forecast:
     >>> import pyarrow as pa
     >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
     >>> print(explain(data, score="score", threads=1))
-    4 rows in 1 partitions; reads 64 B: label (int64), score (double)
-    state  score_counts of score: at most 32 B, 1 shards
+    4 rows in 1 partition; reads 64 B: label (int64), score (double)
+    state  score_counts of score: at most 32 B, 1 shard
     ...
     """
     try:

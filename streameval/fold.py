@@ -127,7 +127,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
                 for builder in builders.values():
                     builder.update(rows_ready)
             done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
-            due -= done * piece.estimated
+            due -= done if piece.estimated else 0
             progress(done)
         progress(due)
     except CorruptFileError as error:

@@ -16,6 +16,7 @@ import numpy as np
 from streameval.fold import ROW_BYTES, batch_rows
 from streameval.states.ranges import row_bytes
 from streameval.states.runs import SLAB
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,12 +89,12 @@ class Forecast:
         return json.dumps(self.to_dict(), indent=indent)
 
     def __str__(self) -> str:
-        rows = f"{self.rows:,}" if self.rows >= 0 else "an unknown number of"
-        about = "about " * self.estimated
+        rows = plural(self.rows, "row") if self.rows >= 0 else "an unknown number of rows"
+        about = "about " if self.estimated else ""
         reads = ", ".join(f"{name} ({kind})" for name, kind in self.columns)
         lines = [
-            f"{about}{rows} rows in {self.partitions:,} partitions; reads {about}{_size(self.bytes)}: {reads}",
-            *(f"state  {s.kind} of {s.of}: at most {_size(s.bytes)}, {s.shards:,} shards" for s in self.states),
+            f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{_size(self.bytes)}: {reads}",
+            *(f"state  {s.kind} of {s.of}: at most {_size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
             *(
                 f"tasks  {count:,} {name}" + (f", {_size(self.memory[name])} each" if name in self.memory else "")
                 for name, count in self.tasks.items()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from streameval.wording import plural
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -96,8 +98,8 @@ def render(found: Found) -> RenderableType:
     from rich.markup import escape
 
     share = f" ({found.positives / found.rows:.2%})" if found.rows else ""
-    parts: list[RenderableType] = [f"{found.rows:,} rows, {found.positives:,} positive{share}"]
-    parts += [f"left out: {number:,} rows, {escape(reason)}" for reason, number in found.dropped]
+    parts: list[RenderableType] = [f"{plural(found.rows, 'row')}, {found.positives:,} positive{share}"]
+    parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
     parts += [f"[yellow]skipped[/]: {escape(reason)}" for _, reason in found.skipped]
     parts += [_Side(*group) for group in tables(found.results)]
     return Group(*parts)

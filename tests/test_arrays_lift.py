@@ -135,7 +135,7 @@ def test_nothing_is_refused(call: Any) -> None:
 def test_refusals() -> None:
     """Bad input is refused by one line that names the argument and the remedy."""
     for counts, message in (
-        (([1], [1, 2]), "counts_true has 1 points and counts_pred has 2"),
+        (([1], [1, 2]), "counts_true has 1 point and counts_pred has 2"),
         (([-1], [1]), "counts_true has -1 at position 0"),
         (([1], [np.nan]), "counts_pred has nan at position 0"),
         (([1], ["a"]), "counts_pred has values that are no numbers"),

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every part of the package with the parts it may import beside itself; the BASE is open to all.
-BASE = {"_version", "errors", "results"}
+BASE = {"_version", "errors", "results", "wording"}
 LAYERS = {
     "_version": set(),
     "errors": set(),
     "results": set(),
+    "wording": set(),
     "kernels": set(),
     "scan": set(),
     "states": {"kernels"},

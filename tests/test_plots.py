@@ -356,5 +356,5 @@ def test_refusals(tmp_path: Path) -> None:
         plot_roc("ab", [0, 1])
     with pytest.raises(OptionError, match="balance=2"):
         plot_gain([0, 1], [0, 1], balance=2)
-    with pytest.raises(DataError, match="thresholds has 1 values for 3 points"):
+    with pytest.raises(DataError, match="thresholds has 1 value for 3 points"):
         plot_precision_recall([1, 1, 0], [0, 0, 1], [0.1])

@@ -8,12 +8,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from rich.console import Console
 
 from streameval import evaluate
+from streameval.evaluation import explain
 from streameval.report import render
 from streameval.results import Scalar
+from streameval.store.vacuum import Vacuumed
 
 ROOT = Path(__file__).parent
 
@@ -30,6 +33,21 @@ def scored(columns: int, **facts: Any) -> Any:
     metrics = ("roc_auc", "average_precision", "agc_ratio@0.001234", "tpr@fpr=0.0001")
     results = [Scalar(metric, 0.123456, of=f"score_{i}", **facts) for i in range(columns) for metric in metrics]
     return SimpleNamespace(rows=10, positives=4, results=tuple(results), dropped=(), skipped=())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_of_a_kind_is_not_counted_as_several(count: int) -> None:
+    """What a run will do, what it found and what a vacuum did, of one row and of two."""
+    data = pa.table({"label": [1] * count, "score": [0.5] * count})
+    missing = pa.table({"label": [1] * count, "score": pa.nulls(count, pa.float64())})
+    told = [
+        str(explain(data, score="score", threads=count)),
+        *printed(evaluate(missing, score="score", nan="drop"), 80),
+        str(Vacuumed(1, count, 0, ("night=1", "night=2")[:count], count)),
+    ]
+    text = "\n".join(told)
+    for word in ["row", "thread", "file", "night", *(["partition", "shard"] if count == 1 else [])]:
+        assert set(re.findall(rf"\b{count} {word}(s?)\b", text)) == {"s" if count > 1 else ""}, word
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])

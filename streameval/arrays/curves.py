@@ -19,6 +19,7 @@ import numpy as np
 from streameval.arrays.inputs import numbers, same_length
 from streameval.arrays.labels import points
 from streameval.errors import DataError
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array
@@ -182,7 +183,7 @@ def auc(x: Any, y: Any) -> float:
     same_length(xs.size, "x", y=ys)
     widths = np.diff(xs)
     if not widths.size:
-        msg = f"x has {xs.size} point; an area needs at least two"
+        msg = f"x has {plural(xs.size, 'point')}; an area needs at least two"
         raise DataError(msg)
     if (widths < 0).any() and (widths > 0).any():
         msg = "x rises and falls; sort the points of the curve by x"

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streameval.errors import DataError, MissingInputError, NullError, SchemaError, WeightError
 from streameval.states.scores import fold_arrays
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array
@@ -154,7 +155,7 @@ def same_length(size: int, of: str = "y_true", **arrays: Array) -> None:
     """Raise `DataError` unless all arrays have `size` elements, as the array named `of` has."""
     for name, array in arrays.items():
         if len(array) != size:
-            msg = f"{of} has {size} points and {name} has {len(array)}; give one of each for every point"
+            msg = f"{of} has {plural(size, 'point')} and {name} has {len(array)}; give one of each for every point"
             raise DataError(msg)
 
 

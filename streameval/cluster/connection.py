@@ -15,6 +15,7 @@ from distributed.comm import CommClosedError
 from streameval._version import __version__
 from streameval.errors import ClusterError, OptionError, StreamevalError
 from streameval.states.memory import available_memory
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +64,7 @@ class Connection:
             yield
         except distributed.KilledWorker as error:
             msg = (
-                f"task {error.task} was lost with {error.allowed_failures + 1} workers, the last at "
+                f"task {error.task} was lost with {plural(error.allowed_failures + 1, 'worker')}, the last at "
                 f"{error.last_worker.address}: most likely out of memory; give the workers more memory or fewer threads"
             )
             raise ClusterError(msg) from error

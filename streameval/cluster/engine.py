@@ -30,6 +30,7 @@ from streameval.states.memory import parse_bytes
 from streameval.states.ranges import balanced, buckets, keyed, nbytes, row_bytes
 from streameval.states.sampled import DigestsSpec
 from streameval.states.sampled_bins import BinsSpec
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -164,7 +165,8 @@ class ClusterEngine:
     @property
     def where(self) -> str:
         """Where tasks run."""
-        return f"{self.connection.workers} workers with {self.connection.threads} threads at {self.connection.address}"
+        workers, threads = plural(self.connection.workers, "worker"), plural(self.connection.threads, "thread")
+        return f"{workers} with {threads} at {self.connection.address}"
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
         """Ranges of states of so many bytes, and the number of tasks by name.

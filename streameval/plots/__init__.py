@@ -26,6 +26,7 @@ import numpy as np
 
 from streameval.errors import DataError, OptionError
 from streameval.plots.drawing import BaseStyle, Drawing, Look, Style, share, vectors
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,7 +128,8 @@ def plot_precision_recall(
         return drawing.finish()
     (named,) = vectors(thresholds=thresholds)
     if named.size not in {xs.size, xs.size - 1}:
-        msg = f"thresholds has {named.size} values for {xs.size} points; give one for each, or for each but the last"
+        values, points = plural(named.size, "value"), plural(xs.size, "point")
+        msg = f"thresholds has {values} for {points}; give one for each, or for each but the last"
         raise DataError(msg)
     return drawing.finish((xs[: named.size], ys[: named.size], named))
 

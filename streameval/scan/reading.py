@@ -14,6 +14,7 @@ import pyarrow as pa
 from streameval.errors import CorruptFileError, DataError
 from streameval.scan.paths import READ_ERRORS, reason, unreadable
 from streameval.scan.widen import conform
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -70,7 +71,8 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         msg = f"{piece.name}: cannot be read: {reason(error)}"
         raise DataError(msg) from error
     if rows != piece.rows >= 0 and not piece.estimated:
-        msg = f"{piece.name}: {rows} rows where its footer says {piece.rows}; it is damaged, or was replaced meanwhile"
+        counts = f"{plural(rows, 'row')} where its footer says {piece.rows:,}"
+        msg = f"{piece.name}: {counts}; it is damaged, or was replaced meanwhile"
         raise CorruptFileError(msg)
 
 

@@ -20,6 +20,7 @@ from streameval.states.histogram import HistogramSpec
 from streameval.states.memory import Budget
 from streameval.states.scores import ScoreSpec
 from streameval.store.remembered import Later
+from streameval.wording import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -148,7 +149,6 @@ def _with_absent(
             results += islice(known, len(w.metrics))
             continue
         absent = [entry.partition for entry in entries if entry.rows and not entry.state(w.group, w.of)]
-        some = ", ".join(absent[:3]) + ", …" * (len(absent) > 3)
-        reason = f"no {w.of} in {len(absent)} of {len(entries)} partitions ({some})"
+        reason = f"no {w.of} in {len(absent)} of {plural(len(entries), 'partition')} ({few(absent)})"
         results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
     return replace(found, results=tuple(results))

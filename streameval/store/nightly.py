@@ -18,6 +18,7 @@ from streameval.results import Scalar
 from streameval.store.configuration import REPORTED
 from streameval.store.history import asked, key_of
 from streameval.store.merging import Growing, evaluated
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -165,7 +166,7 @@ class Nightly:
         """All metrics of one state of these nights."""
         absent = sum(entry.rows > 0 and not entry.state(w.group, w.of) for entry in entries)
         if absent:
-            return _undefined(w, f"no {w.of} in {absent} of {len(entries)} nights")
+            return _undefined(w, f"no {w.of} in {absent} of {plural(len(entries), 'night')}")
         only = w.group, w.of
         try:
             found = evaluated(entries, self.configuration, self.engine, self.files, only=only, merge=merge, **options)

@@ -14,6 +14,7 @@ from streameval.store.joining import columns_of, join
 from streameval.store.merging import labels_of
 from streameval.store.partitions import Changes, changes, chosen, discover, in_order
 from streameval.store.vacuum import bound
+from streameval.wording import few
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,14 +53,10 @@ class Update:
 
     def __str__(self) -> str:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
-        parts = [f"{len(names)} {what} ({_some(names)})" for what, names in lists.items() if names]
+        parts = [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
         parts += [f"{self.unchanged} unchanged"] if self.unchanged else []
-        parts += [f"{len(self.gone)} gone from the data but kept ({_some(self.gone)})"] if self.gone else []
+        parts += [f"{len(self.gone)} gone from the data but kept ({few(self.gone)})"] if self.gone else []
         return ", ".join(parts) or "nothing to do"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def update(opened: Opened, data: Any, options: Mapping[str, Any], *, dry_run: bool, verify: bool) -> Update:

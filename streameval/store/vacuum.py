@@ -20,6 +20,7 @@ from streameval.states.scores import ScoreSpec
 from streameval.store.configuration import Configuration
 from streameval.store.ledger import Kept
 from streameval.store.partitions import moment
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,12 +54,13 @@ class Vacuumed:
     runs: int
 
     def __str__(self) -> str:
-        parts = [f"{self.deleted} file{'s' * (self.deleted != 1)} deleted ({self.bytes / 1e6:,.1f} MB)"]
+        parts = [f"{plural(self.deleted, 'file')} deleted ({self.bytes / 1e6:,.1f} MB)"]
         if self.bounded:
             span = f"{self.bounded[0]} to {self.bounded[-1]}" if len(self.bounded) > 1 else self.bounded[0]
-            parts.append(f"{len(self.bounded)} nights turned into histograms ({span}); their metrics are intervals now")
+            nights = plural(len(self.bounded), "night")
+            parts.append(f"{nights} turned into histograms ({span}); metrics of them are intervals now")
         if self.runs:
-            parts.append(f"{self.runs} file{'s' * (self.runs != 1)} of merged nights")
+            parts.append(f"{plural(self.runs, 'file')} of merged nights")
         return ", ".join(parts)
 
 
@@ -132,7 +134,7 @@ def vacuum(opened: Opened, keep: str | None, grace: str) -> Vacuumed:
     ]
     turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
     if turned:
-        action = f"{len(turned)} nights turned into histograms"
+        action = f"{plural(len(turned), 'night')} turned into histograms"
         before, snapshot = snapshot, opened.ledger.commit(snapshot, snapshot.configuration, entries, action)
         opened.derive(before, snapshot, configuration, {})
     runs = opened.compact(snapshot, configuration, engine, exact=True)
