@@ -133,10 +133,9 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     except CorruptFileError as error:
         if not plan.skip:
             raise
-        return Folded(
-            {plan.label: plan.label.empty()} | {spec: spec.empty() for spec in plan.specs},
-            ((pieces[0].name, str(error)),),
-        )
+        name = pieces[0].name
+        empty = {plan.label: plan.label.empty()} | {spec: spec.empty() for spec in plan.specs}
+        return Folded(empty, ((name, str(error).removeprefix(f"{name}: ")),))
     return Folded({plan.label: reader.state()} | {spec: builder.state() for spec, builder in builders.items()})
 
 

@@ -100,7 +100,7 @@ def render(found: Found) -> RenderableType:
     share = f" ({found.positives / found.rows:.2%})" if found.rows else ""
     parts: list[RenderableType] = [f"{plural(found.rows, 'row')}, {found.positives:,} positive{share}"]
     parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
-    parts += [f"[yellow]skipped[/]: {escape(reason)}" for _, reason in found.skipped]
+    parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
     parts += [_Side(*group) for group in tables(found.results)]
     return Group(*parts)
 

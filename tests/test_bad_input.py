@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from streameval import Store, evaluate, fold
+from streameval import Store, evaluate, fold, report
 from streameval.cli import main
 from streameval.errors import (
     CorruptFileError,
@@ -147,6 +147,8 @@ def test_a_damaged_file_is_named_or_left_out_whole(how: str, tmp_path: Path, mon
         assert name == str(bad)
         assert reason
         assert "\n" not in reason
+        assert name not in reason
+        assert "".join(f"skipped: {name}: {reason}".split()) in "".join(report.text(found).split())
         assert (found.rows, found.positives) == (8, 4)
         assert [r.to_dict() for r in found.results] == [r.to_dict() for r in expected.results]
         assert str(bad) in found.to_json()

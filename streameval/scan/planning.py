@@ -79,8 +79,9 @@ def plan(
     skipped = tuple(item for item in found if isinstance(item, tuple))
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
     if not holdings:
-        msg = f"{_describe(data)}: no rows"
-        raise MissingInputError(msg + (f"; {len(skipped)} skipped, the first: {skipped[0][1]}" if skipped else ""))
+        reason = f"; {len(skipped)} skipped, the first {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+        msg = f"{_describe(data)}: no rows{reason}"
+        raise MissingInputError(msg)
     pieces = tuple(piece for holding in holdings for piece in holding.pieces)
     known = all(piece.rows >= 0 for piece in pieces)
     return Scan(
