@@ -1,11 +1,7 @@
 """Loops behind the clustering metrics: cell sums, logarithms to 100 bits, expected mutual information.
 
 Some sums must not depend on the order of their terms, and some differences would lose every digit in float64. Both
-are met with *double-double* numbers: a value is the unevaluated sum of two floats, hi + lo, good to about 104 bits.
-The building blocks are Knuth's two-sum and Dekker's two-product, which recover the rounding error of one operation.
-
-Reference: Dekker (1971), *A floating-point technique for extending the available precision*, Numerische Mathematik
-18, 224-242; https://doi.org/10.1007/BF01397083.
+are met with double-double numbers (`streameval.kernels.exact`).
 """
 
 from __future__ import annotations
@@ -15,6 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from streameval.kernels.exact import Pair, add_pairs, divide_pairs, multiply_pairs, two_product, two_sum
 from streameval.kernels.jit import jit
 
 __all__ = [
@@ -25,67 +22,15 @@ __all__ = [
     "squares_by_size",
 ]
 
-Pair = tuple[float, float]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_SPLIT = 134217729.0  # 2^27 + 1
 _EXACT = 9007199254740992.0  # 2^53
 _UNIT = 4503599627370496.0  # 2^52
 _LN2_HI, _LN2_LO = 0.6931471805599453, 2.3190468138462996e-17
 _THIRD_LO, _FIFTH_LO = 1.850371707708594e-17, -1.1102230246251566e-17
 _NEGLIGIBLE = 2.0**-56
 _LOGS = np.log(np.maximum(np.arange(64.0), 1.0))  # of small integers
-
-
-@jit
-def two_sum(a: float, b: float) -> Pair:
-    """Rounded sum of two floats and its rounding error."""
-    s = a + b
-    t = s - a
-    return s, (a - (s - t)) + (b - t)
-
-
-@jit
-def two_product(a: float, b: float) -> Pair:
-    """Rounded product of two floats and its rounding error."""
-    p = a * b
-    t = _SPLIT * a
-    a_hi = t - (t - a)
-    a_lo = a - a_hi
-    t = _SPLIT * b
-    b_hi = t - (t - b)
-    b_lo = b - b_hi
-    return p, ((a_hi * b_hi - p) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo
-
-
-@jit
-def add_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
-    """Sum of two double-double numbers."""
-    s, e = two_sum(ah, bh)
-    t, f = two_sum(al, bl)
-    s, e = two_sum(s, e + t)
-    return two_sum(s, e + f)
-
-
-@jit
-def multiply_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
-    """Multiply two double-double numbers."""
-    p, e = two_product(ah, bh)
-    return two_sum(p, e + (ah * bl + al * bh))
-
-
-@jit
-def divide_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
-    """Quotient of two double-double numbers, by two steps of long division."""
-    q1 = ah / bh
-    ph, pl = multiply_pairs(q1, 0.0, bh, bl)
-    rh, rl = add_pairs(ah, al, -ph, -pl)
-    q2 = rh / bh
-    ph, pl = multiply_pairs(q2, 0.0, bh, bl)
-    rh, rl = add_pairs(rh, rl, -ph, -pl)
-    q, e = two_sum(q1, q2)
-    return two_sum(q, e + rh / bh)
 
 
 @jit

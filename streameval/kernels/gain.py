@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import multiply_add, two_sum
 from streameval.kernels.jit import jit
-from streameval.kernels.ranking import _multiply_add
 
 __all__ = ["SMALL", "gain_counts", "gain_small", "gain_weights", "running_counts", "running_weights"]
 
@@ -35,7 +35,7 @@ def gain_counts(neg, pos):
     high, low = np.uint64(0), np.uint64(0)
     twice = np.int64(0)
     for i in range(neg.size):
-        high, low = _multiply_add(high, low, np.uint64(neg[i] + pos[i]), np.uint64(twice + pos[i]))
+        high, low = multiply_add(high, low, np.uint64(neg[i] + pos[i]), np.uint64(twice + pos[i]))
         twice += 2 * pos[i]
     return high, low
 
@@ -49,11 +49,8 @@ def gain_weights(neg, pos):
         u = p + n
         terms = (u * (2.0 * (sums[2] + slips[2]) + p), u * (2.0 * (sums[3] + slips[3]) + n), p, n)
         for j in range(4):
-            old, term = sums[j], terms[j]
-            new = old + term
-            part = new - old
-            slips[j] += (old - (new - part)) + (term - part)
-            sums[j] = new
+            sums[j], low = two_sum(sums[j], terms[j])
+            slips[j] += low
     return sums + slips
 
 
@@ -74,9 +71,7 @@ def running_weights(values, start):
     out = np.empty(values.size)
     total, slip = np.float64(start), 0.0
     for i in range(values.size):
-        new = total + values[i]
-        part = new - total
-        slip += (total - (new - part)) + (values[i] - part)
-        total = new
+        total, low = two_sum(total, values[i])
+        slip += low
         out[i] = total + slip
     return out

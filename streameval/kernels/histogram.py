@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import two_sum
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import prefetch
 
@@ -194,11 +195,8 @@ def bin_weights(score, label, weight, sums, errors, firsts, shifts):
             nans[label[i]] += weight[i]
             continue
         b = _bin(x, firsts, shifts)
-        old = sums[b, label[i]]
-        new = old + weight[i]
-        part = new - old
-        errors[b, label[i]] += (old - (new - part)) + (weight[i] - part)
-        sums[b, label[i]] = new
+        sums[b, label[i]], low = two_sum(sums[b, label[i]], weight[i])
+        errors[b, label[i]] += low
     return nans
 
 

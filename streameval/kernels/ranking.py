@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import multiply_add, two_sum
 from streameval.kernels.jit import jit
 
 __all__ = [
@@ -33,22 +34,9 @@ _HELD = 1 << 31  # points whose products with 32-bit halves fit into a word toge
 
 
 @jit
-def _multiply_add(high, low, a, b):
-    """128-bit ``(high, low) + a * b`` of non-negative 64-bit words."""
-    a0, a1 = a & _LOW, a >> _HALF
-    b0, b1 = b & _LOW, b >> _HALF
-    cross0, cross1 = a0 * b1, a1 * b0
-    bottom = a0 * b0
-    middle = (bottom >> _HALF) + (cross0 & _LOW) + (cross1 & _LOW)
-    total = low + ((bottom & _LOW) | (middle << _HALF))
-    carry = np.uint64(1) if total < low else np.uint64(0)
-    return high + a1 * b1 + (cross0 >> _HALF) + (cross1 >> _HALF) + (middle >> _HALF) + carry, total
-
-
-@jit
 def _joined(high, low, upper, lower):
     """128-bit ``(high, low) + upper * 2³² + lower``."""
-    high, low = _multiply_add(high, low, upper, _LOW + np.uint64(1))
+    high, low = multiply_add(high, low, upper, _LOW + np.uint64(1))
     total = low + lower
     return high + np.uint64(total < low), total
 
@@ -64,7 +52,7 @@ def area_counts(neg, pos, before_neg, total_neg):
         held += pos[i]
         if held >= _HELD:
             high, low = _joined(high, low, upper, lower)
-            high, low = _multiply_add(high, low, p, factor)
+            high, low = multiply_add(high, low, p, factor)
             upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
         else:
             upper += p * (factor >> _HALF)
@@ -78,7 +66,7 @@ def product_counts(neg, pos):
     """Σ p·n: the pairs within groups."""
     high, low = np.uint64(0), np.uint64(0)
     for i in range(neg.size):
-        high, low = _multiply_add(high, low, np.uint64(neg[i]), np.uint64(pos[i]))
+        high, low = multiply_add(high, low, np.uint64(neg[i]), np.uint64(pos[i]))
     return high, low
 
 
@@ -104,7 +92,7 @@ def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
             held += pos[i]
             if held >= _HELD:
                 high, low = _joined(high, low, upper, lower)
-                high, low = _multiply_add(high, low, p, rate)
+                high, low = multiply_add(high, low, p, rate)
                 upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
             else:
                 upper += p * (rate >> _HALF)
@@ -134,14 +122,10 @@ def area_weights(neg, pos, before_neg, total_neg):
     below, slip = total_neg - before_neg, 0.0
     for i in range(neg.size):
         term = pos[i] * ((below + slip) - 0.5 * neg[i])
-        new = total + term
-        part = new - total
-        error += (total - (new - part)) + (term - part)
-        total = new
-        new = below - neg[i]
-        part = new - below
-        slip += (below - (new - part)) + (-neg[i] - part)
-        below = new
+        total, low = two_sum(total, term)
+        error += low
+        below, low = two_sum(below, -neg[i])
+        slip += low
     return total + error
 
 
@@ -155,21 +139,15 @@ def precision_weights(neg, pos, before_neg, before_pos, trapezoid):
         t, f = true + true_slip, false + false_slip
         if trapezoid and pos[i] > 0.0:
             term = pos[i] * (t / (t + f) if t + f > 0.0 else 1.0)
-        new = true + pos[i]
-        part = new - true
-        true_slip += (true - (new - part)) + (pos[i] - part)
-        true = new
-        new = false + neg[i]
-        part = new - false
-        false_slip += (false - (new - part)) + (neg[i] - part)
-        false = new
+        true, low = two_sum(true, pos[i])
+        true_slip += low
+        false, low = two_sum(false, neg[i])
+        false_slip += low
         t, f = true + true_slip, false + false_slip
         if pos[i] > 0.0:
             term += pos[i] * (t / (t + f))
-        new = total + term
-        part = new - total
-        error += (total - (new - part)) + (term - part)
-        total = new
+        total, low = two_sum(total, term)
+        error += low
     return total + error
 
 
@@ -179,14 +157,10 @@ def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos)
     true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
     best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
     for i in range(neg.size):
-        new = true + pos[i]
-        part = new - true
-        true_slip += (true - (new - part)) + (pos[i] - part)
-        true = new
-        new = false + neg[i]
-        part = new - false
-        false_slip += (false - (new - part)) + (neg[i] - part)
-        false = new
+        true, low = two_sum(true, pos[i])
+        true_slip += low
+        false, low = two_sum(false, neg[i])
+        false_slip += low
         t, f = true + true_slip, false + false_slip
         value = t / total_pos - f / total_neg
         if value > best:

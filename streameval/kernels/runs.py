@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.exact import two_sum
 from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import LINE, prefetch
 
@@ -175,14 +176,11 @@ def harvest(table, high):
 
 @jit
 def tally_weights(words, weights, table, errors):
-    """Add each weight to ``table[word]``, the rounding error of each addition to ``errors[word]`` (Knuth's two-sum)."""
+    """Add each weight to ``table[word]``, the rounding error of each addition to ``errors[word]``."""
     for i in range(words.size):
         w = words[i]
-        old = table[w]
-        new = old + weights[i]
-        part = new - old
-        errors[w] += (old - (new - part)) + (weights[i] - part)
-        table[w] = new
+        table[w], low = two_sum(table[w], weights[i])
+        errors[w] += low
 
 
 @jit
@@ -192,10 +190,8 @@ def sum_pieces(weights, starts):
     for j in range(starts.size - 1):
         total, error = 0.0, 0.0
         for i in range(starts[j], starts[j + 1]):
-            new = total + weights[i]
-            part = new - total
-            error += (total - (new - part)) + (weights[i] - part)
-            total = new
+            total, low = two_sum(total, weights[i])
+            error += low
         sums[j] = total + error
     return sums
 
@@ -249,10 +245,8 @@ def distinct(words, rest, counts, weights):
         while i < n and words[i] == word and _compare(rest, i, rest, start) == 0:
             count += counts[i] if counts.size else 1
             if weights.size:
-                new = total + weights[i]
-                part = new - total
-                error += (total - (new - part)) + (weights[i] - part)
-                total = new
+                total, low = two_sum(total, weights[i])
+                error += low
             i += 1
         keys[groups] = word
         totals[groups] = count

@@ -1,0 +1,87 @@
+"""Arithmetic beyond one word: rounding errors of floats, double-double numbers, integers of 128 bits.
+
+Knuth's two-sum and Dekker's two-product recover the rounding error of one operation. A sum that adds up these errors
+beside itself is *compensated*; a *double-double* number is the unevaluated sum of two floats, hi + lo, good to about
+104 bits.
+
+References: Knuth, *The Art of Computer Programming*, volume 2, section 4.2.2, theorem B; Dekker (1971), *A
+floating-point technique for extending the available precision*, Numerische Mathematik 18, 224-242;
+https://doi.org/10.1007/BF01397083.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+
+__all__ = ["Pair", "add_pairs", "divide_pairs", "multiply_add", "multiply_pairs", "two_product", "two_sum"]
+
+Pair = tuple[float, float]
+
+_SPLIT = 134217729.0  # 2^27 + 1
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+@jit
+def two_sum(a: float, b: float) -> Pair:
+    """Rounded sum of two floats and its rounding error."""
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+@jit
+def two_product(a: float, b: float) -> Pair:
+    """Rounded product of two floats and its rounding error."""
+    p = a * b
+    t = _SPLIT * a
+    a_hi = t - (t - a)
+    a_lo = a - a_hi
+    t = _SPLIT * b
+    b_hi = t - (t - b)
+    b_lo = b - b_hi
+    return p, ((a_hi * b_hi - p) + a_hi * b_lo + a_lo * b_hi) + a_lo * b_lo
+
+
+@jit
+def add_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
+    """Sum of two double-double numbers."""
+    s, e = two_sum(ah, bh)
+    t, f = two_sum(al, bl)
+    s, e = two_sum(s, e + t)
+    return two_sum(s, e + f)
+
+
+@jit
+def multiply_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
+    """Multiply two double-double numbers."""
+    p, e = two_product(ah, bh)
+    return two_sum(p, e + (ah * bl + al * bh))
+
+
+@jit
+def divide_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
+    """Quotient of two double-double numbers, by two steps of long division."""
+    q1 = ah / bh
+    ph, pl = multiply_pairs(q1, 0.0, bh, bl)
+    rh, rl = add_pairs(ah, al, -ph, -pl)
+    q2 = rh / bh
+    ph, pl = multiply_pairs(q2, 0.0, bh, bl)
+    rh, rl = add_pairs(rh, rl, -ph, -pl)
+    q, e = two_sum(q1, q2)
+    return two_sum(q, e + rh / bh)
+
+
+@jit
+def multiply_add(high, low, a, b):
+    """128-bit ``(high, low) + a * b`` of non-negative 64-bit words."""
+    a0, a1 = a & _LOW, a >> _HALF
+    b0, b1 = b & _LOW, b >> _HALF
+    cross0, cross1 = a0 * b1, a1 * b0
+    bottom = a0 * b0
+    middle = (bottom >> _HALF) + (cross0 & _LOW) + (cross1 & _LOW)
+    total = low + ((bottom & _LOW) | (middle << _HALF))
+    carry = np.uint64(1) if total < low else np.uint64(0)
+    return high + a1 * b1 + (cross0 >> _HALF) + (cross1 >> _HALF) + (middle >> _HALF) + carry, total
