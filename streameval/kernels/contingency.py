@@ -57,7 +57,7 @@ def _hashed(word, rest, i, columns, bits):
 
 @inlined
 def _equal(table, at, rest, i, start, stop):
-    """Whether a row of a table has some further words of a key."""
+    """Whether further words start..stop of row i equal those stored in row `at` of the table."""
     same = True
     for c in range(start, stop):
         same = same and table[at, np.uint64(1 + c)] == rest[i, np.uint64(c)]

@@ -100,7 +100,7 @@ def pack(words, counts, starts, widths, plain, word_out, count_out):
 
 @jit
 def _words(first, width, data, n, out, at):
-    """Write the `n` words of a piece from `at` on; whether there are so many."""
+    """Write the `n` words of a piece from `at` on. Returns False if `data` does not hold exactly n − 1 differences."""
     word = np.uint64(first)
     out[at] = word
     if width == 1:
@@ -121,7 +121,7 @@ def _words(first, width, data, n, out, at):
 
 @jit
 def _narrow(word, data, n, out, at):
-    """`_words` of one byte a difference."""
+    """`_words` of one byte a difference, or several where the first is 255."""
     ends = 0
     for i in range(data.size):
         ends += data[i] != _ON
@@ -137,7 +137,7 @@ def _narrow(word, data, n, out, at):
 
 @jit
 def _counts(data, rows, n, out):
-    """Write the counts of `n` items; whether there are so many, positive, and `rows` in all."""
+    """Write the counts of `n` items. Returns False if `data` does not hold n positive counts that sum to `rows`."""
     at = 0
     for i in range(n):
         count, shift, more = np.int64(0), 0, True
@@ -167,7 +167,9 @@ def unpack(
     places, rows, items, first, widths, words, word_starts, counts, count_starts, rest, weights, few, lone, several,
     one, one_rest, one_weights, many, many_rest, many_weights, many_counts,
 ):  # fmt: skip
-    """Write pieces to the cursors of their codes, which are at `places`; how many are what they say.
+    """Decode pieces into `one` and `many` at the cursors of their codes, which are at `places`.
+
+    Returns the number of pieces decoded; less than all means that the piece of that number is damaged.
 
     Items of at most `few` rows go to `one`, once a row; those of more to `many`, with their counts.
     """

@@ -280,7 +280,7 @@ class Budget:
                 self._spare.setdefault((array.shape, array.dtype), []).append(array)
 
     def settle(self) -> None:
-        """Let go of the arrays given back: all builders are done."""
+        """Drop the spare arrays; call when no builder is running."""
         with self._lock:
             self._spare.clear()
 
