@@ -1,8 +1,9 @@
 """Tables: the passes over a contingency table, on a cluster.
 
-Cells are visited by cluster (`streameval.states.pairs`) and then by class (`streameval.states.class_pass`). Ranges of
-clusters lie on workers already; each makes its first pass there, the cells go through an exchange of their own, from
-ranges of clusters to ranges of classes, and each of those makes its second pass. The client adds up summaries.
+Cells are visited by cluster (`streameval.states.cluster_pass`) and then by class (`streameval.states.class_pass`).
+Ranges of clusters lie on workers already; each makes its first pass there, the cells go through an exchange of their
+own, from ranges of clusters to ranges of classes, and each of those makes its second pass. The client adds up
+summaries.
 
 Where the best matching is wanted, the cells that it needs (`streameval.states.matching`) go back from ranges of classes
 to ranges of clusters, and what these leave, the core, is gathered and solved by one worker.

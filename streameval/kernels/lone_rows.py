@@ -1,7 +1,7 @@
 """Passing cells on: the loops that leave rows alone in their cluster out, and write cells by class.
 
 Rows come bucket by bucket, ``starts[b]`` the first of each, and all rows of a cluster lie in one bucket; see
-`streameval.states.pairs`.
+`streameval.states.cluster_pass`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 
 from streameval.kernels import runs as kernels
 from streameval.states.grouping import distinct
-from streameval.states.run import Run
+from streameval.states.run import NO_COUNTS, NO_WEIGHTS, Run
 from streameval.states.runs import Runs
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["RunBuilder"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
-
-_NONE_I8 = np.empty(0, np.int64)
-_NONE_F8 = np.empty(0, np.float64)
 
 
 class RunBuilder:
@@ -70,8 +67,8 @@ class RunBuilder:
         rows: int,
         encode: Callable[[slice, Array, Array, Array], None],
         rest: Array | None = None,
-        weights: Array = _NONE_F8,
-        counts: Array = _NONE_I8,
+        weights: Array = NO_WEIGHTS,
+        counts: Array = NO_COUNTS,
     ) -> None:
         """Take `rows` rows; ``encode(part, words, codes, table)`` fills words and codes and counts the codes."""
         for part, room in self._rooms(rows):

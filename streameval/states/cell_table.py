@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from streameval.states.builder import RunBuilder
 from streameval.states.class_rows import ClassRows
 from streameval.states.ids import id_codes
+from streameval.states.run import NO_WEIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,4 +82,4 @@ def _add(builder: RunBuilder, words: Array, counts: Array, label: int) -> None:
     """Add the rows of one batch; the builder's layout says how many words a key has."""
     here = counts > 0
     keys = words[here, words.shape[1] - builder.layout.words :]
-    builder.add_items(keys[:, 0], id_codes(keys[:, 0], label), keys[:, 1:], counts[here], np.empty(0))
+    builder.add_items(keys[:, 0], id_codes(keys[:, 0], label), keys[:, 1:], counts[here], NO_WEIGHTS)

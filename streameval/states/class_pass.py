@@ -1,8 +1,8 @@
-"""The second pass over (cluster, class) cells, by class; see `streameval.states.pairs` for both.
+"""The second pass over (cluster, class) cells, by class; see `streameval.states.cluster_pass` for both.
 
 All rows of a class lie in one bucket, and all its cells, each with its count n and the size c of its cluster: the
-class's size r and its largest cell are known, and with them everything of the cell. Cells n = c = 1 are not among them:
-of a class they are what the others leave, r − Σ n, and many of a kind. A bucket that holds a giant class is streamed
+class's size r and its largest cell are known, and with them everything of the cell. Cells with n = c = 1 are not
+stored: a class of size r has r − Σ n of them, n over its stored cells. A bucket that holds a giant class is streamed
 twice, first for the sizes, then for the cells.
 """
 

@@ -19,6 +19,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
 from streameval.states.builder import RunBuilder
 from streameval.states.ids import SHIFT
+from streameval.states.run import NO_COUNTS
 from streameval.states.runs import Runs
 
 if TYPE_CHECKING:
@@ -31,7 +32,6 @@ __all__ = ["ClassRows", "encode"]
 _FIRST, _GROWTH = 1 << 13, 4  # slots of a new table, and how many times as many the next one has
 _FEW = 2  # rows of a class, on average, below which counting is given up
 _LARGEST = 1 << 31  # count of a small integer: batches are smaller
-_NONE_I8 = np.empty(0, np.int64)
 
 
 class ClassRows:
@@ -73,7 +73,7 @@ class ClassRows:
         table[:] = 0
         return table
 
-    def add(self, first: Array, rest: Array, counts: Array = _NONE_I8) -> None:
+    def add(self, first: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
         """Take rows by the words of their class, not mixed; with counts, or one each."""
         first = read_only(first)
         if self._small.size and not counts.size:
@@ -148,7 +148,7 @@ class ClassRows:
         return self._runs if self._plain is None else self._runs.merge(self._plain.finish())
 
 
-def encode(builder: RunBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = _NONE_I8) -> None:
+def encode(builder: RunBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = NO_COUNTS) -> None:
     """Add rows by the words of their ids, which are mixed here."""
     ids, labels = read_only(ids), read_only(np.full(ids.size, label, np.uint8))
     builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest, counts=counts)

@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
-from streameval.kernels.passing import SLOTS, emit_others, shared_rows
+from streameval.kernels.lone_rows import SLOTS, emit_others, shared_rows
 from streameval.states.builder import RunBuilder
 from streameval.states.cells import Keys, Margins, class_layouts, interval_items, numbered
 from streameval.states.class_pass import lone_classes
 from streameval.states.class_rows import encode
 from streameval.states.ids import id_codes
-from streameval.states.run import Side
+from streameval.states.run import NO_COUNTS, NO_WEIGHTS, Side
 from streameval.states.runs import SLAB, Runs, cut
 from streameval.states.sizes import Sizes
 from streameval.states.summary import Summary
@@ -50,7 +50,6 @@ RUN = 3  # intervals whose cells go on in one run: the second pass looks into ev
 
 _SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
 _SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # not the kernels' multiplier: their tables need bits that parts do not share
-_NONE = np.empty(0, np.int64)
 
 
 class _Grouped(NamedTuple):
@@ -76,7 +75,7 @@ class _Grouped(NamedTuple):
         clusters, stray = group_clusters(*given, *table, first, firsts, sizes, strays, owners, cuts)
         first, firsts, sizes = first[:clusters], firsts[:clusters], sizes[:clusters]
         if not stray:
-            return cls(clusters, first, _NONE, firsts, sizes, firsts)
+            return cls(clusters, first, NO_COUNTS, firsts, sizes, firsts)
         strays, owners = strays[:stray], owners[:stray]
         numbers, found = numbered(cuts, owners.view(np.uint64), side.rest[strays][:, columns:], keys.class_)
         counts = side.counts[strays] if side.counts.size else np.ones(stray, np.int64)
@@ -102,7 +101,7 @@ class _FirstPass:
         self._packed = layout == class_layouts(keys, 0, owner)[1]
         self._others = RunBuilder(layout, budget, 1 << max(items - 1, 0).bit_length())
         self._sizes = np.zeros(_SMALL, np.int64)
-        self._large = _NONE
+        self._large = NO_COUNTS
         self._maxima = 0
         self._lone = Summary()
 
@@ -119,7 +118,7 @@ class _FirstPass:
         shared = shared_rows(*given, marks, starts, words, rest, counts)
         self._sizes[1] += size - shared
         self._maxima += size - shared
-        return Side(starts, words[:shared], rest[:shared], counts[:shared], np.empty(0))
+        return Side(starts, words[:shared], rest[:shared], counts[:shared], NO_WEIGHTS)
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
         """Pass cells on by class, given the size of each one's cluster."""

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import IncompatibleStatesError, NullError
+from streameval.errors import NullError
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
 from streameval.states.builder import RunBuilder
+from streameval.states.equality import mergeable, same_table
 from streameval.states.grouping import Counts, Labelled
 from streameval.states.ids import SHIFT, id_type, id_words, identify
 from streameval.states.packing import Packing
@@ -198,9 +199,7 @@ class ClusterCounts:
 
     def merge(self, other: ClusterCounts) -> ClusterCounts:
         """Clusters of both inputs; equal ids are one cluster."""
-        if self.spec != other.spec:
-            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
-            raise IncompatibleStatesError(msg)
+        mergeable(self, other)
         runs = self.runs.merge(other.runs)
         return ClusterCounts(
             self.spec, runs, self.single_rows + other.single_rows, self.dropped_rows + other.dropped_rows
@@ -252,14 +251,9 @@ class ClusterCounts:
         """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
         if not isinstance(other, ClusterCounts):
             return NotImplemented
-        return self.header() == other.header() and _canonical(self) == _canonical(other)
+        return same_table(self, other)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:
     columns = (counts.keys, counts.neg, counts.pos, *counts.rest.T)
     return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=schema)
-
-
-def _canonical(state: ClusterCounts) -> pa.Table:
-    batches = list(state.to_arrow())
-    return pa.Table.from_batches(batches).combine_chunks() if batches else None

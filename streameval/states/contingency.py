@@ -4,8 +4,8 @@ A row is a key of two ids: the words of its cluster, which decide the bucket, th
 `streameval.states.ids`). Rows are partitioned by cluster and kept as they come, spilled over the budget like every
 other state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition; repeated
 rows of a large cell become one item with a count. The rows of each class are counted beside
-(`streameval.states.class_rows`). `streameval.states.pairs` turns both into the `Summary` from which the metrics are
-computed.
+(`streameval.states.class_rows`). `streameval.states.cluster_pass` turns both into the `Summary` from which the metrics
+are computed.
 
 Nulls that are each one of their own need no identity, since a cluster of one row has one cell: rows without a cluster
 are counted by class alone, in `without_cluster`; rows without a class keep their cluster and are told apart by the
@@ -20,16 +20,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import IncompatibleStatesError, NullError
+from streameval.errors import NullError
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.builder import RunBuilder
 from streameval.states.cell_table import cell_batch, cell_schema, read_cells
 from streameval.states.cells import ClassCells, Keys, Mapper, class_layouts
 from streameval.states.class_pass import by_class, without_cluster
 from streameval.states.class_rows import ClassRows, encode
+from streameval.states.cluster_pass import by_cluster, cluster_shards
+from streameval.states.equality import mergeable, same_table
 from streameval.states.ids import id_words, identify
 from streameval.states.matching import CoreCells, core_cells
-from streameval.states.pairs import by_cluster, cluster_shards
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.run import Interval, Layout
 from streameval.states.runs import Runs
@@ -99,9 +100,9 @@ class ContingencySpec:
         """Columns of the state's table: the words of both ids, rows, and how many more have no class."""
         return cell_schema(self.keys)
 
-    def builder(self, budget: Budget, capacity: int) -> _Builder:
+    def builder(self, budget: Budget, capacity: int) -> _ContingencyBuilder:
         """A builder whose runs hold about `capacity` rows."""
-        return _Builder(self, budget, capacity)
+        return _ContingencyBuilder(self, budget, capacity)
 
     def empty(self) -> ContingencyCounts:
         """The state of no rows."""
@@ -123,7 +124,7 @@ class ContingencySpec:
 _FACTS = ("label_rows", "dropped_rows")
 
 
-class _Builder:
+class _ContingencyBuilder:
     def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
         bytes_each = 16 * sum(spec.keys) + 4 + 8 * (spec.keys.class_ + 1)  # words are held twice when they move
@@ -230,9 +231,7 @@ class ContingencyCounts:
 
     def merge(self, other: ContingencyCounts) -> ContingencyCounts:
         """Cells of both inputs; equal ids are one cluster, or one class."""
-        if self.spec != other.spec:
-            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
-            raise IncompatibleStatesError(msg)
+        mergeable(self, other)
         return ContingencyCounts(
             self.spec,
             self.cells.merge(other.cells),
@@ -312,14 +311,9 @@ class ContingencyCounts:
         """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
-        return self.header() == other.header() and _canonical(self) == _canonical(other)
+        return same_table(self, other)
 
 
 def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
     """Map a function over intervals in this thread."""
     return [function(item) for item in items]
-
-
-def _canonical(state: ContingencyCounts) -> pa.Table:
-    batches = list(state.to_arrow())
-    return pa.Table.from_batches(batches).combine_chunks() if batches else None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from streameval.errors import IncompatibleStatesError, OptionError
+from streameval.errors import OptionError
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.states.memory import Budget
     from streameval.states.protocol import Array, Batch
 
-__all__ = ["CELLS", "GROUPS", "Draws", "GroupedBins", "check_sample", "facts", "mergeable", "origin_hash"]
+__all__ = ["CELLS", "GROUPS", "Draws", "GroupedBins", "check_sample", "facts", "origin_hash"]
 
 FILL = 1 << 20  # drawn scores that are sorted together
 SLICE = 1 << 16  # rows drawn from at a time
@@ -157,10 +157,3 @@ class GroupedBins:
 def facts(header: Mapping[str, Any]) -> dict[str, Array]:
     """What a header says beside the spec."""
     return {name: np.array(values, np.int64) for name, values in header.items() if name != "spec"}
-
-
-def mergeable(one: Any, other: Any) -> None:
-    """Raise `IncompatibleStatesError` unless both states have one spec."""
-    if one.spec != other.spec:
-        msg = f"cannot merge {one.spec} with {other.spec}; fold both with the same options"
-        raise IncompatibleStatesError(msg)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import IncompatibleStatesError
 from streameval.kernels.histogram import (
     BINS,
     EMPTY,
@@ -30,6 +29,7 @@ from streameval.kernels.histogram import (
     unpack,
 )
 from streameval.kernels.jit import read_only
+from streameval.states.equality import mergeable
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.score_types import float_limit, numbers
 from streameval.states.scores import refuse_nan, split_nulls
@@ -186,9 +186,7 @@ class ScoreHistogram:
 
     def merge(self, other: ScoreHistogram) -> ScoreHistogram:
         """Counts of both inputs."""
-        if self.spec != other.spec:
-            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
-            raise IncompatibleStatesError(msg)
+        mergeable(self, other)
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
         return ScoreHistogram(self.spec, union(self.table, other.table), self.sums + other.sums, *nan)
 

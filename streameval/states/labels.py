@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.errors import IncompatibleStatesError, LabelError, NullError
+from streameval.errors import LabelError, NullError
+from streameval.states.equality import mergeable
 from streameval.states.protocol import Array, Totals
 
 if TYPE_CHECKING:
@@ -93,9 +94,7 @@ class LabelCounts:
     def merge(self, *others: LabelCounts) -> LabelCounts:
         """Counts of all inputs."""
         for other in others:
-            if self.spec != other.spec:
-                msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
-                raise IncompatibleStatesError(msg)
+            mergeable(self, other)
         parts = (self, *others)
         neg, pos, null = (sum(getattr(part, name) for part in parts) for name in ("neg", "pos", "null"))
         values = self.values.union(*(other.values for other in others))

@@ -5,7 +5,7 @@ can: a cluster whose rows are all of one class is of use to that class alone, an
 Call it the class's *own* cell; no cell of the class that has no more rows is needed beside it. The same holds of the
 classes that lie in one cluster. So the cells are visited three times, each time in bounded memory:
 
-1. *By cluster*: the first pass of `streameval.states.pairs`, whose cells take the words of their cluster along.
+1. *By cluster*: the first pass of `streameval.states.cluster_pass`, whose cells take the words of their cluster along.
 2. *By class*: each keeps its own cell and the shared cells that are larger. One that keeps none of these is settled.
 3. *By cluster*, what is left, in the same way; a class that has one cell is the cluster's own.
 
@@ -26,7 +26,7 @@ from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.builder import RunBuilder
 from streameval.states.cells import Margins, interval_items
 from streameval.states.ids import id_codes
-from streameval.states.run import Layout
+from streameval.states.run import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.runs import SLAB, Runs, cut
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from streameval.states.run import Interval
 
 __all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_clusters", "core_of_table"]
-
-_NONE = np.empty(0, np.float64)
 
 
 class CoreCells(NamedTuple):
@@ -169,7 +167,7 @@ def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Inte
             columns = [some.other[:, 1:], some.line, some.counts.view(np.uint64).reshape(-1, 1)]
             words = some.other[:, 0]
             rest = np.hstack(columns if builder is builders[0] else columns[::2])
-            builder.add_items(words, id_codes(words), rest, _NONE, _NONE)
+            builder.add_items(words, id_codes(words), rest, NO_COUNTS, NO_WEIGHTS)
 
     return _undominated(parts, keep), [builder.finish() for builder in builders]
 

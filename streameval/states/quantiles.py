@@ -28,8 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import DataError, FormatError, IncompatibleStatesError, OptionError
+from streameval.errors import DataError, FormatError, OptionError
 from streameval.kernels.sketch import compress, reduce_sorted
+from streameval.states.equality import mergeable
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.score_types import numbers
 
@@ -270,10 +271,7 @@ class QuantileSketch:
 
     def merge(self, other: QuantileSketch) -> QuantileSketch:
         """The sketch of both inputs; the same whichever comes first."""
-        theirs = getattr(other, "spec", other)
-        if self.spec != theirs:
-            msg = f"cannot merge {self.spec} with {theirs}; fold both with the same options"
-            raise IncompatibleStatesError(msg)
+        mergeable(self, other)
         parts = [(part.mean, part.weight) for part in (self, other) if part.mean.size]
         mean, weight = _joined(parts or [(self.mean, self.weight)], float(FINE * self.spec.compression))
         counts = self.below + other.below, self.above + other.above, self.nan + other.nan

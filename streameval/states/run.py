@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from streameval.states.grouping import Columns
     from streameval.states.memory import Buffer
 
-__all__ = ["Interval", "Layout", "Outline", "Places", "Run", "Side"]
+__all__ = ["NO_COUNTS", "NO_WEIGHTS", "Interval", "Layout", "Outline", "Places", "Run", "Side"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Interval = tuple[int, int]  # of buckets
+
+NO_COUNTS = np.empty(0, np.int64)  # each item is one row
+NO_WEIGHTS = np.empty(0, np.float64)  # rows have none
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import runs as kernels
 from streameval.states.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, together
 from streameval.states.memory import Budget
-from streameval.states.run import Interval, Layout, Outline, Places, Run, Side
+from streameval.states.run import NO_COUNTS, NO_WEIGHTS, Interval, Layout, Outline, Places, Run, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,9 +42,6 @@ CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the secon
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
 SLAB = 1 << 20  # rows gathered at a time
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again
-
-_NONE_I8 = np.empty(0, np.int64)
-_NONE_F8 = np.empty(0, np.float64)
 
 
 @dataclass(frozen=True)
@@ -273,8 +270,8 @@ class Runs:
                 yield (
                     run.words.read(a, b),
                     run.rest.read(a, b) if run.rest else np.empty((b - a, 0), np.uint64),
-                    run.counts.read(a, b) if run.counts else _NONE_I8,
-                    run.weights.read(a, b) if run.weights else _NONE_F8,
+                    run.counts.read(a, b) if run.counts else NO_COUNTS,
+                    run.weights.read(a, b) if run.weights else NO_WEIGHTS,
                 )
 
     def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts | Labelled]:

@@ -25,7 +25,8 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.sketch import compress, reduce_sorted
-from streameval.states.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts, mergeable
+from streameval.states.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
+from streameval.states.equality import mergeable
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.quantiles import FINE, QuantileSketch, QuantileSpec
 from streameval.states.sampled_bins import BinsSpec

@@ -15,7 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import OptionError
-from streameval.states.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts, mergeable
+from streameval.states.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
+from streameval.states.equality import mergeable
 from streameval.states.protocol import Array, Batch, Totals
 from streameval.states.score_types import float_limit
 

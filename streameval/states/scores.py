@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.errors import IncompatibleStatesError, NullError
+from streameval.errors import NullError
 from streameval.kernels import keys as kernels
 from streameval.kernels.jit import read_only
 from streameval.kernels.runs import sum_pieces
 from streameval.states.builder import RunBuilder
+from streameval.states.equality import mergeable, same_table
 from streameval.states.memory import Budget
 from streameval.states.packing import Packing
 from streameval.states.protocol import Array, Batch, Totals
-from streameval.states.run import Interval, Layout
+from streameval.states.run import NO_WEIGHTS, Interval, Layout
 from streameval.states.runs import Runs
 from streameval.states.score_types import SIGN, decode, numbers, score_type
 
@@ -166,7 +167,7 @@ class _ScoreBuilder:
         weight = batch.weight if self.spec.weighted else None
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._null_rows, self._null_weights)
         values = numbers(array, self.spec.type)
-        self._runs.add(len(values), self._encoder(values, label), weights=np.empty(0) if weight is None else weight)
+        self._runs.add(len(values), self._encoder(values, label), weights=NO_WEIGHTS if weight is None else weight)
         refuse_nan(self.spec.nan, self._runs.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
 
     def _encoder(self, values: Array, label: Array) -> Any:
@@ -231,9 +232,7 @@ class ScoreCounts:
 
     def merge(self, other: ScoreCounts) -> ScoreCounts:
         """Counts of both inputs."""
-        if self.spec != other.spec:
-            msg = f"cannot merge {self.spec} with {other.spec}; fold both with the same options"
-            raise IncompatibleStatesError(msg)
+        mergeable(self, other)
         return ScoreCounts(
             self.spec, self.runs.merge(other.runs), self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
         )
@@ -286,7 +285,7 @@ class ScoreCounts:
         """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
         if not isinstance(other, ScoreCounts):
             return NotImplemented
-        return self.header() == other.header() and _canonical(self) == _canonical(other)
+        return same_table(self, other)
 
 
 def _after(groups: Groups) -> Totals:
@@ -310,8 +309,3 @@ def total_weight(weights: Array) -> float:
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:
     columns = (counts.keys, counts.neg, counts.pos, counts.neg_weight, counts.pos_weight)
     return pa.RecordBatch.from_arrays([pa.array(values) for values in columns if values is not None], schema=schema)
-
-
-def _canonical(state: ScoreCounts) -> pa.Table:
-    batches = list(state.to_arrow())
-    return pa.Table.from_batches(batches).combine_chunks() if batches else None

@@ -1,0 +1,34 @@
+"""When two states may be merged, and when they are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from streameval.errors import IncompatibleStatesError
+
+__all__ = ["mergeable", "same_table"]
+
+
+def mergeable(one: Any, other: Any) -> None:
+    """Raise `IncompatibleStatesError` unless both are states of one spec.
+
+    Examples
+    --------
+    >>> from streameval.states.labels import LabelSpec
+    >>> mergeable(LabelSpec("label").empty(), LabelSpec("label").empty())
+    """
+    theirs = getattr(other, "spec", other)
+    if one.spec != theirs:
+        msg = f"cannot merge {one.spec} with {theirs}; fold both with the same options"
+        raise IncompatibleStatesError(msg)
+
+
+def same_table(one: Any, other: Any) -> bool:
+    """Whether two states of one kind have the same header and the same table, whatever batches and runs it lies in."""
+    return bool(one.header() == other.header() and _table(one) == _table(other))
+
+
+def _table(state: Any) -> pa.Table:
+    return pa.Table.from_batches(state.to_arrow(), state.spec.schema).combine_chunks()
