@@ -20,6 +20,7 @@ from truth import curve_truth, groups_auc
 from streameval.metrics import LIFT, RANKING
 from streameval.metrics.finalize import compute
 from streameval.metrics.lift import Aul, RocAucBySize, aul, size_roc_auc
+from streameval.states.bounded import bounded
 from streameval.states.clusters import ClusterSpec, SizeTable
 from streameval.states.histogram import HistogramSpec
 from streameval.states.memory import Budget
@@ -87,6 +88,16 @@ def test_a_huge_histogram_is_as_exact(cells: list[tuple[int, int]]) -> None:
     state = spec.from_arrow(NONE, [batch], Budget())
     one, other = (compute(s, RANKING[0]).to_dict() for s in (state, scores(cells)))
     assert one == other
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 1 << 55)] * 2).filter(any), min_size=1, max_size=30))
+def test_counts_beyond_the_precision_of_floats_are_binned_exactly(cells: list[tuple[int, int]]) -> None:
+    """Exact counts that are turned into a histogram are the same integers there."""
+    state = bounded(scores(cells))
+    assert [state.table[side].sum() for side in (1, 0)] == [sum(side) for side in zip(*cells, strict=True)]
+    [part] = state.parts()
+    assert list(zip(part.pos.tolist(), part.neg.tolist(), strict=True)) == cells
+    assert part.single.all()
 
 
 @settings(max_examples=60)

@@ -24,6 +24,7 @@ __all__ = [
     "MIXED",
     "SHIFTS",
     "absorb",
+    "add_groups",
     "bin_counts",
     "bin_weights",
     "edges",
@@ -183,6 +184,18 @@ def absorb(table, bins, neg, pos, only):
         table[0, b] += neg[i]
         table[1, b] += pos[i]
         table[2, b] = _joined(table[2, b], only[i])
+
+
+@jit
+def add_groups(score, neg, pos, limit, table, firsts, shifts):
+    """Add groups of equal score, none NaN, to a table of shape (3, n_bins); `limit` as for `bin_counts`."""
+    for i in range(score.size):
+        x = score[i] + _ZERO
+        b = _bin(x, firsts, shifts)
+        table[0, b] += neg[i]
+        table[1, b] += pos[i]
+        only = ~np.int64(np.float64(x).view(np.int64)) if abs(x) <= limit else np.int64(MIXED)
+        table[2, b] = _joined(table[2, b], only)
 
 
 @jit

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.histogram import BINS, FIRSTS, SHIFTS, bin_counts, bin_weights, unpack
+from streameval.kernels.histogram import BINS, FIRSTS, SHIFTS, add_groups, bin_weights
 from streameval.kernels.jit import read_only
 from streameval.states.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.score_types import float_limit
@@ -41,26 +41,14 @@ def bounded(state: ScoreCounts) -> ScoreHistogram:
     """
     spec = bounded_spec(state.spec)
     table = np.zeros((3, BINS), np.int64)
-    packed, only = np.zeros(BINS, np.int64), np.empty(BINS, np.int64)
-    rows, sums = np.zeros((BINS, 2)), np.zeros((BINS if spec.weighted else 0, 2))
-    rounding, errors = np.zeros_like(rows), np.zeros_like(sums)
+    sums, errors = np.zeros((2, BINS if spec.weighted else 0, 2))
     limit = float_limit(spec.type)
     for groups in state.parts():
         scores = read_only(groups.scores)
-        bin_counts(scores, read_only(np.zeros(scores.size, np.uint8)), limit, packed, only, FIRSTS, SHIFTS)
-        unpack(packed, only, table)
-        _add(scores, groups.neg, groups.pos, rows, rounding)
+        add_groups(scores, read_only(groups.neg), read_only(groups.pos), limit, table, FIRSTS, SHIFTS)
         if spec.weighted:
             _add_weights(groups, scores, sums, errors)
-    table[:2] = (rows + rounding).T.astype(np.int64)
     return ScoreHistogram(spec, table, sums + errors, state.nan_rows, state.nan_weights)
-
-
-def _add(scores: Array, neg: Array, pos: Array, sums: Array, errors: Array) -> None:
-    """Add negatives and positives to their bins; whole numbers below 2⁵³ are exact."""
-    for label, side in enumerate((neg, pos)):
-        labels, weight = np.full(scores.size, label, np.uint8), side.astype(np.float64)
-        bin_weights(scores, read_only(labels), read_only(weight), sums, errors, FIRSTS, SHIFTS)
 
 
 def _add_weights(groups: Groups, scores: Array, sums: Array, errors: Array) -> None:
