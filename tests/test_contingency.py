@@ -751,6 +751,15 @@ def test_globs_name_every_measure_of_the_pair_table() -> None:
     assert len(CLUSTERING_METRICS) == 23 + 1
 
 
+@pytest.mark.parametrize("measure", ["assignment_score", "vi_similarity", "split_join_distance", "mirkin_match_coeff"])
+def test_a_glob_with_a_slash_names_variants(measure: str) -> None:
+    """All that the reference values have of a measure, each once, and without a slash none of them."""
+    keys = {key for case in CASES for key in wanted(case) if key.startswith(f"{measure}/")}
+    assert keys
+    assert keys <= {metric.name for metric in clustering_metrics([f"{measure}/*"])}
+    assert not keys & {metric.name for metric in clustering_metrics([f"{measure}*"])}
+
+
 def test_entropies_of_partial_cells_add_up() -> None:
     """Cells can be summarised in any pieces when both margins are known."""
     rows, cols, counts = np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), np.array([3, 1, 4, 2])

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import OptionError
 from streameval.metrics import contingency_measures as measures
 from streameval.metrics.assignment import ASSIGNMENT_CELLS
-from streameval.metrics.clustering_names import MetricName
+from streameval.metrics.clustering_names import MetricName, variants
 from streameval.metrics.confusion import ConfusionMatrix2
 from streameval.metrics.contingency_catalogue import PAIR_MEASURES, TABLE_MEASURES
 from streameval.metrics.contingency_table import ContingencyTable
@@ -151,6 +151,8 @@ CLUSTERING_METRICS: tuple[ClusteringMetric, ...] = (
 def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
     """Metrics with these names; globs match names, and a measure of several values gives one metric for each.
 
+    A glob with a slash matches variants.
+
     Examples
     --------
     >>> [m.name for m in clustering_metrics(["bcubed_*", "pairwise.kapp*", "vi_distance/raw"])][2:5]
@@ -159,7 +161,8 @@ def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
     chosen: dict[str, ClusteringMetric] = {}
     for pattern in patterns:
         if any(c in pattern for c in "*?["):
-            names = [name for name in clustering_metric_names() if fnmatchcase(name, pattern)]
+            known = _variant_names() if "/" in pattern else clustering_metric_names()
+            names = [name for name in known if fnmatchcase(name, pattern)]
         else:
             names = _expanded(pattern)
         chosen.update((name, clustering_metric(name)) for name in names)
@@ -173,6 +176,13 @@ def clustering_metric_names() -> tuple[str, ...]:
     table = [name for name in TABLE_MEASURES if name not in defaults]
     pairs = [f"pairwise.{name}" for name in (*TwoWay._fields, *PAIR_MEASURES)]
     return (*defaults, *(name for measure in (*table, *pairs) for name in _expanded(measure)))
+
+
+@lru_cache(maxsize=1)
+def _variant_names() -> tuple[str, ...]:
+    """Every variant that a glob can match."""
+    measures = (*TABLE_MEASURES, *(f"pairwise.{name}" for name in PAIR_MEASURES))
+    return tuple(name for measure in measures for variant in variants(measure) for name in _expanded(variant))
 
 
 def _expanded(name: str) -> list[str]:

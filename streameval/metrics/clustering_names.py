@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import OptionError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from streameval.metrics.nulls import Facts
 
-__all__ = ["MetricName"]
+__all__ = ["MetricName", "variants"]
 
 _LENGTHS = {"entropy_scores": 3, "bc_metrics": 3, "muc_scores": 3, "mic_scores": 3, "kappas": 3, "pairwise_hcv": 3}
 _OPTIONS: dict[str, dict[str, Any]] = {
@@ -171,6 +172,20 @@ class MetricName(NamedTuple):
         if not beta >= 0:
             raise _refused(self.name, f"beta is {text!r}; give a number of at least 0, as in pairwise.fscore/beta=0.5")
         return beta
+
+
+def variants(measure: str) -> list[str]:
+    """Names of a measure with every word said that it takes but numbers; none for a measure that takes no word.
+
+    Examples
+    --------
+    >>> variants("vi_distance")
+    ['vi_distance/raw', 'vi_distance/normalized']
+    """
+    base = measure.removeprefix("pairwise.")
+    taken = [key for key, measures in _TAKES.items() if key != "beta" and base in measures]
+    choices = product(*([word for word, given in _OPTIONS.items() if key in given] for key in taken))
+    return ["/".join([measure, *words]) for words in choices if words]
 
 
 def _refused(name: str, reason: str) -> OptionError:
