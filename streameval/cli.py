@@ -13,6 +13,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from streameval._version import __version__
+from streameval.cli_options import (
+    COLUMNS,
+    JSON,
+    POLICIES,
+    QUIET,
+    REPORTED,
+    RUN,
+    SCHEDULER,
+    THREADS,
+    given,
+    with_options,
+)
 from streameval.cli_store import COMMANDS
 from streameval.console import deliver, deliver_json, progress_bar, refuse_directory, say
 from streameval.errors import OptionError, StreamevalError
@@ -83,58 +95,12 @@ def main() -> None:
 
 @main.command()
 @click.argument("data", nargs=-1, required=True)
-@click.option("--label", default="label", show_default=True, help="Column of true classes.")
-@click.option("--score", multiple=True, help="Score column; repeat for several.")
-@click.option("--cluster", multiple=True, help="Cluster id column; repeat for several.")
-@click.option("--classes", help="Column of the clusters' true classes, such as campaigns.")
-@click.option("--weight", help="Column of weights, for score metrics.")
-@click.option("--pos-label", help="Positive label; without it numbers above zero are positive.")
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    help="Metric to compute, a name or a glob; repeat for several. [default: all]",
-)
-@click.option(
-    "--truncate", type=float, multiple=True, help="Cut the gain curve: a share in (0, 1] or a number of points."
-)
-@click.option("--at", multiple=True, help="Operating point: fpr=1e-4, recall=0.9 or k=1000; repeat for several.")
-@click.option(
-    "--threshold",
-    type=float,
-    default=1,
-    show_default=True,
-    help="aul: larger clusters count as if all positive.",
-)
+@with_options(*COLUMNS, *REPORTED, *POLICIES)
 @click.option(
     "--assignment-cells",
-    type=click.IntRange(0),
-    default=1_000_000,
-    show_default=True,
-    help="assignment_score: larger components are bounded, not solved.",
+    type=int,
+    help="assignment_score: larger components are bounded, not solved. [default: 1000000]",
 )
-@click.option(
-    "--nan",
-    type=click.Choice(["error", "drop", "half"]),
-    default="error",
-    show_default=True,
-    help="NaN and null scores.",
-)
-@click.option(
-    "--nulls",
-    type=click.Choice(["error", "drop", "singleton"]),
-    default="error",
-    show_default=True,
-    help="Null cluster ids, and with drop null labels.",
-)
-@click.option(
-    "--cluster-scope",
-    type=click.Choice(["global", "partition"]),
-    default="global",
-    show_default=True,
-    help="Whether a cluster id means the same everywhere or belongs to its partition.",
-)
-@click.option("--approx", is_flag=True, help="Bounded memory: a fixed histogram of the scores, certain intervals.")
 @click.option("--approx-agc", is_flag=True, help="Add agc_approx: gain areas of a sample in quantile bins.")
 @click.option("--sample", type=float, default=1.0, show_default=True, help="agc_approx: share of the rows to draw.")
 @click.option("--quantiles", type=int, default=100, show_default=True, help="agc_approx: number of bins.")
@@ -152,32 +118,15 @@ def main() -> None:
     help="agc_approx: reads of the data. [default: 2 where scores repeat or all rows are drawn]",
 )
 @click.option(
-    "--memory", help="Budget for states, such as 2GiB, of each worker on a cluster. [default: a quarter of the memory]"
-)
-@click.option(
-    "--spill",
-    type=click.Path(path_type=Path),
-    help="Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]",
-)
-@click.option(
     "--on-error",
     type=click.Choice(["raise", "skip"]),
     default="raise",
     show_default=True,
     help="Files that cannot be read.",
 )
-@click.option("--threads", type=int, help="Run here. [default: one a processor]")
-@click.option(
-    "--scheduler", "client", metavar="ADDRESS", help="Run on the workers of this Dask scheduler, tcp://host:8786."
-)
-@click.option(
-    "--json",
-    "json_to",
-    type=click.Path(dir_okay=False, allow_dash=True),
-    help="Write JSON to a file, or to stdout with -.",
-)
+@with_options(*RUN, SCHEDULER, JSON)
 @click.option("--plan", "plan_only", is_flag=True, help="Say what the run would read, hold and do; do not run.")
-@click.option("--quiet", is_flag=True, help="No progress, no table.")
+@with_options(QUIET)
 def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet: bool, **options: Any) -> None:
     """Evaluate DATA: Parquet files, directories, globs or URIs, in one pass."""
     from streameval.evaluation import evaluate as run
@@ -185,13 +134,13 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
 
     refuse_directory(json_to)
     if plan_only:
-        planned = explain(list(data), **options)
+        planned = explain(list(data), **given(options))
         deliver_json(planned, json_to)
         if json_to != "-" and not quiet:
             say(str(planned))
         return
     with progress_bar(quiet) as (console, advance):
-        found = run(list(data), progress=advance, **options)
+        found = run(list(data), progress=advance, **given(options))
     deliver(found, json_to, None if quiet else console)
 
 
@@ -238,7 +187,7 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
 @click.option("--missed", type=float, default=0.05, show_default=True, help="Share of campaign messages left alone.")
 @click.option("--auc-a", type=float, default=0.95, show_default=True, help="ROC AUC of score_a.")
 @click.option("--auc-b", type=float, default=0.85, show_default=True, help="ROC AUC of score_b.")
-@click.option("--threads", type=int, help="[default: one a processor]")
+@with_options(THREADS)
 @click.option("--overwrite", is_flag=True, help="Replace an earlier simulation in OUT.")
 @click.option("--quiet", is_flag=True, help="No progress, no summary.")
 def simulate(out: Path, quiet: bool, **options: Any) -> None:

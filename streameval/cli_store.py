@@ -5,11 +5,11 @@ Everything is imported where it is used, so that help answers at once.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval.cli_options import COLUMNS, JSON, POLICIES, QUIET, REPORTED, RUN, SCHEDULER, given, with_options
 from streameval.console import deliver, emit, progress_bar, refuse_directory
 from streameval.wording import plural
 
@@ -24,36 +24,14 @@ __all__ = ["COMMANDS"]
 
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)
-_QUIET = click.option("--quiet", is_flag=True, help="No progress, no table.")
-_JSON = click.option(
-    "--json",
-    "json_to",
-    type=click.Path(dir_okay=False, allow_dash=True),
-    help="Write JSON to a file, or to stdout with -.",
-)
 _RUN = (
-    click.option("--memory", help="Budget for states, such as 2GiB. [default: a quarter of the memory]"),
-    click.option(
-        "--spill",
-        type=click.Path(path_type=Path),
-        help="Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]",
-    ),
-    click.option("--threads", type=int, help="[default: one a processor]"),
+    *RUN,
     click.option(
         "--storage",
         multiple=True,
         metavar="KEY=VALUE",
         help="Option of the S3 storage of STORE, such as AWS_ENDPOINT_URL=…; DATA has its own in its URI.",
     ),
-)
-_SCHEDULER = click.option(
-    "--scheduler", "client", metavar="ADDRESS", help="Fold on the workers of this Dask scheduler, tcp://host:8786."
-)
-_REPORTED = (
-    click.option("--metric", "metrics", multiple=True, help="Metric to compute, a name or a glob. [default: all]"),
-    click.option("--truncate", type=float, multiple=True, help="Cut the gain curve: a share or a number of points."),
-    click.option("--at", multiple=True, help="Operating point: fpr=1e-4, recall=0.9 or k=1000."),
-    click.option("--threshold", type=float, help="aul: larger clusters count as if all positive. [default: 1]"),
 )
 _CHOSEN = (
     click.option("--partition", multiple=True, help="Only this one, such as night=2026-01-15; repeat for several."),
@@ -62,43 +40,10 @@ _CHOSEN = (
     click.option("--last", type=int, metavar="N", help="Only the last N of them."),
     click.option("--as-of", metavar="DATE|VERSION", help="What the store knew then."),
 )
-_KEPT = (
-    click.option("--label", help="Column of true classes. [default: label]"),
-    click.option("--score", multiple=True, help="Score column; repeat for several."),
-    click.option("--cluster", multiple=True, help="Cluster id column; repeat for several."),
-    click.option("--classes", help="Column of the clusters' true classes, such as campaigns."),
-    click.option("--weight", help="Column of weights, for score metrics."),
-    click.option("--pos-label", help="Positive label; without it numbers above zero are positive."),
-    click.option("--nan", type=click.Choice(["error", "drop", "half"]), help="NaN and null scores. [default: error]"),
-    click.option(
-        "--nulls",
-        type=click.Choice(["error", "drop", "singleton"]),
-        help="Null cluster ids, and with drop null labels. [default: error]",
-    ),
-    click.option(
-        "--cluster-scope",
-        type=click.Choice(["global", "partition"]),
-        help="Whether a cluster id means the same every night or belongs to its partition. [default: global]",
-    ),
-    click.option(
-        "--approx", is_flag=True, default=None, help="Keep fixed histograms of the scores: certain intervals."
-    ),
-)
-
-
-def _with(*options: Any) -> Callable[[Command], Command]:
-    """Several options as one decorator."""
-
-    def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
 
 
 def _open(path: str, run: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
-    """The store, with the options of `_RUN` and `_SCHEDULER` taken out of `run`."""
+    """The store, with the options of `_RUN` and `SCHEDULER` taken out of `run`."""
     from streameval.store import Store
 
     pairs = [text.partition("=") for text in run.pop("storage")]
@@ -110,18 +55,13 @@ def _open(path: str, run: dict[str, Any], progress: Callable[..., None] | None =
     return Store(path, storage_options={key: value for key, _, value in pairs}, progress=progress, **given)
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """Only the options that were given."""
-    return {name: value for name, value in options.items() if value not in (None, ())}
-
-
 @click.command()
 @_STORE
 @_DATA
-@_with(*_KEPT, *_REPORTED)
+@with_options(*COLUMNS, *POLICIES, *REPORTED)
 @click.option("--verify", is_flag=True, help="Look into the files: fold all again, keep what differs.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
-@_with(*_RUN, _SCHEDULER, _QUIET)
+@with_options(*_RUN, SCHEDULER, QUIET)
 def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet: bool, **options: Any) -> None:
     """Fold the partitions of DATA that are new or changed since the last update into STORE.
 
@@ -129,14 +69,14 @@ def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet
     """
     with progress_bar(quiet) as (_, advance):
         opened = _open(store, options, advance)
-        done = opened.update(list(data), dry_run=dry_run, verify=verify, **_given(options))
+        done = opened.update(list(data), dry_run=dry_run, verify=verify, **given(options))
     _tell(opened, done, quiet, dry_run)
 
 
 @click.command()
 @_STORE
 @_DATA
-@_with(*_RUN, _SCHEDULER, _QUIET)
+@with_options(*_RUN, SCHEDULER, QUIET)
 def replace(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Fold partitions of DATA again that STORE has: late corrections."""
     with progress_bar(quiet) as (_, advance):
@@ -148,7 +88,7 @@ def replace(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> N
 @click.command()
 @_STORE
 @click.argument("partition", nargs=-1, required=True)
-@_with(*_RUN, _QUIET)
+@with_options(*_RUN, QUIET)
 def remove(store: str, partition: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Take partitions, such as night=2026-01-11, out of STORE.
 
@@ -164,7 +104,7 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **options: Any) 
 @click.option("--score", multiple=True, help="Score column that joins; repeat for several.")
 @click.option("--cluster", multiple=True, help="Cluster id column that joins; repeat for several.")
 @click.option("--since", metavar="DATE", help="Fold only nights from this date on.")
-@_with(*_RUN, _SCHEDULER, _QUIET)
+@with_options(*_RUN, SCHEDULER, QUIET)
 def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """Let a new column join STORE: its nights are folded for it alone.
 
@@ -172,7 +112,7 @@ def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     """
     with progress_bar(quiet) as (_, advance):
         opened = _open(store, options, advance)
-        done = opened.add(data=list(data) or None, **_given(options))
+        done = opened.add(data=list(data) or None, **given(options))
     _tell(opened, done, quiet)
 
 
@@ -182,7 +122,7 @@ def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
     "--keep", metavar="SPAN", help="Turn exact scores of nights older than this, such as 90d, into histograms."
 )
 @click.option("--grace", metavar="SPAN", default="1d", show_default=True, help="Leave younger files alone.")
-@_with(*_RUN, _QUIET)
+@with_options(*_RUN, QUIET)
 def vacuum(store: str, keep: str | None, grace: str, quiet: bool, **options: Any) -> None:
     """Delete files of STORE that no version needs, and merge the states of old nights."""
     opened = _open(store, options)
@@ -193,18 +133,18 @@ def vacuum(store: str, keep: str | None, grace: str, quiet: bool, **options: Any
 
 @click.command()
 @_STORE
-@_with(*_CHOSEN, *_REPORTED, *_RUN, _JSON, _QUIET)
+@with_options(*_CHOSEN, *REPORTED, *_RUN, JSON, QUIET)
 def show(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
     """Evaluate the partitions of STORE, or some of them, without reading the data again."""
     refuse_directory(json_to)
     with progress_bar(quiet) as (console, _):
-        found = _open(store, options).evaluate(**_given(options))
+        found = _open(store, options).evaluate(**given(options))
     deliver(found, json_to, None if quiet else console)
 
 
 @click.command()
 @_STORE
-@_with(*_RUN, _JSON, _QUIET)
+@with_options(*_RUN, JSON, QUIET)
 def versions(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
     """List the versions of STORE, the newest first: when each was made (UTC), and by what.
 
@@ -231,11 +171,11 @@ def versions(store: str, json_to: str | None, quiet: bool, **options: Any) -> No
 @_STORE
 @click.option("--metric", required=True, help="The metric, such as roc_auc or agc@0.01.")
 @click.option("--of", help="Its column, where there are several.")
-@_with(*_CHOSEN[1:])
+@with_options(*_CHOSEN[1:])
 @click.option("--nightly", is_flag=True, help="Leave out the values over all nights up to each.")
 @click.option("--csv", "csv_to", type=click.Path(dir_okay=False, allow_dash=True), help="Write CSV; - for stdout.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write a picture, such as history.svg.")
-@_with(*_RUN, _JSON, _QUIET)
+@with_options(*_RUN, JSON, QUIET)
 def history(
     store: str,
     nightly: bool,
@@ -251,7 +191,7 @@ def history(
     """
     for path in (json_to, csv_to, plot):
         refuse_directory(path)
-    found = _open(store, options).history(**_given(options), cumulative=not nightly)
+    found = _open(store, options).history(**given(options), cumulative=not nightly)
     if plot is not None:
         found.plot(plot)
     if csv_to is not None:
@@ -270,7 +210,7 @@ def history(
 @_STORE
 @click.option("--rule", "rules", multiple=True, required=True, help="Such as 'roc_auc[score] >= 0.97'; repeatable.")
 @click.option("--partition", help="The night to judge. [default: the last]")
-@_with(*_RUN, _JSON, _QUIET)
+@with_options(*_RUN, JSON, QUIET)
 def check(store: str, json_to: str | None, quiet: bool, rules: tuple[str, ...], **options: Any) -> None:
     """Judge the last night of STORE by rules: status 3 if one fails.
 
@@ -280,7 +220,7 @@ def check(store: str, json_to: str | None, quiet: bool, rules: tuple[str, ...], 
     import json
 
     refuse_directory(json_to)
-    found = _open(store, options).check(rules, **_given(options))
+    found = _open(store, options).check(rules, **given(options))
     if json_to is not None:
         emit(json_to, json.dumps(found.to_dict(), indent=2) + "\n")
     for verdict in found.verdicts:

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import math
 import pickle
+import re
 import subprocess
 import sys
 from decimal import Decimal
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 
 from streameval import Store, evaluate, fold, report
 from streameval.cli import main
+from streameval.cli_options import given as given_options
 from streameval.errors import (
     CorruptFileError,
     LabelError,
@@ -428,6 +430,22 @@ def test_every_command_speaks_of_its_options(command: str, message: str, tmp_pat
     for name, path in places.items():
         message = message.replace(name, path)
     assert done.stderr.startswith(f"streameval: error: {message}")
+
+
+def test_help_tells_the_defaults_of_evaluate() -> None:
+    """Whatever is not given is left to the function, and what help says of it is what the function has."""
+    command = main.commands["evaluate"]  # type: ignore[attr-defined]  # a group
+    passed = given_options(command.make_context("evaluate", ["data"]).params)
+    asked = {name: parameter.default for name, parameter in inspect.signature(evaluate).parameters.items()}
+    told = {
+        option.name: said[1]
+        for option in command.params
+        if (said := re.search(r"\[default: ([^ \]]+)\]", getattr(option, "help", None) or ""))
+    }
+    assert told.pop("metrics") == "all"
+    assert told == {name: str(asked[name]) for name in told}
+    assert {"label", "threshold", "assignment_cells", "nan", "nulls", "cluster_scope"} == set(told)
+    assert passed.items() <= asked.items() | {"data": ("data",), "plan_only": False, "quiet": False}.items()
 
 
 def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:

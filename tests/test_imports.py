@@ -51,8 +51,20 @@ LAYERS = {
     "store": {"arguments", "cluster", "codec", "engine", "fold", "metrics", "outcome", "plots", "request", "scan"}
     | {"states"},
     "console": {"forecast", "outcome", "report"},
-    "cli_store": {"console", "report", "store"},
-    "cli": {"cli_store", "console", "evaluation", "outcome", "plots", "report", "simulation", "states", "store"},
+    "cli_options": set(),
+    "cli_store": {"cli_options", "console", "report", "store"},
+    "cli": {
+        "cli_options",
+        "cli_store",
+        "console",
+        "evaluation",
+        "outcome",
+        "plots",
+        "report",
+        "simulation",
+        "states",
+        "store",
+    },
     "__main__": {"cli"},
 }
 
