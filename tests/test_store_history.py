@@ -101,7 +101,8 @@ def test_a_night_without_a_column_is_null_for_each_column(tmp_path):
         store.add(score=column, since="2026-01-02")
         points = store.history("roc_auc", column).points
         assert points[0].night.reason == f"no {column}"
-        assert [point.cumulative.reason for point in points] == [f"no {column} in 1 of {n} nights" for n in (1, 2, 3)]
+        reasons = [f"no {column} in 1 of {nights}" for nights in ("1 night", "2 nights", "3 nights")]
+        assert [point.cumulative.reason for point in points] == reasons
         assert points[1].night.value == evaluate(DATA / NIGHTS[1], score=column).value("roc_auc")
     invoke, path = CliRunner().invoke, str(tmp_path / "store")
     told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q"]).stderr
