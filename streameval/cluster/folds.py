@@ -153,7 +153,8 @@ def finish(
             elif again is None:
                 raise error
             elif len(files) == 1:
-                failed[fold.pieces[0].name] = str(error)
+                name = fold.pieces[0].name
+                failed[name] = str(error).removeprefix(f"{name}: ")
             else:
                 more = {fold.outline: fold for fold in again(files)}
                 waiting |= more
