@@ -77,7 +77,8 @@ def _with_option(text: str, param: click.Parameter, before: str, alone: str) -> 
     named = re.compile(rf"{before}{param.name}(?:{flag}=(?!\S)|(=){alone})")
     if not named.search(text):
         return text
-    return named.sub(lambda found: f"{option} " if found[1] else option, text).replace(f" ({option})", "")
+    text = named.sub(lambda found: f"{option} " if found[1] else option, text)
+    return re.sub(rf" \({option}(?: \w+)?\)", "", text)  # what said so beside the argument
 
 
 def _message(error: Exception | str) -> str:

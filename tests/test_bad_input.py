@@ -458,6 +458,9 @@ def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:
         assert done.exit_code == 1
         assert done.stderr.startswith("streameval: error: label=1/a.parquet: score column 'score' has NaN or null")
         assert done.stderr.endswith("choose --nan 'drop' or --nan 'half'\n")
+        write(folder / "b.parquet", GOOD | {"label": [0, 1, None, 1]})
+        done = CliRunner().invoke(main, ["evaluate", "label=1/b.parquet", "--score", "score"])
+        assert "choose --nulls 'drop' to leave those rows out" in done.stderr
         done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score", "--pos-label", "spam"])
         assert "label=1/a.parquet: --pos-label 'spam' is no value of label column 'label'" in done.stderr
 
