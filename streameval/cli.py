@@ -129,7 +129,10 @@ def main() -> None:
 @click.option("--plan", "plan_only", is_flag=True, help="Say what the run would read, hold and do; do not run.")
 @with_options(QUIET)
 def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet: bool, **options: Any) -> None:
-    """Evaluate DATA: Parquet files, directories, globs or URIs, in one pass."""
+    """Evaluate Parquet files, directories, globs or URIs.
+
+    All that DATA names is read in one pass.
+    """
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
 
@@ -166,6 +169,11 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
     show_default=True,
     help="Share of messages that are truly spam.",
 )
+@click.option(
+    "--lone-positives",
+    type=float,
+    help="Share of spam among messages outside any campaign. [default: a fifth of --positives, or more]",
+)
 @click.option("--label-error", type=float, default=0.0, show_default=True, help="Share of labels flipped.")
 @click.option(
     "--singletons", type=float, default=0.3, show_default=True, help="Share of messages outside any campaign."
@@ -192,7 +200,10 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
 @click.option("--overwrite", is_flag=True, help="Replace an earlier simulation in OUT.")
 @click.option("--quiet", is_flag=True, help="No progress, no summary.")
 def simulate(out: Path, quiet: bool, **options: Any) -> None:
-    """Write simulated spam-clustering data to the directory OUT: Hive-partitioned Parquet of any size."""
+    """Write simulated spam-clustering data to OUT.
+
+    A directory of Hive-partitioned Parquet of any size.
+    """
     from streameval.simulation import simulate as run
 
     with progress_bar(quiet, options["rows"]) as (console, advance):
@@ -221,7 +232,7 @@ def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
 @main.command()
 @click.option("--rows", type=int, default=200_000, show_default=True, help="Messages to simulate.")
 def demo(rows: int) -> None:
-    """Simulate a small spam-clustering data set, evaluate it and print the table."""
+    """Simulate a small data set, evaluate it, print the table."""
     import tempfile
 
     from streameval.evaluation import evaluate as run

@@ -28,7 +28,10 @@ COLUMNS = (
 )
 REPORTED = (
     click.option(
-        "--metric", "metrics", multiple=True, help="Metric, a name or a glob; repeat for several. [default: all]"
+        "--metric",
+        "metrics",
+        multiple=True,
+        help="Metric, a name or a glob; repeat for several. [default: all but assignment scores, variants, pairwise.*]",
     ),
     click.option(
         "--truncate", type=float, multiple=True, help="Cut the gain curve: a share in (0, 1] or a number of points."
@@ -41,7 +44,7 @@ POLICIES = (
     click.option(
         "--nulls",
         type=click.Choice(["error", "drop", "singleton"]),
-        help="Null cluster ids, and with drop null labels. [default: error]",
+        help="Null ids of clusters and classes, and with drop null labels. [default: error]",
     ),
     click.option(
         "--cluster-scope",
@@ -52,7 +55,7 @@ POLICIES = (
         "--approx", is_flag=True, default=None, help="Bounded memory: fixed histograms of scores, certain intervals."
     ),
 )
-THREADS = click.option("--threads", type=int, help="Threads to run on here. [default: one a processor]")
+THREADS = click.option("--threads", type=int, help="Threads to run on here. [default: one per processor]")
 RUN = (
     click.option("--memory", help="Budget for states, such as 2GiB; of each worker. [default: a quarter of memory]"),
     click.option(
@@ -69,7 +72,7 @@ JSON = click.option(
     "--json",
     "json_to",
     type=click.Path(dir_okay=False, allow_dash=True),
-    help="Write JSON to a file, or to stdout with -.",
+    help="Write JSON to a file, or to stdout with -; the table goes to stderr.",
 )
 QUIET = click.option("--quiet", is_flag=True, help="No progress, no table.")
 

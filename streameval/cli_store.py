@@ -63,7 +63,7 @@ def _open(path: str, run: dict[str, Any], progress: Callable[..., None] | None =
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @with_options(*_RUN, SCHEDULER, QUIET)
 def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet: bool, **options: Any) -> None:
-    """Fold the partitions of DATA that are new or changed since the last update into STORE.
+    """Fold what is new or changed in DATA into STORE.
 
     The first update names the columns and options; later ones need none.
     """
@@ -78,7 +78,7 @@ def update(store: str, data: tuple[str, ...], verify: bool, dry_run: bool, quiet
 @_DATA
 @with_options(*_RUN, SCHEDULER, QUIET)
 def replace(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
-    """Fold partitions of DATA again that STORE has: late corrections."""
+    """Fold corrected partitions of DATA into STORE again."""
     with progress_bar(quiet) as (_, advance):
         opened = _open(store, options, advance)
         done = opened.replace(list(data))
@@ -119,12 +119,14 @@ def add(store: str, data: tuple[str, ...], quiet: bool, **options: Any) -> None:
 @click.command()
 @_STORE
 @click.option(
-    "--keep", metavar="SPAN", help="Turn exact scores of nights older than this, such as 90d, into histograms."
+    "--keep",
+    metavar="SPAN",
+    help="Turn exact scores of nights older than this, such as 90d, into histograms; earlier versions lose them.",
 )
 @click.option("--grace", metavar="SPAN", default="1d", show_default=True, help="Leave younger files alone.")
 @with_options(*_RUN, QUIET)
 def vacuum(store: str, keep: str | None, grace: str, quiet: bool, **options: Any) -> None:
-    """Delete files of STORE that no version needs, and merge the states of old nights."""
+    """Delete unneeded files of STORE, merge old nights."""
     opened = _open(store, options)
     done = opened.vacuum(keep=keep, grace=grace)
     if not quiet:
@@ -135,7 +137,7 @@ def vacuum(store: str, keep: str | None, grace: str, quiet: bool, **options: Any
 @_STORE
 @with_options(*_CHOSEN, *REPORTED, *_RUN, JSON, QUIET)
 def show(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
-    """Evaluate the partitions of STORE, or some of them, without reading the data again."""
+    """Evaluate nights of STORE without reading the data."""
     refuse_directory(json_to)
     with progress_bar(quiet) as (console, _):
         found = _open(store, options).evaluate(**given(options))
@@ -146,9 +148,9 @@ def show(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
 @_STORE
 @with_options(*_RUN, JSON, QUIET)
 def versions(store: str, json_to: str | None, quiet: bool, **options: Any) -> None:
-    """List the versions of STORE, the newest first: when each was made (UTC), and by what.
+    """List the versions of STORE, the newest first.
 
-    Number and time are what --as-of takes.
+    Each with its number, when it was made (UTC), and by what; --as-of takes the number or the time.
     """
     import json
 
@@ -160,11 +162,11 @@ def versions(store: str, json_to: str | None, quiet: bool, **options: Any) -> No
     if not found:
         msg = f"{opened.name}: there is no store; begin it with update"
         raise StoreError(msg)
+    found = [fact | {"when": fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")} for fact in found]
     if json_to is not None:
-        emit(json_to, json.dumps(found, indent=2, default=str) + "\n")
+        emit(json_to, json.dumps(found, indent=2) + "\n")
     for fact in [] if quiet else found:
-        when = fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        click.echo(f"{fact['version']:>5}  {when}  {fact['action']}", err=True)
+        click.echo(f"{fact['version']:>5}  {fact['when']}  {fact['action']}", err=True)
 
 
 @click.command()
@@ -185,7 +187,9 @@ def history(
     quiet: bool,
     **options: Any,
 ) -> None:
-    """Show a metric of STORE night by night, and over all nights up to each.
+    """Show a metric of STORE night by night.
+
+    Beside each value stands that over all nights up to it.
 
     With --since or --last the cumulative values begin with the first night shown.
     """

@@ -389,6 +389,7 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     _, listed, told = run("versions", store, "--json", "-")
     assert [fact["version"] for fact in json.loads(listed)] == [2, 1, 0]
     times = [line.split()[1] for line in told.splitlines()]
+    assert times == [fact["when"] for fact in json.loads(listed)]
     assert told.splitlines()[0].endswith(f"Z  1 removed ({NIGHTS[1]})")
     assert json.loads(run("show", store, "--as-of", times[2], "--json", "-")[1]) == json.loads(out)
     assert json.loads(run("show", store, "--as-of", json.loads(listed)[2]["when"], "--json", "-")[1]) == json.loads(out)

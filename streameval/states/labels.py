@@ -159,7 +159,7 @@ class LabelReader:
             if isinstance(given, str) or not number or pa.types.is_decimal(dtype):
                 return pa.scalar(str(given)).cast(dtype)
             return pa.scalar(given).cast(dtype, safe=True)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:  # a lack of memory is none
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError) as error:
             raise LabelError(self._foreign(dtype)) from error
 
     def _foreign(self, dtype: pa.DataType) -> str:
