@@ -58,7 +58,7 @@ def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
     2
     """
     found = plain(given)
-    if not (_is_number(found) and least <= found < math.inf):
+    if not (_is_number(found) and least <= found and -math.inf < found < math.inf):
         msg = f"{name}={given!r} is not {what}"
         raise OptionError(msg)
     return found  # type: ignore[no-any-return]

@@ -64,17 +64,17 @@ def _fail(error: Exception | str, status: int) -> NoReturn:
 def _spelled(error: StreamevalError, params: Sequence[click.Parameter]) -> str:
     """Its message, which names arguments of Python, with the options of a command in their place."""
     text, alone = str(error), error.arguments if isinstance(error, OptionError) else ()
-    before = r"(?<!\S)" if isinstance(error, OptionError) else r"(?<=\s)"  # or a file's name such as label=1/a.parquet
+    value = "" if isinstance(error, OptionError) else r"(?![^\s'\"]*/)"  # or a file's name such as label=1/a.parquet
     for param in params:
-        text = _with_option(text, param, before, r"|\b" if param.name in alone else "")
+        text = _with_option(text, param, value, r"|\b" if param.name in alone else "")
     return text
 
 
-def _with_option(text: str, param: click.Parameter, before: str, alone: str) -> str:
+def _with_option(text: str, param: click.Parameter, value: str, alone: str) -> str:
     """A text with an option for an argument: ``memory=0`` becomes ``--memory 0``, ``approx=True`` a flag."""
     option = param.opts[0] if isinstance(param, click.Option) else param.human_readable_name
     flag = r"=True\b|" if getattr(param, "is_flag", False) else ""
-    named = re.compile(rf"{before}{param.name}(?:{flag}=(?!\S)|(=){alone})")
+    named = re.compile(rf"(?<!\S){param.name}(?:{flag}=(?!\S)|(=){value}{alone})")
     if not named.search(text):
         return text
     text = named.sub(lambda found: f"{option} " if found[1] else option, text)

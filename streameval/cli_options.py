@@ -1,7 +1,7 @@
 """Options that several commands have, each defined once.
 
 None has a default of its own: what is not given is left to the function that the command calls, whose default its help
-repeats.
+repeats; a store has the options that it was begun with.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def _open(path: str, run: dict[str, Any], progress: Callable[..., None] | None =
         if not equals:
             msg = f"{key}: write KEY=VALUE"
             raise click.BadParameter(msg, param_hint="--storage")
-    given = {name: run.pop(name) for name in ("memory", "spill", "threads", "client") if name in run}
-    return Store(path, storage_options={key: value for key, _, value in pairs}, progress=progress, **given)
+    where = {name: run.pop(name) for name in ("memory", "spill", "threads", "client") if name in run}
+    return Store(path, storage_options={key: value for key, _, value in pairs}, progress=progress, **where)
 
 
 @click.command()

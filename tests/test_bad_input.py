@@ -521,3 +521,17 @@ def test_a_reader_can_be_read_once() -> None:
     assert evaluate(reader, score="score").rows == 4
     with pytest.raises(StreamevalError, match=r"once|no rows"):
         evaluate(reader, score="score")
+
+
+def test_a_path_like_an_option_stays_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Partitions may be named as arguments are."""
+    monkeypatch.chdir(tmp_path)
+    for folder, scores in (("label=1", [0.1, 0.2]), ("score=2", ["a", "b"])):
+        Path(folder).mkdir()
+        pq.write_table(pa.table({"label": [0, 1], "s": scores}), f"{folder}/a.parquet")
+    files = ["label=1/a.parquet", "score=2/a.parquet"]
+    told = CliRunner().invoke(main, ["evaluate", *files, "--score", "s"]).stderr
+    assert "score=2/a.parquet: column 's' is string, but double in label=1/a.parquet:" in told
+    Path(files[1]).write_text("no Parquet")
+    told = CliRunner().invoke(main, ["evaluate", files[1], "--score", "s", "--on-error", "skip"]).stderr
+    assert "the first score=2/a.parquet: " in told

@@ -151,7 +151,7 @@ CLUSTERING_METRICS: tuple[ClusteringMetric, ...] = (
 def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
     """Metrics with these names; globs match names, and a measure of several values gives one metric for each.
 
-    A glob with a slash matches variants.
+    A glob with a slash matches variants in which every word is said, such as ``assignment_score/*/raw``.
 
     Examples
     --------

@@ -11,7 +11,7 @@ import math
 import warnings
 from fractions import Fraction
 from functools import lru_cache, partial, wraps
-from inspect import Signature, signature
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -218,24 +218,20 @@ def of_cells(function: Callable[Concatenate[TwoWay, P], T], name: str) -> Callab
 
 
 def with_model(function: Callable[..., T], model: str) -> Callable[..., T]:
-    """Fix the null model of a method; its other options, such as ``redraw`` of what draws, are given by name.
+    """Fix the null model of a method; ``redraw``, which the reference has everywhere, matters where a table is drawn.
 
     Examples
     --------
     >>> from streameval.metrics.contingency_table import ContingencyTable
-    >>> list(signature(ContingencyTable.assignment_score_m1).parameters)
-    ['self', 'normalize', 'discrete', 'redraw']
-    >>> list(signature(ContingencyTable(rows=[[1]]).vi_similarity_m1).parameters)
-    ['normalize']
+    >>> table = ContingencyTable(rows=[[2, 1], [0, 3]])
+    >>> table.vi_similarity_m1(True, True) == table.vi_similarity(model="m1")
+    True
     """
+    draws = "redraw" in signature(function).parameters
 
-    def method(self: Any, normalize: bool = True, **options: Any) -> T:
-        return function(self, normalize, model, **options)
+    def method(self: Any, normalize: bool = True, redraw: bool = False, **options: Any) -> T:
+        return function(self, normalize, model, **(options | {"redraw": redraw} if draws else options))
 
-    this, normalize, _, *rest = signature(function).parameters.values()
-    by_name = [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in rest]
-    vars(method)["__signature__"] = Signature([this, normalize, *by_name])
     method.__name__ = method.__qualname__ = f"{function.__name__}_{model}"
-    options = "".join(f", {parameter.name}" for parameter in rest)
-    method.__doc__ = f"``{function.__name__}(normalize, {model!r}{options})``."
+    method.__doc__ = f"``{function.__name__}(normalize, {model!r}{', discrete, redraw' if draws else ''})``."
     return method

@@ -34,6 +34,7 @@ __all__ = [
 
 Codes = NDArray[np.int64]
 _EXACT = 2**53
+_FLOATS = (float, np.floating)
 
 
 class Cells(NamedTuple):
@@ -80,9 +81,11 @@ def _as_arrow(labels: Any) -> pa.Array | None:
         values = pa.array(values)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    if not isinstance(values, pa.Array) or pa.types.is_floating(values.type):
+    if not isinstance(values, pa.Array):
         return None
-    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return None if pa.types.is_floating(values.type) else values
 
 
 def _as_array(labels: Any) -> NDArray[Any] | None:
@@ -102,7 +105,7 @@ def _as_array(labels: Any) -> NDArray[Any] | None:
 
 
 def _is_nan(label: Any) -> bool:
-    return isinstance(label, float | np.floating) and label != label
+    return isinstance(label, _FLOATS) and label != label
 
 
 def _number_array(labels: NDArray[Any]) -> NDArray[Any]:

@@ -446,7 +446,7 @@ class ContingencyTable:
 
         The matching is exact for whole counts and fractions of any size. Only where some 200 rows and as many columns
         hang together, and the largest count times their number reaches 2^51, is it that of the counts' leading bits,
-        too low by at most about 10^-9 of itself; see `streameval.metrics.assignment`.
+        with 1,000 rows and columns too low by at most about 10^-9 of itself; see `streameval.metrics.assignment`.
 
         Parameters
         ----------
