@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -58,10 +58,10 @@ def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
     2
     """
     found = plain(given)
-    if not (_is_number(found) and least <= found and -math.inf < found < math.inf):
-        msg = f"{name}={given!r} is not {what}"
-        raise OptionError(msg)
-    return found  # type: ignore[no-any-return]
+    if _is_number(found) and least <= found and -math.inf < found < math.inf:
+        return found
+    msg = f"{name}={given!r} is not {what}"
+    raise OptionError(msg)
 
 
 def whole(name: str, given: Any, what: str, least: float = -math.inf) -> int:
@@ -86,7 +86,7 @@ def whole(name: str, given: Any, what: str, least: float = -math.inf) -> int:
     return found
 
 
-def _is_number(given: Any) -> bool:
+def _is_number(given: Any) -> TypeGuard[float]:
     """Whether it is a number of Python; a truth value is none."""
     return isinstance(given, int | float) and not isinstance(given, bool)
 

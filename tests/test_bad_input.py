@@ -435,7 +435,7 @@ def test_every_command_speaks_of_its_options(command: str, message: str, tmp_pat
 
 def test_help_tells_the_defaults_of_evaluate() -> None:
     """Whatever is not given is left to the function, and what help says of it is what the function has."""
-    command = main.commands["evaluate"]  # type: ignore[attr-defined]  # a group
+    command = main.commands["evaluate"]
     passed = given_options(command.make_context("evaluate", ["data"]).params)
     asked = {name: parameter.default for name, parameter in inspect.signature(evaluate).parameters.items()}
     told = {
@@ -501,7 +501,7 @@ def test_asking_for_what_was_not_computed_lists_what_was() -> None:
         result.curve("roc")
     with pytest.raises(OptionError, match="no lift curve, since no cluster column was evaluated"):
         result.curve("lift")
-    sent = pickle.loads(pickle.dumps(result))  # noqa: S301 - made here
+    sent = pickle.loads(pickle.dumps(result))
     for ask in (lambda: sent.curve("roc", "score"), lambda: sent.confusion(0.5, "score")):
         with pytest.raises(OptionError, match="needs the counts of the run, which stay in its process"):
             ask()

@@ -138,7 +138,7 @@ def test_many_ranges_give_the_bytes_of_threads(
         np.testing.assert_array_equal(one.y, other.y)
         assert one.area == other.area
     assert there.confusion(0.5, "score_a") == here.confusion(0.5, "score_a")
-    assert pickle.loads(pickle.dumps(there)).to_json() == expected  # noqa: S301 - made here
+    assert pickle.loads(pickle.dumps(there)).to_json() == expected
 
 
 def test_tables_of_classes_stay_on_the_workers(client: Any, simulated: Path) -> None:

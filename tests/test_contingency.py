@@ -143,7 +143,7 @@ def test_scikit_learn_where_conventions_agree(case: dict[str, Any]) -> None:
 @given(labels)
 def test_scikit_learn_on_labels(points: list[tuple[int, int]]) -> None:
     """The module-level functions agree with scikit-learn on tables that are not degenerate."""
-    from sklearn import metrics  # type: ignore[import-untyped]
+    from sklearn import metrics
 
     true, pred = map(list, zip(*points, strict=True))
     if len(set(true)) > 1 and len(set(pred)) > 1 and len(set(points)) < len(points):
@@ -521,6 +521,13 @@ def test_adjusted_mutual_information_has_a_limit() -> None:
     cells = [([0, 0, 1, 1], [0, 1, 0, 1], [3 * n, n + 7, n + 1, 4 * n + 5]) for n in (10**e for e in (18, 19, 25, 60))]
     found = [ContingencyTable.from_counts(*cell).adjusted_mutual_info() for cell in cells]
     assert found == pytest.approx([0.23150275745152354] * len(cells), rel=1e-14)
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.string_view(), pa.binary(), pa.binary_view()], ids=str)
+def test_a_missing_label_is_not_an_empty_one(kind: pa.DataType) -> None:
+    """Whatever the type of strings is."""
+    labels = pa.array(["a", "", None, "a"], pa.string()).cast(kind)
+    assert ContingencyTable.from_labels(labels, [1] * 4).to_rows() == [[2], [1], [1]]
 
 
 def test_floats_in_an_arrow_dictionary_are_floats() -> None:

@@ -175,7 +175,7 @@ def test_half_widths_of_auc_are_small(name: str, dtype: type) -> None:
     if name == "few":
         assert approx.value("roc_auc") == exact.value("roc_auc")
         return
-    builder = HistogramSpec("score", {np.float32: "f4", np.float64: "f8"}[dtype]).builder(None, 1)  # type: ignore[arg-type]
+    builder = HistogramSpec("score", {np.float32: "f4", np.float64: "f8"}[dtype]).builder(None, 1)
     builder.update(Batch(label, None, {"score": pa.array(score)}))
     neg, pos = (column.astype(float) for column in builder.state().table[:2])
     _, ties = np.unique(score, return_counts=True)

@@ -64,7 +64,7 @@ def test_a_hold_returns_the_array_it_was_given(tmp_path: Path) -> None:
     """Also when others died unnoticed, or this one is larger than the whole budget."""
     budget = Budget(1_000_000, tmp_path)
     kept = [budget.hold(np.full(60_000, i)) for i in range(2)]
-    budget._held.update({-k: (lambda: None) for k in range(1, 9)})  # type: ignore[dict-item,misc]
+    budget._held.update({-k: (lambda: None) for k in range(1, 9)})
     budget.resident += 900_000
     large = budget.hold(np.full(500_000, 7))
     last = budget.hold(np.full(10_000, 9))

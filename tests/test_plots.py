@@ -238,7 +238,7 @@ def test_nothing_overlaps(tmp_path: Path) -> None:
     """Threshold labels keep clear of each other, of the legend and of the frame; most pictures have several."""
     counts = []
     for ax in pictures(tmp_path):
-        legend, renderer = ax.get_legend(), ax.figure.canvas.get_renderer()  # type: ignore[attr-defined]
+        legend, renderer = ax.get_legend(), ax.figure.canvas.get_renderer()
         assert legend is not None
         boxes = [Bbox(text.get_window_extent(renderer)) for text in ax.texts]
         boxes.append(Bbox(legend.get_window_extent(renderer)))
@@ -258,7 +258,7 @@ def test_labels_name_their_points() -> None:
     ax = plot_precision_recall(recall, precision, thresholds)
     assert ax.texts
     for text in ax.texts:
-        x, y = text.xy  # type: ignore[attr-defined]
+        x, y = text.xy
         at = np.flatnonzero((recall[:-1] == x) & (precision[:-1] == y))
         assert text.get_text() in {f"{threshold:.3g}" for threshold in thresholds[at]}
 

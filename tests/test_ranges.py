@@ -42,7 +42,7 @@ KEYED = [subject for subject in SUBJECTS if keyed(subject.spec.empty())]
 
 def sent(value: Any) -> Any:
     """The value as another process gets it."""
-    return pickle.loads(pickle.dumps(value, protocol=5))  # noqa: S301 - made here
+    return pickle.loads(pickle.dumps(value, protocol=5))
 
 
 @by_name(KEYED)
@@ -184,7 +184,7 @@ def test_a_split_takes_folds_and_ranges_alike() -> None:
     """The second level splits what the first one joined."""
     state = fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9]))
     cut = {"state": (0, state.runs.layout.buckets)}
-    one = work.split((None, {"state": keyed(state)}), cut)  # type: ignore[arg-type]  # the outline is not looked at
+    one = work.split((None, {"state": keyed(state)}), cut)
     assert not difference(state, rebuilt(state, work.join([work.split(work.join([one]), cut)])["state"]))
 
 
@@ -193,10 +193,10 @@ def test_a_split_copies_nothing_and_travels_as_rows() -> None:
     budget = Budget(1 << 30)
     runs = scores_in(budget)
     rows = {"state": {"runs": runs}}
-    here = work.split((None, rows), {"state": (1 << 14, 1 << 15)})  # type: ignore[arg-type]  # as above
+    here = work.split((None, rows), {"state": (1 << 14, 1 << 15)})
     [part] = here.rows["state"]["runs"].runs
     assert np.shares_memory(part.words.read(), runs.runs[0].words.read())
-    there = pickle.loads(pickle.dumps(here))  # noqa: S301 - made here
+    there = pickle.loads(pickle.dumps(here))
     assert sys.getsizeof(here) < 100 < sys.getsizeof(there["state"]["runs"]) - part.words.nbytes + 100
     before = part.words.read().copy()
     budget.limit = 0

@@ -25,7 +25,7 @@ def printed(found: Any, width: int) -> list[str]:
     """Lines on a terminal of that width."""
     console = Console(file=io.StringIO(), width=width)
     console.print(render(found))
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]  # StringIO
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
 def scored(columns: int, **facts: Any) -> Any:

@@ -50,12 +50,7 @@ class Cells(NamedTuple):
 def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[Any]]:
     """Code of each label, and the distinct labels in the order of first appearance."""
     arrow = _as_arrow(labels)
-    if arrow is not None:
-        with suppress(pa.ArrowNotImplementedError):  # lists, which are not hashable either
-            encoded = arrow.dictionary_encode(null_encoding="encode")
-            return encoded.indices.to_numpy().astype(np.int64), encoded.dictionary.to_pylist()
-        labels = arrow.to_pylist()
-    array = _as_array(labels)
+    array = _as_array(labels) if arrow is None else arrow
     if array is not None:
         with suppress(UnicodeError):  # half of a surrogate pair is a character in Python, and none in UTF-8
             encoded = pa.array(array).dictionary_encode()
@@ -74,7 +69,7 @@ def _numbered(labels: Iterable[Hashable] | NDArray[Any]) -> tuple[Codes, list[An
 def _as_arrow(labels: Any) -> pa.Array | None:
     """Labels of an Arrow array, or of pandas integers that may be missing; NumPy would make floats of either's.
 
-    None of others, and of floats, of which Arrow would keep -0.0 apart from 0.0.
+    None of others, of floats, of which Arrow would keep -0.0 apart from 0.0, and of lists, which Arrow cannot number.
     """
     values = getattr(labels, "array", labels)  # of a Series
     if hasattr(values, "__arrow_array__") and values.dtype.kind in "iu":
@@ -85,7 +80,7 @@ def _as_arrow(labels: Any) -> pa.Array | None:
         return None
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    return None if pa.types.is_floating(values.type) else values
+    return None if pa.types.is_floating(values.type) or pa.types.is_nested(values.type) else values
 
 
 def _as_array(labels: Any) -> NDArray[Any] | None:

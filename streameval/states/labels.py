@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
 
+# what Arrow raises of a value that a type does not have; not their common base, which a lack of memory has as well
+_NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
@@ -159,7 +161,7 @@ class LabelReader:
             if isinstance(given, str) or not number or pa.types.is_decimal(dtype):
                 return pa.scalar(str(given)).cast(dtype)
             return pa.scalar(given).cast(dtype, safe=True)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError) as error:
+        except _NO_VALUE as error:
             raise LabelError(self._foreign(dtype)) from error
 
     def _foreign(self, dtype: pa.DataType) -> str:
