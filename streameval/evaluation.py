@@ -21,7 +21,7 @@ from streameval.forecast import forecast
 from streameval.metrics.assignment import ASSIGNMENT_CELLS
 from streameval.outcome import conclude
 from streameval.request import Request
-from streameval.sampling import sampling
+from streameval.sampling import SAMPLING, sampling
 
 if TYPE_CHECKING:
     import os
@@ -159,36 +159,8 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    run = _prepared(
-        data,
-        label=label,
-        pos_label=pos_label,
-        score=score,
-        cluster=cluster,
-        classes=classes,
-        weight=weight,
-        metrics=metrics,
-        truncate=truncate,
-        threshold=threshold,
-        assignment_cells=assignment_cells,
-        at=at,
-        nan=nan,
-        nulls=nulls,
-        cluster_scope=cluster_scope,
-        on_error=on_error,
-        approx=approx,
-        approx_agc=approx_agc,
-        sample=sample,
-        quantiles=quantiles,
-        sample_by=sample_by,
-        sample_seed=sample_seed,
-        passes=passes,
-        memory=memory,
-        spill=spill,
-        threads=threads,
-        client=client,
-        progress=progress,
-    )
+    asked = dict(locals())  # every argument by its name
+    run = _prepared(**asked)
     try:
         return run.finish()
     except scan.LayoutError:
@@ -295,21 +267,11 @@ class _Run:
             raise
 
 
-def _prepared(
-    data: Any,
-    *,
-    approx_agc: bool = False,
-    sample: float = 1.0,
-    quantiles: int = 100,
-    sample_by: str = "rows",
-    sample_seed: int = 0,
-    passes: int | None = None,
-    **asked: Any,
-) -> _Run:
+def _prepared(data: Any, *, approx_agc: bool = False, **asked: Any) -> _Run:
     """Everything but the run: the request checked, the data planned; the arguments are those of `evaluate`."""
-    engine = {name: asked.pop(name) for name in _ENGINE if name in asked}
-    drawn = sampling(sample, quantiles, sample_by, passes, sample_seed, asked=approx_agc)
-    return _Run.of(data, engine, Request.checked(sampling=drawn, **asked), estimate=True)
+    engine, drawn = ({name: asked.pop(name) for name in names if name in asked} for names in (_ENGINE, SAMPLING))
+    request = Request.checked(sampling=sampling(drawn, asked=approx_agc), **asked)
+    return _Run.of(data, engine, request, estimate=True)
 
 
 def _engine(client: Any = None, threads: int | None = None, **options: Any) -> Engine | ClusterEngine:

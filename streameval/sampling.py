@@ -13,7 +13,7 @@ more belongs to an atom that the digests show; and where all rows are drawn, sin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.arguments import number, whole
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 
-__all__ = ["Sampling", "sampling", "task_threads"]
+__all__ = ["SAMPLING", "Sampling", "sampling", "task_threads"]
 
 ATOMS = 0.01  # share of the sample in atoms from which a second pass is made
 ROWS_A_TASK = 1 << 22  # about
@@ -53,9 +53,9 @@ class Sampling:
     ----------
     sample : share of the rows, or of the row groups, in (0, 1]
     quantiles : bins of the truncated part
-    by : ``rows`` or ``row_groups``
+    sample_by : ``rows`` or ``row_groups``
+    sample_seed : another one draws another sample
     passes : 1, 2, or None to decide after the first
-    seed : another one draws another sample
 
     Examples
     --------
@@ -67,15 +67,15 @@ class Sampling:
 
     sample: float = 1.0
     quantiles: int = 100
-    by: str = "rows"
+    sample_by: str = "rows"
+    sample_seed: int = 0
     passes: int | None = None
-    seed: int = 0
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
         AgcApprox(1, self.quantiles)
-        if self.by not in ("rows", "row_groups"):
-            msg = f"sample_by={self.by!r} must be one of rows, row_groups"
+        if self.sample_by not in ("rows", "row_groups"):
+            msg = f"sample_by={self.sample_by!r} must be one of rows, row_groups"
             raise OptionError(msg)
         if self.passes not in (None, 1, 2):
             msg = f"passes={self.passes!r} must be 1 or 2"
@@ -84,7 +84,7 @@ class Sampling:
     @property
     def whole(self) -> bool:
         """Whether row groups are drawn as a whole."""
-        return self.by == "row_groups"
+        return self.sample_by == "row_groups"
 
     def metrics(self, truncate: Sequence[float]) -> tuple[AgcApprox, ...]:
         """The approximate areas."""
@@ -92,7 +92,7 @@ class Sampling:
 
     def spec(self, column: str, kind: str, nan: str) -> DigestsSpec:
         """The state of the first pass."""
-        return DigestsSpec(column, kind, nan, 1.0 if self.whole else self.sample, self.seed, self.whole)
+        return DigestsSpec(column, kind, nan, 1.0 if self.whole else self.sample, self.sample_seed, self.whole)
 
     def check(self, found: Scan, weight: str | None) -> None:
         """Refuse what the data do not allow."""
@@ -112,7 +112,7 @@ class Sampling:
     def pieces(self, found: Scan) -> tuple[Piece, ...]:
         """The row groups drawn, one a piece and in the order of the scan."""
         pieces = [single for piece in found.pieces for single in row_groups(piece)]
-        rank = [(origin_hash(self.seed, f"{piece.origin}\0{piece.row}"), i) for i, piece in enumerate(pieces)]
+        rank = [(origin_hash(self.sample_seed, f"{piece.origin}\0{piece.row}"), i) for i, piece in enumerate(pieces)]
         chosen = sorted(i for _, i in sorted(rank)[: math.ceil(self.sample * len(pieces))])
         return tuple(pieces[i] for i in chosen)
 
@@ -163,21 +163,28 @@ class Sampling:
         return state.refine([metric.share(state) for metric in metrics], self.quantiles)
 
 
-def sampling(
-    sample: float, quantiles: int, sample_by: str, passes: int | None, sample_seed: int, *, asked: bool
-) -> Sampling | None:
-    """The options of the approximate gain area where it is asked for; where it is not, they must be left alone."""
-    options = Sampling(
-        number("sample", sample, "a share in (0, 1]"),
-        whole("quantiles", quantiles, "a number of bins of at least 1", 1),
-        sample_by,
-        None if passes is None else whole("passes", passes, "1 or 2"),
-        whole("sample_seed", sample_seed, "a whole number"),
-    )
+SAMPLING = tuple(field.name for field in fields(Sampling))
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "sample": lambda x: number("sample", x, "a share in (0, 1]"),
+    "quantiles": lambda x: whole("quantiles", x, "a number of bins of at least 1", 1),
+    "sample_by": lambda x: x,
+    "passes": lambda x: None if x is None else whole("passes", x, "1 or 2"),
+    "sample_seed": lambda x: whole("sample_seed", x, "a whole number"),
+}
+
+
+def sampling(given: Mapping[str, Any], *, asked: bool) -> Sampling | None:
+    """The options of the approximate gain area where it is asked for; where it is not, they must be left alone.
+
+    Parameters
+    ----------
+    given : arguments of `streameval.evaluate` by their names, `SAMPLING`; what is not among them has its default
+    asked : whether it is asked for
+    """
+    options = Sampling(**{name: _CHECKS[name](value) for name, value in given.items()})
     if not asked and options != Sampling():
-        names = "sample", "quantiles", "sample_by", "sample_seed", "passes"
-        msg = f"{', '.join(names[:-1])} and {names[-1]} are options of approx_agc=True (--approx-agc)"
-        raise OptionError(msg, *names)
+        msg = f"{', '.join(SAMPLING[:-1])} and {SAMPLING[-1]} are options of approx_agc=True (--approx-agc)"
+        raise OptionError(msg, *SAMPLING)
     return options if asked else None
 
 

@@ -412,7 +412,7 @@ def test_row_groups_that_are_not_drawn_are_not_read(tmp_path: Path) -> None:
     before = approximate(path, **options)
     assert before.results[0].rows == before.rows == 4 * ROWS // 40
     plan = scan.plan(path, ["label", "score"])
-    drawn = {piece.row for piece in Sampling(0.1, by="row_groups").pieces(plan)}
+    drawn = {piece.row for piece in Sampling(0.1, sample_by="row_groups").pieces(plan)}
     footer = pq.read_metadata(path)
     with path.open("r+b") as file:
         for i in set(range(40)) - {row * 40 // ROWS for row in drawn}:
