@@ -209,3 +209,13 @@ def test_discrete_expectations_round_to_a_neighbour() -> None:
     drawn, means = matrix.expected(discrete=True, random_state=3), matrix.expected()
     assert np.abs(drawn.to_array() - means.to_array()).max() < 1
     assert drawn == matrix.expected(discrete=True, random_state=3)
+
+
+def test_a_drawn_null_model_is_near_the_expected_one() -> None:
+    """The best matching of tables of whole counts, drawn anew each time, is centred on that of the expectation."""
+    matrix = ConfusionMatrix2(20, 31, 14, 156)
+    drawn = {matrix.assignment_score(model="m2r", discrete=True, redraw=True) for _ in range(20)}
+    assert len(drawn) > 1
+    assert list(drawn) == pytest.approx([matrix.assignment_score(model="m2r")] * len(drawn), abs=0.05)
+    assert matrix.assignment_score_m2r(discrete=True) == pytest.approx(matrix.assignment_score_m2r(), abs=0.05)
+    assert matrix.assignment_score(model=None, discrete=True) == matrix.assignment_score(model=None)

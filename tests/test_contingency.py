@@ -747,7 +747,7 @@ def test_padding_and_methods_by_model() -> None:
             want = getattr(table, name)(normalize=False, model=model)
             assert getattr(table, f"{name}_{model}")(normalize=False) == want
             assert table.get_score(f"{name}_{model}", normalize=False) == want
-    for owner in (table.split_join_similarity_m1, table.vi_similarity_m2r, table.pairwise.assignment_score_m3):
+    for owner in (table.split_join_similarity_m1, table.vi_similarity_m2r, table.pairwise.vi_similarity_m3):
         assert owner(True, True) == owner(redraw=True) == owner()  # nothing is drawn
         with pytest.raises(TypeError, match="discrete"):
             owner(discrete=True)

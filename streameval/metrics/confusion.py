@@ -16,12 +16,12 @@ import numpy as np
 from streameval.errors import DataError, OptionError
 from streameval.metrics import contingency_association as association
 from streameval.metrics import contingency_catalogue as catalogue
-from streameval.metrics import contingency_measures as measures
 from streameval.metrics import contingency_twoway as twoway
 from streameval.metrics.contingency_arithmetic import plain
-from streameval.metrics.contingency_catalogue import of_cells, of_facts, with_model
+from streameval.metrics.contingency_catalogue import of_cells
 from streameval.metrics.contingency_fisher import hypergeometric
 from streameval.metrics.contingency_labels import exact_count
+from streameval.metrics.contingency_methods import TableMeasures
 from streameval.metrics.contingency_twoway import TwoWay
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = ["ConfusionMatrix2", "confmat2_type"]
 confmat2_type = TwoWay
 
 
-class ConfusionMatrix2:
+class ConfusionMatrix2(TableMeasures):
     """A 2×2 table of truth (rows) against prediction (columns).
 
     Parameters
@@ -189,7 +189,7 @@ class ConfusionMatrix2:
 
     def expected(
         self, model: str = "m3", discrete: bool = False, redraw: bool = False, random_state: int | None = None
-    ) -> ConfusionMatrix2:
+    ) -> Self:
         """Table of expected counts under a null model, in exact fractions.
 
         Parameters
@@ -215,10 +215,6 @@ class ConfusionMatrix2:
             draws = np.random.default_rng(random_state).random(4).tolist()
             cells = TwoWay(*(int(x // 1) + (draw < x % 1) for x, draw in zip(cells, draws, strict=True)))
         return self.from_exact(cells)
-
-    def expected_freqs_(self, model: str = "m3") -> ConfusionMatrix2:
-        """Table of expected counts under a null model; the same as ``expected(model)``."""
-        return self.expected(model)
 
     def row_diag(self) -> ConfusionMatrix2:
         """Diagonal table of the row totals."""
@@ -275,38 +271,10 @@ class ConfusionMatrix2:
             catalogue.warn_if_adjusted(name, null, (ceilings[0], ceilings[1]))
         return catalogue.adjusted(actual, null, (ceilings[0], ceilings[1]))
 
-    # -- measures of tables of any shape
-
     @cached_property
     def facts(self) -> TableFacts:
         """What the measures of tables of any shape read."""
         return catalogue.twoway_facts(self.cells)
-
-    adjusted_mutual_info = of_facts(measures.adjusted_mutual_info)
-    assignment_score = of_facts(measures.assignment_score)
-    bc_metrics = of_facts(measures.bc_metrics)
-    entropy_scores = of_facts(measures.entropy_scores)
-    g_score = of_facts(measures.g_score)
-    muc_scores = of_facts(measures.muc_scores)
-    mutual_info_score = of_facts(measures.mutual_info_score)
-    split_join_distance = of_facts(measures.split_join_distance)
-    split_join_similarity = of_facts(measures.split_join_similarity)
-    talburt_wang_index = of_facts(measures.talburt_wang_index)
-    vi_distance = of_facts(measures.vi_distance)
-    vi_similarity = of_facts(measures.vi_similarity)
-
-    assignment_score_m1 = with_model(assignment_score, "m1")
-    assignment_score_m2r = with_model(assignment_score, "m2r")
-    assignment_score_m2c = with_model(assignment_score, "m2c")
-    assignment_score_m3 = with_model(assignment_score, "m3")
-    split_join_similarity_m1 = with_model(split_join_similarity, "m1")
-    split_join_similarity_m2r = with_model(split_join_similarity, "m2r")
-    split_join_similarity_m2c = with_model(split_join_similarity, "m2c")
-    split_join_similarity_m3 = with_model(split_join_similarity, "m3")
-    vi_similarity_m1 = with_model(vi_similarity, "m1")
-    vi_similarity_m2r = with_model(vi_similarity, "m2r")
-    vi_similarity_m2c = with_model(vi_similarity, "m2c")
-    vi_similarity_m3 = with_model(vi_similarity, "m3")
 
     # -- rates
 
