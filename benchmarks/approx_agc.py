@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from data import data_options, make, whole
 
 from streameval import scan
+from streameval.engine.graph import run
 from streameval.evaluation import evaluate
-from streameval.reduce import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -47,9 +47,9 @@ def make(folder: Path, rows: int, files: int) -> list[str]:
 def build(files: list[str]) -> None:
     """The state alone."""
     from streameval import scan
-    from streameval.engine import Engine
-    from streameval.fold import Plan
-    from streameval.request import Request
+    from streameval.engine.fold import Plan
+    from streameval.engine.threads import Engine
+    from streameval.evaluation.request import Request
 
     request = Request.checked(**COLUMNS, metrics="rand_index")
     engine = Engine.start()
@@ -63,7 +63,7 @@ def ours(metrics: list[str] | None = None, **options: Any) -> Callable[[list[str
 
     def call(files: list[str]) -> Any:
         from streameval import evaluate
-        from streameval.metrics.clustering import CLUSTERING_METRICS
+        from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 
         asked = metrics or [metric.name for metric in CLUSTERING_METRICS]
         return evaluate(files, **COLUMNS, metrics=asked, **options).value(asked[0])

@@ -29,8 +29,8 @@ import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
 
 from streameval import evaluate
-from streameval.cluster.engine import FOLDS_PER_GB
-from streameval.cluster.exchange import tally
+from streameval.engine.cluster.engine import FOLDS_PER_GB
+from streameval.engine.cluster.exchange import tally
 from streameval.evaluation import explain
 from streameval.simulation import simulate
 

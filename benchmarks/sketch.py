@@ -1,8 +1,8 @@
 """Quantile sketches: rows per second, and rank error beside the truth.
 
-Compares `streameval.states.quantiles` with the packages tdigest, crick and datasketches, those that can be imported, at
-their settings nearest to compression 1,000. The rank error is that of the estimated quantile among the numbers folded,
-over min(q, 1 − q), the worst of q = 0.001 … 0.999.
+Compares `streameval.states.scores.quantile_sketch` with the packages tdigest, crick and datasketches, those that can be
+imported, at their settings nearest to compression 1,000. The rank error is that of the estimated quantile among the
+numbers folded, over min(q, 1 − q), the worst of q = 0.001 … 0.999.
 
     python benchmarks/sketch.py --rows 10_000_000
 """
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.states.quantiles import sketch
+from streameval.states.scores.quantile_sketch import sketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,14 +14,26 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 
 if TYPE_CHECKING:
+    from streameval.arrays.contingency.confusion import ConfusionMatrix2, confmat2_type
+    from streameval.arrays.contingency.table import ClusteringMetrics, ContingencyTable
     from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
     from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
     from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
-    from streameval.arrays.pictures import plot_gain_curve, plot_precision_recall_curve
+    from streameval.arrays.plotting import plot_gain_curve, plot_precision_recall_curve
     from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
     from streameval.arrays.roc import RocCurve
     from streameval.evaluation import evaluate
-    from streameval.metrics.clustering import (
+    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.quantile_sketch import quantile_sketch
+    from streameval.metrics.contingency.arithmetic import (
+        geometric_mean,
+        geometric_mean_weighted,
+        harmonic_mean,
+        harmonic_mean_weighted,
+        ratio2weights,
+        unitsq_sigmoid,
+    )
+    from streameval.metrics.contingency.clustering import (
         adjusted_mutual_info_score,
         adjusted_rand_score,
         cohen_kappa,
@@ -30,33 +42,21 @@ if TYPE_CHECKING:
         mutual_info_score,
         product_moment,
     )
-    from streameval.metrics.confusion import ConfusionMatrix2, confmat2_type
-    from streameval.metrics.contingency_arithmetic import (
-        geometric_mean,
-        geometric_mean_weighted,
-        harmonic_mean,
-        harmonic_mean_weighted,
-        ratio2weights,
-        unitsq_sigmoid,
-    )
-    from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
-    from streameval.outcome import Evaluation
     from streameval.plots import plot_curve
     from streameval.results import Curve, Scalar
     from streameval.simulation import Simulation, simulate
-    from streameval.sketches import quantile_sketch
-    from streameval.states.quantiles import QuantileSketch
+    from streameval.states.scores.quantile_sketch import QuantileSketch
     from streameval.store import Store
 
 _WHERE = {
     "arrays.curves": ("auc", "precision_recall_curve", "roc_curve"),
     "arrays.gain": ("agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve"),
     "arrays.lift": ("LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"),
-    "arrays.pictures": ("plot_gain_curve", "plot_precision_recall_curve"),
+    "arrays.plotting": ("plot_gain_curve", "plot_precision_recall_curve"),
     "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
     "arrays.roc": ("RocCurve",),
     "evaluation": ("evaluate",),
-    "metrics.clustering": (
+    "metrics.contingency.clustering": (
         "adjusted_mutual_info_score",
         "adjusted_rand_score",
         "cohen_kappa",
@@ -65,8 +65,8 @@ _WHERE = {
         "mutual_info_score",
         "product_moment",
     ),
-    "metrics.confusion": ("ConfusionMatrix2", "confmat2_type"),
-    "metrics.contingency_arithmetic": (
+    "arrays.contingency.confusion": ("ConfusionMatrix2", "confmat2_type"),
+    "metrics.contingency.arithmetic": (
         "geometric_mean",
         "geometric_mean_weighted",
         "harmonic_mean",
@@ -74,13 +74,13 @@ _WHERE = {
         "ratio2weights",
         "unitsq_sigmoid",
     ),
-    "metrics.contingency_table": ("ClusteringMetrics", "ContingencyTable"),
-    "outcome": ("Evaluation",),
+    "arrays.contingency.table": ("ClusteringMetrics", "ContingencyTable"),
+    "evaluation.conclude": ("Evaluation",),
     "plots": ("plot_curve",),
     "results": ("Curve", "Scalar"),
     "simulation": ("Simulation", "simulate"),
-    "sketches": ("quantile_sketch",),
-    "states.quantiles": ("QuantileSketch",),
+    "evaluation.quantile_sketch": ("quantile_sketch",),
+    "states.scores.quantile_sketch": ("QuantileSketch",),
     "store": ("Store",),
 }
 _HOME = {name: module for module, names in _WHERE.items() for name in names}

@@ -192,8 +192,8 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
     import_module("deltalake")  # its threads begin with a table, and would not outlive a fork
 
     from streameval import evaluate
-    from streameval.store.files import StateFiles
-    from streameval.store.place import Place
+    from streameval.store.files.location import Place
+    from streameval.store.files.states import StateFiles
 
     evaluate(data, score="score_lr", cluster="cluster_loose", threads=1, approx=True)
     shutil.copytree(store / "states", scratch)
@@ -205,7 +205,7 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
 
 def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
     """All runs of a mode: ``kill`` or ``full`` at every call that writes, or ``random`` kills; all from one store."""
-    from streameval.store import runs
+    from streameval.store.files.states import compaction as runs
 
     runs.FAN = 2  # so that an update of two nights merges them
     warm(store, data, work / "warm")

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from streameval.states.clusters import ClusterSpec, id_type
-from streameval.states.histogram import HistogramSpec
+from streameval.budget import Budget
+from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
-from streameval.states.score_types import score_type
-from streameval.states.scores import ScoreSpec
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

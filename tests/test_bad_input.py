@@ -19,9 +19,10 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from streameval import Store, evaluate, fold, report
+from streameval import Store, evaluate, report
 from streameval.cli import main
-from streameval.cli_options import given as given_options
+from streameval.cli.options import given as given_options
+from streameval.engine import fold
 from streameval.errors import (
     CorruptFileError,
     LabelError,

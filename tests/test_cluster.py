@@ -26,8 +26,8 @@ import pytest
 
 import streameval
 from streameval import evaluate
-from streameval.cluster import ClusterEngine, tables
-from streameval.cluster.connection import Connection, connect
+from streameval.engine.cluster import ClusterEngine, tables
+from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.simulation import simulate

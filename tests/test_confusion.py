@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval.arrays.contingency.confusion import ConfusionMatrix2, confmat2_type
 from streameval.errors import DataError, OptionError
-from streameval.metrics.confusion import ConfusionMatrix2, confmat2_type
-from streameval.metrics.contingency_arithmetic import geometric_mean, harmonic_mean
-from streameval.metrics.contingency_catalogue import PAIR_MEASURES, TABLE_MEASURES
+from streameval.metrics.contingency.arithmetic import geometric_mean, harmonic_mean
+from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES
 
 CASES = json.loads((Path(__file__).parent / "data" / "confusion2x2.json").read_text())
 counts = st.integers(0, 30)
@@ -150,7 +150,7 @@ def test_exact_test_counts_exact_ties(matrix: ConfusionMatrix2) -> None:
 
 def test_exact_test_of_huge_tables() -> None:
     """The integral beyond 2²⁰ tables agrees with the sum, and 10²⁰ points overflow nothing."""
-    from streameval.metrics import contingency_fisher
+    from streameval.metrics.contingency import fisher as contingency_fisher
 
     cells = {"TP": 25 * 10**8 + 30000, "FP": 25 * 10**8, "TN": 25 * 10**8 + 30000, "FN": 25 * 10**8}
     summed = ConfusionMatrix2.from_ccw(**cells).hypergeometric()

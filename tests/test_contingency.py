@@ -19,17 +19,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from streameval.arrays.contingency.confusion import ConfusionMatrix2
+from streameval.arrays.contingency.table import ClusteringMetrics, ContingencyTable
 from streameval.errors import DataError, OptionError
-from streameval.metrics import clustering
-from streameval.metrics.assignment import best_matching
-from streameval.metrics.clustering import CLUSTERING_METRICS, clustering_metric, clustering_metrics
-from streameval.metrics.clustering_names import MetricName
-from streameval.metrics.confusion import ConfusionMatrix2
-from streameval.metrics.contingency_catalogue import TABLE_MEASURES
-from streameval.metrics.contingency_table import ClusteringMetrics, ContingencyTable
-from streameval.metrics.mutual_information import entropies, expected_mutual_information
-from streameval.states.sizes import Sizes
-from streameval.states.summary import Summary, summarize, summarize_cells, summarize_classes, summarize_shard
+from streameval.metrics.contingency import clustering
+from streameval.metrics.contingency.assignment import best_matching
+from streameval.metrics.contingency.catalogue import TABLE_MEASURES
+from streameval.metrics.contingency.clustering import CLUSTERING_METRICS, clustering_metric, clustering_metrics
+from streameval.metrics.contingency.mutual_information import entropies, expected_mutual_information
+from streameval.metrics.contingency.names import MetricName
+from streameval.states.contingency.size_counts import Sizes
+from streameval.states.contingency.summary import (
+    Summary,
+    summarize,
+    summarize_cells,
+    summarize_classes,
+    summarize_shard,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -295,7 +301,7 @@ def test_independence_has_exactly_no_mutual_information(rows: list[int], cols: l
 @given(st.lists(st.integers(1, 2**61), min_size=70, max_size=90, unique=True))
 def test_fast_and_slow_logarithms_agree(sizes: list[int]) -> None:
     """Double-double logarithms are those of the decimal module to 2^-96."""
-    from streameval.metrics import mutual_information as information
+    from streameval.metrics.contingency import mutual_information as information
 
     fast, slow = information._fast_logs(sizes), information._decimal_logs(sizes, 120)
     assert max(abs(fast[size] - slow[size]) for size in sizes) < 2**24
@@ -317,7 +323,7 @@ matrices = st.integers(1, 4).flatmap(
 @given(matrices, st.sampled_from([1, 10**15, 10**25]), st.booleans())
 def test_matching_is_the_best_one(table: list[list[int]], scale: int, sparse: bool) -> None:
     """Settling, pruning and both solvers keep the best matching; the interval without solving holds it."""
-    from streameval.metrics import assignment
+    from streameval.metrics.contingency import assignment
 
     dense = np.array(table, dtype=object) * scale
     rows, cols = np.nonzero(dense)
@@ -343,7 +349,7 @@ near = st.integers(1, 4).flatmap(
 @given(near, st.sampled_from([1, 4, 2**70, Fraction(1, 3 * 2**60), Fraction(7, 10**20)]), st.booleans())
 def test_matching_of_counts_that_floats_cannot_tell_apart(table: list[list[int]], scale: Any, leading: bool) -> None:
     """Counts near 2^60, and fractions as near to each other, are matched exactly; in leading bits, certainly."""
-    from streameval.metrics import assignment
+    from streameval.metrics.contingency import assignment
 
     dense = np.array(table, dtype=object) * scale
     rows, cols = np.indices(dense.shape).reshape(2, -1)
@@ -365,7 +371,7 @@ def test_matching_of_forty_rows_beyond_floats(leading: bool, sparse: bool, monke
     """A component larger than the compiled loop takes, with counts near 2^58, against its own last bits."""
     from scipy.optimize import linear_sum_assignment
 
-    from streameval.metrics import assignment
+    from streameval.metrics.contingency import assignment
 
     if leading:
         monkeypatch.setattr(assignment, "_WHOLE", 0)
@@ -420,7 +426,7 @@ def test_interval_of_a_metric_holds_its_value() -> None:
 @given(matrices, st.sampled_from(["m1", "m2r", "m2c", "m3"]))
 def test_closed_form_nulls_equal_the_expected_table(table: list[list[int]], model: str) -> None:
     """Null models in closed form agree with the dense table of expected counts."""
-    from streameval.metrics.nulls import null_facts
+    from streameval.metrics.contingency.null_models import null_facts
 
     real = ContingencyTable(rows=table)
     if not real.grand_total:

@@ -19,19 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from streameval import codec, evaluate
+from streameval import evaluate
+from streameval.arrays.contingency.table import ClusteringMetrics
+from streameval.budget import Budget
 from streameval.cli import main
 from streameval.errors import FormatError, IncompatibleStatesError, NullError, OptionError, SchemaError
-from streameval.metrics.clustering import CLUSTERING_METRICS
-from streameval.metrics.contingency_table import ClusteringMetrics
+from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 from streameval.simulation import simulate
-from streameval.states import cells, class_rows
-from streameval.states.contingency import ContingencyCounts, ContingencySpec
-from streameval.states.ids import id_type
-from streameval.states.memory import Budget
+from streameval.states import codec
+from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, cells
+from streameval.states.contingency.counts import class_sizes as class_rows
+from streameval.states.contingency.summary import Summary, summarize
+from streameval.states.keyed.ids import id_type
+from streameval.states.keyed.layout import Layout
 from streameval.states.protocol import Batch
-from streameval.states.run import Layout
-from streameval.states.summary import Summary, summarize
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

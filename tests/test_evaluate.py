@@ -20,9 +20,11 @@ from hypothesis import strategies as st
 from strategies import ID_TYPES, SCORE_TYPES, WEIGHTS, columns, id_values, score_values
 from truth import Row, agrees, curve_truth, groups_of, is_missing, lift_truth, pairs_auc
 
-from streameval import evaluate, fold
+from streameval import budget as memory
+from streameval import evaluate
+from streameval.engine import fold
 from streameval.scan import footers
-from streameval.states import memory, runs
+from streameval.states.keyed import counts as runs
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,17 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
+from streameval.budget import Budget
 from streameval.errors import LabelError, NullError, OptionError
 from streameval.metrics.finalize import combine, compute, partials
-from streameval.metrics.gain import Agc
-from streameval.metrics.gain_bounds import _candidates
-from streameval.metrics.gain_sums import kept_points, quotient
-from streameval.metrics.operating import OperatingPoint, parse_at
-from streameval.metrics.ranking import HALF, RocAuc
-from streameval.states.histogram import Bins, HistogramSpec
-from streameval.states.memory import Budget
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain_bounds import _candidates
+from streameval.metrics.scores.gain_sums import kept_points, quotient
+from streameval.metrics.scores.operating_points import OperatingPoint, parse_at
+from streameval.metrics.scores.ranking import HALF, RocAuc
 from streameval.states.protocol import Batch, Totals
-from streameval.states.scores import fold_arrays
+from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.histogram import Bins, HistogramSpec
 
 TRUNCATIONS = (1, 0.5, 0.1, 0.01, 2, 3, 10, 1000)
 POINTS = ("fpr=0", "fpr=0.1", "fpr=0.5", "fpr=1", "recall=0.1", "recall=0.5", "recall=1", "k=1", "k=3", "k=1000")
@@ -169,7 +169,7 @@ def test_no_split_changes_a_result(weighted):
 
 def test_areas_of_four_billion_points_do_not_overflow():
     """Sums beyond 64 bits are carried in 128."""
-    from streameval.states.scores import Groups
+    from streameval.states.scores.counts import Groups
 
     n = np.full(4, 10**9)
     p = np.array([10**9, 10**8, 10**7, 0])

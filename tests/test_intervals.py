@@ -20,9 +20,9 @@ from truth import curve_truth, groups_auc
 from streameval import evaluate
 from streameval.kernels import histogram as grid
 from streameval.kernels.ranking import exact_parts
-from streameval.metrics.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
-from streameval.states.histogram import Bins, HistogramSpec, ScoreHistogram
+from streameval.metrics.scores.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
 from streameval.states.protocol import Batch, Totals
+from streameval.states.scores.histogram import Bins, HistogramSpec, ScoreHistogram
 
 if TYPE_CHECKING:
     from truth import Group

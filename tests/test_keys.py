@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from strategies import FLOATS, ID_TYPES, INTEGER_TYPES, score_values
 
 from streameval.kernels import hashing, keys, runs
-from streameval.states.ids import identify
-from streameval.states.score_types import decode, score_type
-from streameval.states.scores import ScoreSpec, fold_arrays
+from streameval.states.keyed.ids import identify
+from streameval.states.scores.counts import ScoreSpec, fold_arrays
+from streameval.states.scores.types import decode, score_type
 
 NUMBERS = [*FLOATS, *INTEGER_TYPES]
 

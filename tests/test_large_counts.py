@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from truth import curve_truth, groups_auc
 
+from streameval.budget import Budget
 from streameval.metrics import LIFT, RANKING
+from streameval.metrics.clusters.lift import Aul, RocAucBySize, aul, size_roc_auc
 from streameval.metrics.finalize import compute
-from streameval.metrics.lift import Aul, RocAucBySize, aul, size_roc_auc
-from streameval.states.bounded import bounded
-from streameval.states.clusters import ClusterSpec, SizeTable
-from streameval.states.histogram import HistogramSpec
-from streameval.states.memory import Budget
-from streameval.states.runs import Runs
-from streameval.states.scores import ScoreCounts, ScoreSpec
+from streameval.states.clusters.counts import ClusterSpec, SizeTable
+from streameval.states.keyed.counts import Runs
+from streameval.states.scores.counts import ScoreCounts, ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.to_histogram import bounded
 
 HUGE = 10**12
 NONE = {"nan_rows": [0, 0], "nan_weights": [0.0, 0.0]}

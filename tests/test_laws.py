@@ -27,20 +27,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import SUBJECTS, Subject, by_name, difference
 
-from streameval import codec
+from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError
-from streameval.states import runs
-from streameval.states.clusters import ClusterSpec
-from streameval.states.contingency import ContingencySpec
-from streameval.states.histogram import HistogramSpec
+from streameval.states import codec
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed import counts as runs
 from streameval.states.labels import LabelSpec
-from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
-from streameval.states.quantiles import QuantileSpec
-from streameval.states.sampled import DigestsSpec
-from streameval.states.sampled_bins import BinsSpec
-from streameval.states.score_types import decode
-from streameval.states.scores import ScoreSpec
+from streameval.states.sampled.bins import BinsSpec
+from streameval.states.sampled.digests import DigestsSpec
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.quantile_sketch import QuantileSpec
+from streameval.states.scores.types import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

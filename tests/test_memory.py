@@ -20,15 +20,17 @@ import pyarrow.parquet as pq
 import pytest
 from strategies import SUBJECTS, Subject, difference
 
-from streameval import evaluate, fold
+from streameval import budget as memory
+from streameval import evaluate
+from streameval.budget import Budget, parse_bytes
+from streameval.engine import fold
+from streameval.engine.graph import CancelledError, Progress, run, tree
 from streameval.errors import OptionError, SpillError
-from streameval.reduce import CancelledError, Progress, run, tree
-from streameval.states import memory, runs
-from streameval.states.memory import Budget, parse_bytes
-from streameval.states.runs import Runs
-from streameval.states.scores import fold_arrays
-from streameval.store.files import StateFiles
-from streameval.store.place import Place
+from streameval.states.keyed import counts as runs
+from streameval.states.keyed.counts import Runs
+from streameval.states.scores.counts import fold_arrays
+from streameval.store.files.location import Place
+from streameval.store.files.states import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -298,7 +300,7 @@ LONG_RUN = """
 import os, signal, sys, time
 import numpy as np
 import streameval
-from streameval import fold
+from streameval.engine import fold
 fold.BATCH_ROWS = 1 << 14
 seen, told, interrupted = [0], [], []
 def interrupt(*_):

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streameval import codec
+from streameval.budget import Budget
 from streameval.errors import FormatError
-from streameval.states import packing
-from streameval.states.clusters import ClusterSpec
-from streameval.states.memory import Budget
+from streameval.states import codec
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.keyed import packing
 from streameval.states.protocol import Batch
-from streameval.states.scores import ScoreSpec, fold_arrays
+from streameval.states.scores.counts import ScoreSpec, fold_arrays
 
 ROWS = 1_000_000
 

@@ -17,7 +17,7 @@ from matplotlib.transforms import Bbox
 from streameval.arrays.curves import precision_recall_curve, roc_curve
 from streameval.arrays.gain import agc_score
 from streameval.arrays.lift import LiftCurve
-from streameval.arrays.pictures import plot_gain_curve, plot_precision_recall_curve
+from streameval.arrays.plotting import plot_gain_curve, plot_precision_recall_curve
 from streameval.arrays.roc import RocCurve
 from streameval.errors import DataError, OptionError
 from streameval.plots import plot_curve, plot_gain, plot_lift, plot_precision_recall, plot_roc

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import streameval
+from streameval.budget import Budget
 from streameval.errors import DataError, FormatError, IncompatibleStatesError, OptionError, SchemaError
-from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
-from streameval.states.quantiles import QuantileSketch, QuantileSpec, sketch
+from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec, sketch
 
 QS = np.array([0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999])
 DRAWS = {

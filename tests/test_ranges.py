@@ -17,25 +17,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import SUBJECTS, Subject, by_name, difference
 
-from streameval.cluster import ClusterEngine, work
-from streameval.cluster.connection import Connection, names
-from streameval.cluster.exchange import exchange, size, tree
+from streameval.budget import Budget
+from streameval.engine.cluster import ClusterEngine, work
+from streameval.engine.cluster.connection import Connection, names
+from streameval.engine.cluster.exchange import exchange, size, tree
+from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError
-from streameval.fold import Folded, Plan
 from streameval.scan import Piece, RowGroups
-from streameval.states.clusters import ClusterSpec
-from streameval.states.contingency import ContingencySpec
-from streameval.states.histogram import HistogramSpec
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed.ranges import (
+    balanced,
+    buckets,
+    hollow,
+    joined,
+    keyed,
+    ranged,
+    rebuilt,
+    restored,
+    row_bytes,
+)
 from streameval.states.labels import LabelSpec
-from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
-from streameval.states.ranges import balanced, buckets, hollow, joined, keyed, ranged, rebuilt, restored, row_bytes
-from streameval.states.scores import ScoreSpec, fold_arrays
+from streameval.states.scores.counts import ScoreSpec, fold_arrays
+from streameval.states.scores.histogram import HistogramSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.states.runs import Runs
+    from streameval.states.keyed.counts import Runs
 
 KEYED = [subject for subject in SUBJECTS if keyed(subject.spec.empty())]
 

@@ -17,28 +17,29 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import codec, scan
+from streameval import scan
+from streameval.budget import Budget
 from streameval.cli import main
 from streameval.errors import IncompatibleStatesError, NullError, OptionError
 from streameval.evaluation import evaluate
+from streameval.evaluation.sampling import Sampling
 from streameval.kernels.sampling import BITS
 from streameval.metrics.finalize import compute
-from streameval.metrics.gain import Agc
-from streameval.metrics.sampled import AgcApprox
-from streameval.sampling import Sampling
-from streameval.states import sampled
-from streameval.states.draws import origin_hash
-from streameval.states.memory import Budget
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain_sampled import AgcApprox
+from streameval.states import codec
 from streameval.states.protocol import Batch
-from streameval.states.quantiles import QuantileSpec, sketch
-from streameval.states.sampled import DigestsSpec
-from streameval.states.sampled_bins import BinsSpec
-from streameval.states.scores import fold_arrays
+from streameval.states.sampled.bins import BinsSpec
+from streameval.states.sampled.digests import DigestsSpec
+from streameval.states.sampled.digests import digests as sampled
+from streameval.states.sampled.draws import origin_hash
+from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.quantile_sketch import QuantileSpec, sketch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.outcome import Evaluation
+    from streameval.evaluation.conclude import Evaluation
 
 DATA = Path(__file__).parent / "data" / "states"
 EDGES = (-1.0, 0.0, 0.5, 2.0)

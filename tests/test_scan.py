@@ -30,9 +30,10 @@ from streameval.errors import (
     OptionError,
     SchemaError,
 )
-from streameval.scan import footers, join, memory, pieces, plan, read
+from streameval.scan import footers, join, pieces, plan, read
+from streameval.scan import in_memory as memory
+from streameval.scan.deferred_footers import fits
 from streameval.scan.paths import locate
-from streameval.scan.whole import fits
 from streameval.scan.widen import conform, widen
 
 COLUMNS = ["score", "label"]

@@ -18,8 +18,8 @@ from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
-from streameval.store.delta import open_table
-from streameval.store.ledger import _commits
+from streameval.store.files.delta import open_table
+from streameval.store.files.ledger import _commits
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,10 +19,11 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 from streameval import Scalar, Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.store import history, opened
-from streameval.store.files import StateFiles
-from streameval.store.rules import Rule, judge
-from streameval.store.runs import Runs
+from streameval.store import context as opened
+from streameval.store.files.compaction import Runs
+from streameval.store.files.states import StateFiles
+from streameval.store.results import history
+from streameval.store.results.rules import Rule, judge
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from nightly import DATA, FEW, NIGHTS, OPTIONS, correct, land
 
 from streameval import Store, evaluate
+from streameval.budget import Budget
 from streameval.cli import main
 from streameval.errors import DataError, MissingColumnError, OptionError
-from streameval.states.bounded import bounded, bounded_spec
-from streameval.states.memory import Budget
 from streameval.states.protocol import Batch
-from streameval.states.score_types import score_type
-from streameval.states.scores import ScoreSpec
-from streameval.store import runs
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.to_histogram import bounded, bounded_spec
+from streameval.states.scores.types import score_type
+from streameval.store.files.states import compaction as runs
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from streameval.wording import plural
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array
-    from streameval.states.scores import ScoreCounts
+    from streameval.states.scores.counts import ScoreCounts
 
 __all__ = ["Steps", "auc", "precision_recall_curve", "roc_curve", "roc_points", "steps"]
 

@@ -22,10 +22,10 @@ from streameval.arrays.labels import labels_by_value
 from streameval.errors import OptionError
 from streameval.kernels.gain import running_counts, running_weights
 from streameval.metrics.finalize import compute
-from streameval.metrics.gain import Agc
-from streameval.metrics.gain_sums import GainSums, kept_groups, kept_points, quotient
+from streameval.metrics.scores.gain import Agc
+from streameval.metrics.scores.gain_sums import GainSums, kept_groups, kept_points, quotient
 from streameval.states.protocol import Totals
-from streameval.states.scores import Groups, fold_arrays
+from streameval.states.scores.counts import Groups, fold_arrays
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array

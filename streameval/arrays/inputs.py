@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import DataError, MissingInputError, NullError, SchemaError, WeightError
-from streameval.states.scores import fold_arrays
+from streameval.states.scores.counts import fold_arrays
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array
-    from streameval.states.scores import ScoreCounts
+    from streameval.states.scores.counts import ScoreCounts
 
 __all__ = ["first", "fold", "numbers", "plain", "refuse_nan", "same_length", "scores", "weights", "without_nan"]
 

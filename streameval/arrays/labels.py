@@ -17,7 +17,7 @@ from streameval.errors import DataError, LabelError, NullError, SchemaError
 
 if TYPE_CHECKING:
     from streameval.states.protocol import Array
-    from streameval.states.scores import ScoreCounts
+    from streameval.states.scores.counts import ScoreCounts
 
 __all__ = [
     "ClusterSizes",

@@ -19,9 +19,9 @@ import pyarrow as pa
 from streameval.arrays.inputs import numbers, plain, same_length
 from streameval.arrays.labels import cluster_counts, is_null, labels_by_predicate, num2bool
 from streameval.errors import DataError, NullError, OptionError
-from streameval.metrics.lift import aul
+from streameval.metrics.clusters.lift import aul
 from streameval.plots import plot_lift
-from streameval.states.clusters import SizeTable
+from streameval.states.clusters.counts import SizeTable
 
 if TYPE_CHECKING:
     from pathlib import Path

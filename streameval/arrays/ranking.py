@@ -1,8 +1,8 @@
 """Numbers of a ranking in memory: ROC AUC, average precision, and the AUC of two distributions.
 
-All are finalized from `ScoreCounts` by the metrics of `streameval.metrics.ranking`. One convention differs from a run
-over partitioned data, where an undefined number is NaN with its reason: average precision without positives is 0 here,
-and an undefined ROC AUC a bare NaN. These are scikit-learn's values, without its warnings.
+All are finalized from `ScoreCounts` by the metrics of `streameval.metrics.scores.ranking`. One convention differs from
+a run over partitioned data, where an undefined number is NaN with its reason: average precision without positives is 0
+here, and an undefined ROC AUC a bare NaN. These are scikit-learn's values, without its warnings.
 
 For a matrix of labels, one column a label, `average` says how the columns make one number:
 
@@ -24,16 +24,16 @@ from streameval.arrays.inputs import fold, numbers, scores, weights, without_nan
 from streameval.arrays.labels import labels_by_value, num2bool, points
 from streameval.errors import DataError, OptionError
 from streameval.metrics.finalize import compute
-from streameval.metrics.ranking import AveragePrecision, RocAuc
+from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.protocol import Totals
-from streameval.states.scores import Groups, ScoreSpec
+from streameval.states.scores.counts import Groups, ScoreSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from streameval.states.memory import Budget
+    from streameval.budget import Budget
     from streameval.states.protocol import Array
-    from streameval.states.scores import ScoreCounts
+    from streameval.states.scores.counts import ScoreCounts
 
 __all__ = ["auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"]
 

@@ -11,7 +11,7 @@ from streameval.arrays.curves import auc, roc_points
 from streameval.arrays.inputs import fold, numbers, plain, same_length, scores, without_nan
 from streameval.arrays.labels import cluster_counts, labels_by_predicate, num2bool
 from streameval.metrics.finalize import combine, partials
-from streameval.metrics.ranking import MaxInformedness, RocAuc
+from streameval.metrics.scores.ranking import MaxInformedness, RocAuc
 from streameval.plots import plot_roc
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streameval.arrays.labels import Predicate
     from streameval.plots import Style
-    from streameval.states.scores import ScoreCounts
+    from streameval.states.scores.counts import ScoreCounts
 
 __all__ = ["RocCurve"]
 

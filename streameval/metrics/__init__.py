@@ -4,8 +4,8 @@ A new metric is one class in one file of this package and its entry in that file
 and the tests of the whole catalogue find it here.
 """
 
-from streameval.metrics.gain import GAIN
-from streameval.metrics.lift import LIFT
-from streameval.metrics.ranking import RANKING
+from streameval.metrics.clusters.lift import LIFT
+from streameval.metrics.scores.gain import GAIN
+from streameval.metrics.scores.ranking import RANKING
 
 __all__ = ["GAIN", "LIFT", "RANKING"]

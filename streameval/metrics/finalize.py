@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.states.scores import Groups
+from streameval.states.scores.counts import Groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from streameval.budget import Budget
     from streameval.metrics.protocol import Metric
     from streameval.results import Scalar
-    from streameval.states.memory import Budget
 
 __all__ = ["combine", "compute", "partials"]
 

@@ -27,13 +27,13 @@ The modules, in the order the data meet them:
 Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.
 """
 
+from streameval.scan.deferred_footers import LayoutError, WholeFile
 from streameval.scan.lazy import LazySource, uncomputable
 from streameval.scan.listing import details
 from streameval.scan.paths import READ_ERRORS, File, locate, reason, shown
 from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
-from streameval.scan.whole import LayoutError, WholeFile
 from streameval.scan.widen import widen as widened
 
 __all__ = [

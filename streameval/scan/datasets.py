@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from pyarrow import fs
 
-from streameval.scan.memory import Fragment
+from streameval.scan.in_memory import Fragment
 from streameval.scan.paths import READ_ERRORS, File, root_of
 from streameval.scan.pieces import Constant
 from streameval.scan.widen import plain

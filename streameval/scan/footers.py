@@ -1,9 +1,9 @@
 """Footers: files to row groups, types and sizes.
 
-Footers are read once, here, but those of small objects (`streameval.scan.whole`). From a local disk one after the other
-takes 0.1 ms each. When a block of them turns out to be slow (a network mount), or the file system is remote, the next
-blocks are fetched on Arrow's own I/O threads: a dataset that counts its rows reads its files' footers in parallel and
-keeps them. Files of one writer share a layout, which is worked out once.
+Footers are read once, here, but those of small objects (`streameval.scan.deferred_footers`). From a local disk one
+after the other takes 0.1 ms each. When a block of them turns out to be slow (a network mount), or the file system is
+remote, the next blocks are fetched on Arrow's own I/O threads: a dataset that counts its rows reads its files' footers
+in parallel and keeps them. Files of one writer share a layout, which is worked out once.
 
 A piece is a row group, or neighbours gathered to about a million rows, because a task of a few thousand rows costs more
 than it computes.
@@ -19,10 +19,10 @@ from pyarrow import fs
 
 from streameval.errors import DataError
 from streameval.scan.columns import Holding
+from streameval.scan.deferred_footers import Sample
 from streameval.scan.layout import Layout
 from streameval.scan.paths import READ_ERRORS, File, labels, reason, unreadable
 from streameval.scan.pieces import Piece, RowGroups
-from streameval.scan.whole import Sample
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ def holdings(
     parallel : bool
         Whether slow footers may be read on Arrow's I/O threads.
     estimate : bool
-        Whether small objects need not be asked; see `streameval.scan.whole`.
+        Whether small objects need not be asked; see `streameval.scan.deferred_footers`.
     """
     layout: Layout | None = None
     sample = Sample.of(files, columns, GATHER_ROWS) if estimate else None

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
-from streameval.scan import footers, lazy, memory
+from streameval.scan import footers, lazy
+from streameval.scan import in_memory as memory
 from streameval.scan.columns import Holding
 from streameval.scan.paths import File, locate, shown
 from streameval.scan.pieces import Scan, StreamSource

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import LabelError, NullError
-from streameval.states.equality import mergeable
+from streameval.states.compatible import mergeable
 from streameval.states.protocol import Array, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from streameval.states.memory import Budget
+    from streameval.budget import Budget
 
 __all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streameval.states.memory import Budget
-    from streameval.states.packing import Packing
+    from streameval.budget import Budget
+    from streameval.states.keyed.packing import Packing
 
 __all__ = ["Array", "Batch", "Builder", "Spec", "State", "Totals"]
 
@@ -84,7 +84,7 @@ class Spec(Protocol):
 
     Attributes
     ----------
-    kind, version : what is stored, and in which form; see `streameval.codec`
+    kind, version : what is stored, and in which form; see `streameval.states.codec`
     additive : whether the tables of several states, one after the other, with the facts of their headers summed, are
         read as the state of all
     """

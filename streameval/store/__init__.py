@@ -20,9 +20,9 @@ The modules, from the bottom: ``place`` (where a store is), ``files`` (states in
 verbs: ``updating`` with ``joining``, ``looking`` with ``rules``, ``vacuum``, all of them in ``store``.
 """
 
-from streameval.store.history import History
-from streameval.store.rules import Check
+from streameval.store.ingest import Update
+from streameval.store.results.history import History
+from streameval.store.results.rules import Check
 from streameval.store.store import Store
-from streameval.store.updating import Update
 
 __all__ = ["Check", "History", "Store", "Update"]

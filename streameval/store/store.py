@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.store import looking, updating
-from streameval.store.opened import Opened
-from streameval.store.partitions import chosen
-from streameval.store.place import Place
+from streameval.store import ingest as updating
+from streameval.store import query as looking
+from streameval.store.context import Opened
+from streameval.store.files.location import Place
+from streameval.store.nights.partitions import chosen
 from streameval.store.vacuum import vacuum
 
 if TYPE_CHECKING:
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
-    from streameval.outcome import Evaluation
-    from streameval.store.history import History
-    from streameval.store.ledger import Entry
-    from streameval.store.rules import Check
-    from streameval.store.updating import Update
+    from streameval.evaluation.conclude import Evaluation
+    from streameval.store.files.ledger import Entry
+    from streameval.store.ingest import Update
+    from streameval.store.results.history import History
+    from streameval.store.results.rules import Check
     from streameval.store.vacuum import Vacuumed
 
 __all__ = ["Store"]
@@ -33,7 +34,7 @@ class Store:
     path : path or URI
         Directory of the store; the first `update` makes it.
     storage_options : mapping of str to str, optional
-        As deltalake takes them, such as ``AWS_ENDPOINT_URL``; see `streameval.store.place`.
+        As deltalake takes them, such as ``AWS_ENDPOINT_URL``; see `streameval.store.files.location`.
     memory, spill, threads, progress
         As `streameval.evaluate`.
     client : distributed.Client or str, optional
@@ -258,7 +259,7 @@ class Store:
     def check(self, rules: str | Sequence[str], partition: str | None = None) -> Check:
         """Judge the last night, or the one named, by rules such as ``roc_auc[score] >= 0.97``.
 
-        See `streameval.store.rules` for what they mean.
+        See `streameval.store.results.rules` for what they mean.
 
         Parameters
         ----------

@@ -15,20 +15,20 @@ from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.states.bounded import bounded, bounded_spec
-from streameval.states.scores import ScoreSpec
-from streameval.store.configuration import Configuration
-from streameval.store.ledger import Kept
-from streameval.store.partitions import moment
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.to_histogram import bounded, bounded_spec
+from streameval.store.files.ledger import Kept
+from streameval.store.nights.configuration import Configuration
+from streameval.store.nights.partitions import moment
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streameval.states.memory import Budget
-    from streameval.store.files import StateFiles
-    from streameval.store.ledger import Entry
-    from streameval.store.opened import Opened
+    from streameval.budget import Budget
+    from streameval.store.context import Opened
+    from streameval.store.files.ledger import Entry
+    from streameval.store.files.states import StateFiles
 
 __all__ = ["Vacuumed", "bound", "older", "seconds", "vacuum"]
 

@@ -1,0 +1,258 @@
+"""A sparse table of counts: where it comes from, what is in it, and what it becomes.
+
+The table is three arrays: row codes, column codes and counts of its non-zero cells. A dense R×C table is made only by
+`to_array` and `to_rows`.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.arrays.contingency import inputs as source
+from streameval.errors import OptionError
+from streameval.metrics.contingency.arithmetic import plain
+from streameval.states.contingency.summary import Summary, summarize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Self
+
+__all__ = ["SparseTable"]
+
+
+class SparseTable:
+    """Counts of points by class (row) and cluster (column); see `streameval.ContingencyTable`, which measures them."""
+
+    def __init__(self, rows: Any = None, cols: Any = None) -> None:
+        if (rows is None) == (cols is None):
+            msg = "give either rows or cols"
+            raise OptionError(msg)
+        if rows is not None:
+            self.cells = source.cells_from_rows(rows)
+        else:
+            c = source.cells_from_rows(cols)
+            order = np.lexsort((c.rows, c.cols))
+            self.cells = source.Cells(c.cols[order], c.rows[order], c.counts[order], c.col_labels, c.row_labels)
+
+    @classmethod
+    def _of(cls, cells: source.Cells) -> Self:
+        table = cls.__new__(cls)
+        table.cells = cells
+        return table
+
+    @classmethod
+    def from_labels(cls, labels_true: Any, labels_pred: Any) -> Self:
+        """Table of two labellings of the same points.
+
+        Parameters
+        ----------
+        labels_true, labels_pred : sequences of hashables, or arrays, of shape (n_points,)
+            Class and cluster of each point. Labels are compared as Python compares them, but NaN is one label.
+
+        Raises
+        ------
+        DataError
+            If their lengths differ, an array is not one-dimensional, or a label is not hashable.
+
+        Examples
+        --------
+        >>> from streameval import ContingencyTable
+        >>> ContingencyTable.from_labels(["spam", "spam", "ham"], [7, 8, 8])
+        ContingencyTable(rows=[[1, 1], [0, 1]])
+        """
+        return cls._of(source.cells_from_labels(labels_true, labels_pred))
+
+    @classmethod
+    def from_clusters(cls, clusters: Any) -> Self:
+        """Table of clusters that list the class of each of their points.
+
+        Parameters
+        ----------
+        clusters : sequence or mapping of sequences of hashables
+            Clusters of a mapping keep their names.
+
+        Raises
+        ------
+        DataError
+            If a cluster is no sequence, or a class is not hashable.
+
+        Examples
+        --------
+        >>> from streameval import ContingencyTable
+        >>> ContingencyTable.from_clusters([["spam", "spam"], ["ham", "spam"]]).to_array()
+        array([[2, 1],
+               [0, 1]])
+        """
+        return cls._of(source.cells_from_clusters(clusters))
+
+    @classmethod
+    def from_partitions(cls, partitions1: Any, partitions2: Any) -> Self:
+        """Table of two partitions of the same points, each a collection of disjoint groups.
+
+        Parameters
+        ----------
+        partitions1, partitions2 : sequences or mappings of groups
+            Classes and clusters; a group is a collection of hashable points. Groups of a mapping keep their names.
+
+        Raises
+        ------
+        DataError
+            If a point is in two groups of a partition, or in one partition only.
+
+        Examples
+        --------
+        >>> from streameval import ContingencyTable
+        >>> table = ContingencyTable.from_partitions([(1, 2, 3), (4, 5, 6)], [(1, 2), (3, 4, 5), (6,)])
+        >>> table.split_join_similarity(model=None)
+        0.75
+        """
+        return cls._of(source.cells_from_partitions(partitions1, partitions2))
+
+    @classmethod
+    def from_counts(cls, classes: Any, clusters: Any, counts: Any) -> Self:
+        """Table given as cells: the class, the cluster and the count of each; equal pairs are added.
+
+        Parameters
+        ----------
+        classes, clusters : sequences of hashables, or arrays, of shape (n_cells,)
+        counts : sequence of numbers, or array, of shape (n_cells,)
+            Whole numbers of any size, fractions or floats, finite and at least 0; cells of 0 are left out.
+
+        Raises
+        ------
+        DataError
+            If the lengths differ, a label is not hashable, or a count is not such a number.
+
+        Examples
+        --------
+        >>> from streameval import ContingencyTable
+        >>> ContingencyTable.from_counts([0, 1, 1], [0, 0, 1], [10**12, 5, 7]).grand_total
+        1000000000012
+        """
+        return cls._of(source.cells_from_counts(classes, clusters, counts))
+
+    # -- contents
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of rows and of columns that are not all zero, (R, C)."""
+        return self.summary.shape
+
+    @property
+    def grand_total(self) -> int | float:
+        """Number of points, N."""
+        return plain(self.summary.total)
+
+    @property
+    def nonzero_cells(self) -> int:
+        """Number of non-zero cells, V."""
+        return int(self.cells.counts.size)
+
+    @property
+    def row_totals(self) -> dict[Any, int | float]:
+        """Class -> number of points."""
+        return self._totals(self.cells.row_labels, self.cells.rows)
+
+    @property
+    def col_totals(self) -> dict[Any, int | float]:
+        """Cluster -> number of points."""
+        return self._totals(self.cells.col_labels, self.cells.cols)
+
+    def _totals(self, labels: list[Any], codes: source.Codes) -> dict[Any, int | float]:
+        sums = np.zeros(len(labels), dtype=object)
+        np.add.at(sums, codes, self.cells.counts.astype(object))
+        return {label: plain(total) for label, total in zip(labels, sums.tolist(), strict=True)}
+
+    def __len__(self) -> int:
+        return self.nonzero_cells
+
+    def items(self) -> Iterator[tuple[tuple[Any, Any], int | float]]:
+        """Non-zero cells as ((class, cluster), count)."""
+        c = self.cells
+        for row, col, count in zip(c.rows.tolist(), c.cols.tolist(), c.counts.tolist(), strict=True):
+            yield (c.row_labels[row], c.col_labels[col]), plain(count)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SparseTable) and dict(self.items()) == dict(other.items())
+
+    def __hash__(self) -> int:
+        return hash(self.summary)
+
+    def __repr__(self) -> str:
+        rows, cols = len(self.cells.row_labels), len(self.cells.col_labels)
+        if rows * cols <= 100:
+            return f"{type(self).__name__}(rows={self.to_rows()})"
+        return f"<{type(self).__name__}: {rows} × {cols}, {self.nonzero_cells} cells, total {self.grand_total}>"
+
+    def to_array(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> np.ndarray[Any, Any]:
+        """Dense R×C array.
+
+        Parameters
+        ----------
+        default : number, default 0
+            Value of the cells without a count.
+        cpad : bool, default False
+            Add rows until there are as many as columns.
+        rpad : bool, default False
+            Add columns until there are as many as rows.
+
+        Examples
+        --------
+        >>> from streameval import ContingencyTable
+        >>> ContingencyTable(rows=[[1, 2, 0]]).to_array(cpad=True)
+        array([[1, 2, 0],
+               [0, 0, 0],
+               [0, 0, 0]])
+        """
+        c = self.cells
+        rows, cols = len(c.row_labels), len(c.col_labels)
+        shape = (max(rows, cols) if cpad else rows, max(rows, cols) if rpad else cols)
+        counts = c.counts
+        if any(isinstance(n, Fraction) for n in counts[:1].tolist()) or self.summary.fractional:
+            counts = counts.astype(np.float64)
+        dense = np.full(shape, default, dtype=np.result_type(counts, np.asarray(default)))
+        dense[c.rows, c.cols] = counts
+        return dense
+
+    def to_rows(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> list[list[int | float]]:
+        """Dense table as nested lists; see `to_array`."""
+        rows: list[list[int | float]] = self.to_array(default, cpad, rpad).tolist()
+        return rows
+
+    def to_labels(self) -> tuple[list[Any], list[Any]]:
+        """Two labellings of the points, the inverse of `from_labels` but for the order; whole counts only."""
+        pairs = [pair for pair, count in self.items() for _ in range(_whole(count))]
+        return [row for row, _ in pairs], [col for _, col in pairs]
+
+    def to_clusters(self) -> list[list[Any]]:
+        """Classes of the points of each cluster, the inverse of `from_clusters` but for the order."""
+        clusters: dict[Any, list[Any]] = {label: [] for label in self.cells.col_labels}
+        for row, col in zip(*self.to_labels(), strict=True):
+            clusters[col].append(row)
+        return list(clusters.values())
+
+    def to_partitions(self) -> tuple[list[list[int]], list[list[int]]]:
+        """Two partitions of the points 0..N−1, the inverse of `from_partitions` but for the points' names."""
+        sides = []
+        for labels, names in zip(self.to_labels(), (self.cells.row_labels, self.cells.col_labels), strict=True):
+            groups: dict[Any, list[int]] = {name: [] for name in names}
+            for point, label in enumerate(labels):
+                groups[label].append(point)
+            sides.append(list(groups.values()))
+        return sides[0], sides[1]
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Small statistic of sizes that decides every measure but the assignment score."""
+        return summarize(self.cells.rows, self.cells.cols, self.cells.counts)
+
+
+def _whole(count: int | float) -> int:
+    if not isinstance(count, int):
+        msg = f"a cell has {count} points; labels need whole counts"
+        raise OptionError(msg)
+    return count

@@ -1,0 +1,248 @@
+"""The engine on a cluster: the steps of `streameval.engine.threads.Engine`, as graphs.
+
+The states that a pass gives back are outlines where they are large. Their rows stay on the workers as ranges, which
+this engine knows by spec, for as long as somebody holds it: an `Evaluation` does, for its curves.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dask
+
+from streameval.budget import parse_bytes
+from streameval.engine.cluster import work
+from streameval.engine.cluster.connection import names
+from streameval.engine.cluster.exchange import MOST_TASKS, exchange, tally, tree
+from streameval.engine.cluster.folds import folds
+from streameval.engine.cluster.tables import Table
+from streameval.engine.cluster.tables import tally as tables_tally
+from streameval.engine.fold import ROW_BYTES, TASKS, Folded, run_capacity, tasks
+from streameval.engine.threads import STATE_SHARE, Engine
+from streameval.errors import ClusterError
+from streameval.evaluation.sampling import task_threads
+from streameval.metrics.contingency.finalize import summary_results
+from streameval.metrics.finalize import combine
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed.ranges import balanced, buckets, keyed, nbytes, row_bytes
+from streameval.states.sampled.bins import BinsSpec
+from streameval.states.sampled.digests import DigestsSpec
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.budget import Budget
+    from streameval.engine.cluster.connection import Connection
+    from streameval.engine.fold import Plan
+    from streameval.metrics.contingency.clustering import ClusteringMetric
+    from streameval.metrics.protocol import Metric
+    from streameval.results import Scalar
+    from streameval.scan import Piece
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.keyed.layout import Interval
+
+__all__ = ["ClusterEngine"]
+
+FOLDS_PER_GB = 20  # to read: beyond that tasks cost more than they bring
+RANGE_BYTES = 1 << 24  # of a state below which more ranges cost more than they bring
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Where the rows of some states lie.
+
+    Attributes
+    ----------
+    outlines : future of the outlines
+    futures : of each range
+    shards : of each spec, those in each range
+    """
+
+    outlines: Any
+    futures: list[Any]
+    shards: Mapping[Any, list[list[Interval]]]
+
+
+@dataclass(frozen=True)
+class ClusterEngine:
+    """What every step of one run shares.
+
+    Attributes
+    ----------
+    connection : the client
+    local : the engine for what is small
+    limit : bytes that a worker gives to states
+    spill : directory of a worker's spill file
+    ranges : where states lie that were folded
+    """
+
+    connection: Connection
+    local: Engine
+    limit: int
+    spill: str | None = None
+    ranges: list[Ranges] = field(default_factory=list)
+
+    @classmethod
+    def start(
+        cls,
+        connection: Connection,
+        *,
+        memory: int | str | None = None,
+        spill: Any = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> ClusterEngine:
+        """An engine on a connection; `memory` and `spill` are those of every worker."""
+        limit = connection.memory // 4 if memory is None else parse_bytes(memory)
+        return cls(connection, Engine.start(progress=progress), limit, None if spill is None else str(spill))
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of this process, for what is small or was gathered."""
+        return self.local.budget
+
+    @property
+    def threads(self) -> int:
+        """Threads of this process: planning is done here."""
+        return self.local.threads
+
+    @property
+    def progress(self) -> Any:
+        """Counts rows, and ends what runs here."""
+        return self.local.progress
+
+    @property
+    def _share(self) -> int:
+        """Bytes of a state that a task may have at a time."""
+        return max(1, self.connection.memory // (4 * self.connection.width))
+
+    def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
+        """One pass over the pieces: fold tasks, and their states as outlines and ranges."""
+        self.local.begin(rows)
+        resources = self._resources(self.capacity(plan))
+        work_list = self.assigned(pieces, rows, plan)
+        made, skipped = folds(self.connection, work_list, plan, resources, self.progress)
+        if not made:
+            nothing = {spec: spec.empty() for spec in plan.specs}
+            return Folded({plan.label: plan.label.empty()} | nothing, skipped)
+        key = names()
+        [outlines] = self.connection.submit([tree([fold.outline for fold in made], work.merge, key)])
+        [folded] = self.connection.gather([outlines])
+        self._keep([fold.spread for fold in made], outlines, folded, key)
+        made.clear()  # ranges hold what is needed of the folds
+        with self.connection.errors():
+            self.connection.client.run(work.release, on_error="ignore")
+        return Folded(folded.states, skipped)
+
+    def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
+        """The pieces of each fold task.
+
+        As many as on threads, more where one would make too large states. But at most `FOLDS_PER_GB` for a gigabyte to
+        read, and as many on every thread; and so few that the run has at most `MOST_TASKS` tasks.
+        """
+        if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):  # as on threads: digests depend on it
+            return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, whole=plan.whole)
+        threads = self.connection.threads
+        most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
+        count = min(most, self._even(max(TASKS * threads, rows * ROW_BYTES * len(plan.specs) // self._share)))
+        nbytes = max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs)
+        tables = [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
+        while count > 1 and sum(self.expected(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
+            count = count * 15 // 16
+        ranges, made = self.expected(count, 1, nbytes, tables)
+        if sum(made.values()) > MOST_TASKS:
+            msg = f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
+            raise ClusterError(msg)
+        return tasks(pieces, rows, count, by_file=False, whole=plan.whole)
+
+    def capacity(self, plan: Plan) -> int:
+        """Rows a builder collects at a time."""
+        return run_capacity(self.limit, self.connection.width, len(plan.specs))
+
+    @property
+    def where(self) -> str:
+        """Where tasks run."""
+        workers, threads = plural(self.connection.workers, "worker"), plural(self.connection.threads, "thread")
+        return f"{workers} with {threads} at {self.connection.address}"
+
+    def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
+        """Ranges of states of so many bytes, and the number of tasks by name.
+
+        `shards` are those of states, tables of classes apart; of each table it is known whether it is to be matched.
+        """
+        ranges = self._range_count(nbytes) if nbytes else 0
+        each = tally(folds, ranges) + Counter(finalize=ranges * bool(shards))
+        return max(ranges, 1), dict(sum((tables_tally(ranges, matched=matched) for matched in tables), each))
+
+    def _resources(self, capacity: int) -> work.Resources:
+        return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)
+
+    def _range_count(self, nbytes: int) -> int:
+        """Ranges for rows of so many bytes: none larger than a task's share, and as many for every thread."""
+        least = -(-nbytes // self._share)
+        few = max(1, least, nbytes // RANGE_BYTES)
+        return few if few < self.connection.threads else self._even(least)
+
+    def _even(self, count: int) -> int:
+        """At least so many, the same number for every thread."""
+        return max(1, -(-count // self.connection.threads)) * self.connection.threads
+
+    def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
+        """Send the rows of large states to their ranges, and remember where these are."""
+        states = {spec: state for spec, state in folded.states.items() if keyed(state)}
+        if not states:
+            return
+        count = self._range_count(sum(map(nbytes, states.values())))
+        found = {spec: balanced(state, buckets(state), count) for spec, state in states.items()}
+        most = max(map(len, found.values()))
+        cuts = [{spec: parts[r][0] if r < len(parts) else (0, 0) for spec, parts in found.items()} for r in range(most)]
+        shards = {spec: [part for _, part in parts] for spec, parts in found.items()}
+        self.ranges.append(Ranges(outlines, self.connection.submit(exchange(spreads, cuts, key)), shards))
+
+    def finalize(self, wanted: Sequence[tuple[Any, Sequence[Metric]]]) -> list[list[Any]]:
+        """Results of several states: of ranges where they lie, of small states here."""
+        there = [self._where(state) for state, _ in wanted]
+        here = [i for i, ranges in enumerate(there) if ranges is None]
+        results = dict(zip(here, self.local.finalize([wanted[i] for i in here]), strict=True))
+        for ranges in self.ranges:
+            asked = [i for i, other in enumerate(there) if other is ranges]
+            found = self._partials(ranges, [(wanted[i][0].spec, wanted[i][1]) for i in asked]) if asked else []
+            for n, i in enumerate(asked):
+                results[i] = combine(*wanted[i], [shard for part in found for shard in part[n]])
+        return [results[i] for i in range(len(wanted))]
+
+    def _partials(self, ranges: Ranges, asked: Sequence[tuple[Any, Sequence[Metric]]]) -> list[Any]:
+        """Of every range and every state asked for, the partials of its shards."""
+        key, nodes = names(), []
+        for r, future in enumerate(ranges.futures):
+            wanted = [
+                (spec, ranges.shards[spec][r], metrics) for spec, metrics in asked if r < len(ranges.shards[spec])
+            ]
+            one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
+            nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
+        return self.connection.gather(self.connection.submit(nodes))
+
+    def _where(self, state: Any) -> Ranges | None:
+        """Where the rows of a state lie; None if they are here."""
+        return next((ranges for ranges in self.ranges if state.spec in ranges.shards), None)
+
+    def compute(self, delayed: Any) -> Any:
+        """The value of something that Dask has still to compute."""
+        return self.connection.gather(self.connection.submit([delayed]))[0]
+
+    def compare(self, state: ContingencyCounts, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:
+        """Results of one table of clusters and classes."""
+        ranges = self._where(state)
+        if ranges is None:
+            return self.local.compare(state, metrics)
+        shards = ranges.shards[state.spec]
+        table = Table(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
+        limit = next((metric.assignment_cells for metric in metrics if metric.needs_matching), None)
+        return summary_results(table.summary(limit), metrics)
+
+    def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
+        """Map over shards, here."""
+        return self.local.each(function, items, name)

@@ -1,0 +1,178 @@
+"""Folds: one pass over the data on a cluster, until every task is done or one has failed for good.
+
+A file that cannot be read is tried twice more, anywhere. Errors that the data would give again come back at once.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import dask
+from distributed import CancelledError, KilledWorker, as_completed
+from distributed.comm import CommClosedError
+
+from streameval.engine.cluster import work
+from streameval.engine.cluster.connection import names
+from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
+from streameval.scan import LazySource, RowGroups, TableSource, WholeFile, uncomputable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.engine.cluster.connection import Connection
+    from streameval.engine.fold import Plan
+    from streameval.scan import Piece
+
+__all__ = ["Fold", "finish", "folds"]
+
+RETRIES = 2  # of a file that could not be read
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One task and its futures.
+
+    Attributes
+    ----------
+    pieces : what it folds
+    spread : future of its outline and rows
+    outline : future of its outline
+    parts : futures of the partitions that Dask computes for it, held until then: only a task that is held is retried
+    """
+
+    pieces: Sequence[Piece]
+    spread: Any
+    outline: Any
+    parts: list[Any]
+
+    @property
+    def rows(self) -> int:
+        """Rows to fold, −1 where it is not known."""
+        rows = [piece.rows for piece in self.pieces]
+        return sum(rows) if min(rows) >= 0 else -1
+
+
+def folds(
+    connection: Connection,
+    tasks: Sequence[Sequence[Piece]],
+    plan: Plan,
+    resources: work.Resources,
+    progress: Callable[[int], None],
+) -> tuple[list[Fold], tuple[tuple[str, str], ...]]:
+    """Fold all tasks; those that could be, and the files that were left out.
+
+    Raises
+    ------
+    DataError
+        If the data cannot be evaluated, or a file cannot be read and the plan does not say to skip it.
+    """
+    plain = replace(plan, skip=False)  # whether to skip a file is decided here, after it has been tried again
+    _check_pieces(connection, tasks, plain)
+    submit = partial(_submitted, connection, plan=plain, resources=resources)
+    made = submit(tasks)
+    try:
+        done, failed = finish(connection, made, progress, submit if plan.skip else None)
+    except BaseException:
+        with suppress(ClusterError), connection.errors():
+            connection.client.cancel([fold.spread for fold in made])
+        raise
+    names_in_order = dict.fromkeys(piece.name for task in tasks for piece in task)
+    return done, tuple((name, failed[name]) for name in names_in_order if name in failed)
+
+
+def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
+    """Refuse what cannot leave this process; let a worker open the first file, which only the client may see."""
+    pieces = [piece for task in tasks for piece in task]
+    for piece in pieces:
+        if not isinstance(piece.source, RowGroups | WholeFile | TableSource | LazySource):
+            try:
+                pickle.dumps(piece)
+            except (TypeError, pickle.PicklingError) as error:
+                msg = f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
+                raise OptionError(msg) from error
+    if isinstance(pieces[0].source, RowGroups | WholeFile):
+        probe = dask.delayed(partial(work.probe, pieces[0], plan), pure=False)
+        connection.gather(connection.submit([probe(dask_key_name=names()("open"))]))
+
+
+def _submitted(
+    connection: Connection, tasks: Sequence[Sequence[Piece]], *, plan: Plan, resources: work.Resources
+) -> list[Fold]:
+    key, nodes = names(), []
+    for i, pieces in enumerate(tasks):
+        parts = [piece.source.data for piece in pieces if isinstance(piece.source, LazySource)]
+        fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)
+        spread = fold(*parts, dask_key_name=key("fold", i))
+        outline = dask.delayed(work.outline, pure=False)(spread, dask_key_name=key("outline", i))
+        nodes.append((spread, outline, *parts))
+    futures = iter(connection.submit([node for group in nodes for node in group]))
+    made = []
+    for pieces, group in zip(tasks, nodes, strict=True):
+        spread, outline, *parts = (next(futures) for _ in group)
+        made.append(Fold(pieces, spread, outline, parts))
+    return made
+
+
+def finish(
+    connection: Connection,
+    made: Sequence[Fold],
+    progress: Callable[[int], None],
+    again: Callable[[Sequence[Sequence[Piece]]], list[Fold]] | None = None,
+) -> tuple[list[Fold], dict[str, str]]:
+    """Wait for all tasks, trying those again that could not read; the ones done, and files left out with the reason.
+
+    Where files may be left out, `again` submits tasks: one of several files that failed is folded file by file.
+    """
+    waiting = {fold.outline: fold for fold in made}
+    tries: Counter[Any] = Counter()
+    done: list[Fold] = []
+    failed: dict[str, str] = {}
+    with connection.errors():
+        completed = as_completed(list(waiting), loop=connection.client.loop)
+        for future in completed:
+            fold = waiting[future]
+            error = None if future.status == "finished" else _ours(future.exception(), fold)
+            files = _by_file(fold.pieces)
+            if error is None:
+                fold.parts.clear()
+                progress(max(fold.rows, 0))
+                done.append(fold)
+            elif not isinstance(error, CorruptFileError):
+                raise error
+            elif tries[future] < RETRIES:
+                tries[future] += 1
+                connection.client.retry([future])
+                completed.add(future)
+            elif again is None:
+                raise error
+            elif len(files) == 1:
+                name = fold.pieces[0].name
+                failed[name] = str(error).removeprefix(f"{name}: ")
+            else:
+                more = {fold.outline: fold for fold in again(files)}
+                waiting |= more
+                completed.update(list(more))
+    return done, failed
+
+
+def _by_file(pieces: Sequence[Piece]) -> list[list[Piece]]:
+    """Pieces file by file."""
+    return [list(group) for _, group in groupby(pieces, key=attrgetter("name"))]
+
+
+def _ours(error: BaseException, fold: Fold) -> BaseException:
+    """The error, or ours where it is one of the code that makes a partition."""
+    lazy = any(isinstance(piece.source, LazySource) for piece in fold.pieces)
+    foreign = not isinstance(error, StreamevalError | KilledWorker | CancelledError | CommClosedError)
+    if isinstance(error, MemoryError):
+        return ClusterError(
+            f"{fold.pieces[0].name}: a worker is out of memory; give the workers more, or fewer threads"
+        )
+    return uncomputable(fold.pieces[0].name, error) if lazy and foreign else error

@@ -1,0 +1,200 @@
+"""Tables: the passes over a contingency table, on a cluster.
+
+Cells are visited by cluster (`streameval.states.contingency.pass_by_cluster`) and then by class
+(`streameval.states.contingency.pass_by_class`). Ranges of clusters lie on workers already; each makes its first pass
+there, the cells go through an exchange of their own, from ranges of clusters to ranges of classes, and each of those
+makes its second pass. The client adds up summaries.
+
+Where the best matching is wanted, the cells that it needs (`streameval.states.contingency.matching_core`) go back from
+ranges of classes to ranges of clusters, and what these leave, the core, is gathered and solved by one worker.
+
+::
+
+    range of clusters ─► clusters-r ─► split-r-q ─► merge-q ─► classes-q ─► summaries
+      │                                               │
+      │                                               └─► matching-classes-q ─► split-q-r ─► merge-r
+      └──────────────────────────────────────────────────────────────────► matching-clusters-r ─► matching
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import dask
+
+from streameval.engine.cluster.connection import names
+from streameval.engine.cluster.exchange import MOST_TASKS, exchange, size
+from streameval.metrics.contingency.finalize import matching
+from streameval.states.contingency.counts import one_by_one
+from streameval.states.contingency.matching_core import CellsLeft, core_of_classes, core_of_clusters, core_of_table
+from streameval.states.contingency.pass_by_class import by_class, without_cluster
+from streameval.states.contingency.summary import Summary
+from streameval.states.keyed.ranges import balanced, buckets, hollow, joined, keyed, rebuilt, restored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.engine.cluster.connection import Connection
+    from streameval.engine.cluster.work import Resources
+    from streameval.engine.fold import Folded
+    from streameval.states.contingency.cells import ClassCells, Keys
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.matching_core import Core, Lines
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.keyed.ranges import Rows
+
+__all__ = ["Table", "tally"]
+
+SPLITS = MOST_TASKS // 8  # split tasks of one level: a table has up to two exchanges beside that of its state
+
+_CELLS = "cells"  # the key of what the exchange moves
+
+First = tuple[tuple[Summary, "ClassCells"], dict[str, "Rows"]]
+
+
+def first(
+    ranges: Mapping[Any, Rows],
+    outlines: Folded,
+    spec: Any,
+    shards: Sequence[Interval],
+    resources: Resources,
+    *,
+    owner: bool,
+) -> First:
+    """On a worker: first pass over a range of clusters; its summary and the outline of its cells, and their rows."""
+    state = restored(outlines.states[spec], ranges[spec])
+    found = [state.first(shard, resources.budget, owner=owner) for shard in shards]
+    cells = state.classes((part for _, part in found), owner=owner)
+    total = Summary().merge(*(part for part, _ in found))
+    return (total, hollow(cells)), {_CELLS: keyed(cells)}
+
+
+def second(ranges: Mapping[str, Rows], cells: ClassCells, interval: Interval, resources: Resources) -> Summary:
+    """On a worker: second pass over a range of classes."""
+    here = restored(cells, ranges[_CELLS])
+    parts = here.intervals(resources.budget, interval)
+    return Summary().merge(*(by_class(here, part, resources.budget) for part in parts))
+
+
+def outline(found: tuple[Any, Any]) -> Any:
+    """On a worker: what a visit found beside rows."""
+    return found[0]
+
+
+def match_classes(
+    ranges: Mapping[str, Rows], cells: ClassCells, keys: Keys, interval: Interval, resources: Resources
+) -> tuple[list[Lines], dict[str, Rows]]:
+    """On a worker: of a range of classes, what the matching needs of classes, and rows of what it needs of cells."""
+    left = core_of_classes(restored(cells, ranges[_CELLS]), keys, resources.budget, one_by_one, interval)
+    return left.settled, {_CELLS: keyed(left)}
+
+
+def match_clusters(
+    ranges: Mapping[str, Rows], table: Mapping[Any, Rows], spec: Any, resources: Resources
+) -> list[Core]:
+    """On a worker: of a range of clusters, what the matching needs of cells and clusters."""
+    left = CellsLeft(**ranges[_CELLS], settled=[])
+    return core_of_clusters(left, table[spec]["cells"], spec.keys, resources.budget, one_by_one)
+
+
+def match(
+    classes: Sequence[list[Lines]], clusters: Sequence[list[Core]], outlines: Folded, spec: Any, cells: int
+) -> Any:
+    """On a worker: the best matching, of components of at most so many cells."""
+    return matching(outlines.states[spec].settling(core_of_table(classes, clusters, spec.keys)), cells)
+
+
+def tally(ranges: int, *, matched: bool) -> Counter[str]:
+    """Tasks of one table by name, at most: classes may need fewer ranges than clusters.
+
+    Examples
+    --------
+    >>> tally(2, matched=False)
+    Counter({'split': 4, 'clusters': 2, 'outline': 2, 'merge': 2, 'classes': 2})
+    """
+    splits, merges = size(ranges, ranges, SPLITS)
+    splits = max(splits, min(ranges * ranges, SPLITS))
+    each = Counter(clusters=ranges, outline=ranges, split=splits, merge=merges, classes=ranges)
+    if matched:
+        each += Counter({"matching-classes": ranges, "outline": ranges, "split": splits, "merge": merges})
+        each += Counter({"matching-clusters": ranges, "matching": 1})
+    return each
+
+
+@dataclass(frozen=True)
+class Table:
+    """A contingency table whose rows lie on workers.
+
+    Attributes
+    ----------
+    connection : the client
+    state : the outline of the state
+    outlines : future of the outlines
+    futures : of each range
+    shards : of each range that has rows of the table
+    resources : of workers
+    """
+
+    connection: Connection
+    state: ContingencyCounts
+    outlines: Any
+    futures: Sequence[Any]
+    shards: Sequence[Sequence[Interval]]
+    resources: Resources
+
+    def summary(self, assignment_cells: int | None) -> Summary:
+        """What metrics are computed from; with the best matching, where a limit to its components is given."""
+        key, matched, state = names(), assignment_cells is not None, self.state
+        one = partial(self._task, first, spec=state.spec, resources=self.resources, owner=matched)
+        nodes = [
+            one(shards=part)(future, self.outlines, dask_key_name=key("clusters", r))
+            for r, (future, part) in enumerate(zip(self.futures, self.shards, strict=False))
+        ]
+        made = self.connection.submit([part for node in nodes for part in (node, self._outline(node, key))])
+        found = self.connection.gather(made[1::2])
+        cells = rebuilt(found[0][1], joined([keyed(part) for _, part in found]))
+        cuts = [cut for cut, _ in balanced(cells, buckets(cells), len(found))]
+        merged = exchange(made[0::2], [{_CELLS: cut} for cut in cuts], key, tasks=SPLITS)
+        two = partial(self._task, second, cells=cells, resources=self.resources)
+        nodes = [
+            two(interval=cut)(node, dask_key_name=key("classes", q))
+            for q, (node, cut) in enumerate(zip(merged, cuts, strict=True))
+        ]
+        if assignment_cells is not None:
+            nodes.append(self._matching(merged, cuts, cells, assignment_cells))
+        parts = self.connection.gather(self.connection.submit(nodes))
+        best = parts.pop() if matched else None
+        rows = state.without_cluster.rows
+        alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
+        return replace(alone.merge(*(total for total, _ in found), *parts), matching=best)
+
+    def _matching(self, merged: Sequence[Any], cuts: Sequence[Interval], cells: ClassCells, most: int) -> Any:
+        """The node of the best matching, from nodes of ranges of classes."""
+        key, spec = names(), self.state.spec
+        one = partial(self._task, match_classes, cells=cells, keys=spec.keys, resources=self.resources)
+        left = [
+            one(interval=cut)(node, dask_key_name=key("matching-classes", q))
+            for q, (node, cut) in enumerate(zip(merged, cuts, strict=True))
+        ]
+        ranges = [{_CELLS: (part[0][0], part[-1][1])} for part in self.shards]
+        back = exchange(left, ranges, key, tasks=SPLITS)
+        two = self._task(match_clusters, spec=spec, resources=self.resources)
+        core = [
+            two(node, future, dask_key_name=key("matching-clusters", r))
+            for r, (node, future) in enumerate(zip(back, self.futures, strict=False))
+        ]
+        settled = [self._outline(node, key) for node in left]
+        solve = self._task(match, spec=spec, cells=most)
+        return solve(settled, core, self.outlines, dask_key_name=key("matching"))
+
+    def _outline(self, node: Any, key: Callable[..., str]) -> Any:
+        """The node of what a visit found beside rows."""
+        number = node.key.rsplit("-", 1)[1]
+        return dask.delayed(outline, pure=False)(node, dask_key_name=key("outline", number))
+
+    @staticmethod
+    def _task(function: Callable[..., Any], **known: Any) -> Any:
+        return dask.delayed(partial(function, **known), pure=False)

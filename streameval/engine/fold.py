@@ -1,0 +1,200 @@
+"""Fold: record batches × specs → states, within the memory budget.
+
+One task folds a few pieces of the scan into one state for each spec. Labels and weights are read once a batch and
+shared by all builders. Nothing here knows where the data come from or who runs the task.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
+from streameval.scan import Piece, join, read
+from streameval.states.labels import LabelReader, LabelSpec
+from streameval.states.protocol import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.budget import Budget
+    from streameval.states.protocol import Array, Builder, Spec
+
+__all__ = ["ROW_BYTES", "TASKS", "Folded", "Plan", "batch_rows", "fold", "merge", "run_capacity", "tasks"]
+
+BATCH_ROWS = 1 << 20
+LONG_BATCH_ROWS = 1 << 14  # where there are strings or binaries
+RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small
+TASK_ROWS = 1 << 20
+TASKS = 4  # for each thread, whatever the number of rows: so many states live at a time
+ROW_BYTES = 16  # a builder's buffers, for a row
+HEAVIEST = 1e280  # of weights: no sum of them exceeds a float64
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every fold task must know.
+
+    Attributes
+    ----------
+    schema : the columns to read and their types
+    label : how labels are read
+    weight : the weight column
+    specs : the states to build
+    skip : whether a file that cannot be read is left out instead of ending the run
+    whole : whether pieces are read one by one, never several as one
+    """
+
+    schema: pa.Schema
+    label: LabelSpec
+    weight: str | None
+    specs: tuple[Spec, ...]
+    skip: bool = False
+    whole: bool = False
+
+
+@dataclass(frozen=True)
+class Folded:
+    """What a task gives back: one state for each spec, labels first, and the files left out.
+
+    Attributes
+    ----------
+    states : dict of Spec to State
+    skipped : tuple of (file, reason)
+    """
+
+    states: dict[Any, Any]
+    skipped: tuple[tuple[str, str], ...] = ()
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory, which Dask asks for to decide what to spill."""
+        parts = [getattr(state, part.name) for state in self.states.values() for part in fields(state)]
+        sizes = (part.nbytes if isinstance(part, np.ndarray) else sys.getsizeof(part) for part in parts)
+        return object.__sizeof__(self) + sum(sizes)
+
+
+def tasks(
+    pieces: Sequence[Piece], rows: int, most: int, *, by_file: bool, whole: bool = False
+) -> list[tuple[Piece, ...]]:
+    """Gather pieces into tasks of about equal rows: at most so many, none too small to pay for itself."""
+    count = max(1, min(most, rows // TASK_ROWS))
+    gathered: list[list[Piece]] = []
+    before = last = 0
+    for piece in pieces:
+        task = (2 * before + piece.rows) * count // (2 * rows) if rows > 0 else len(gathered)
+        near = gathered and gathered[-1][-1].name == piece.name
+        if not (near if by_file else gathered and task == last):
+            gathered.append([])
+        gathered[-1].append(piece)
+        before, last = before + piece.rows, task
+    return [tuple(group) if whole else join(group) for group in gathered]
+
+
+def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, progress: Callable[[int], None]) -> Folded:
+    """Fold the pieces of one task.
+
+    Parameters
+    ----------
+    pieces : pieces of the scan; where files may be skipped, all of one file
+    plan : see `Plan`
+    budget : owns the states
+    capacity : rows a builder collects at a time
+    progress : called with the rows just folded, in all those of the pieces; it may raise to end the run
+
+    Raises
+    ------
+    DataError
+        If the data cannot be evaluated; the message names the file and the column.
+    """
+    try:
+        reader = LabelReader(plan.label, plan.schema.field(plan.label.column).type)
+    except LabelError as error:
+        msg = f"{pieces[0].name}: {error}"
+        raise LabelError(msg) from error
+    rows = sum(piece.rows for piece in pieces)
+    sure = rows >= 0 and not any(piece.estimated for piece in pieces)
+    room = max(1, min(capacity, rows)) if sure else capacity
+    builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
+    due = sum(piece.rows for piece in pieces if piece.estimated)  # in all: more or fewer must not show
+    try:
+        for piece, row, batch in _batches(pieces, plan):
+            for rows_ready in _prepared(piece, row, batch, plan, reader):
+                for builder in builders.values():
+                    builder.update(rows_ready)
+            done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
+            due -= done if piece.estimated else 0
+            progress(done)
+        progress(due)
+    except CorruptFileError as error:
+        if not plan.skip:
+            raise
+        name = pieces[0].name
+        empty = {plan.label: plan.label.empty()} | {spec: spec.empty() for spec in plan.specs}
+        return Folded(empty, ((name, str(error).removeprefix(f"{name}: ")),))
+    return Folded({plan.label: reader.state()} | {spec: builder.state() for spec, builder in builders.items()})
+
+
+def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
+    """Batches of all pieces, each with its piece and the offset of its first row in the file."""
+    for piece in pieces:
+        row = piece.row
+        for batch in read(piece, plan.schema, batch_rows(plan.schema)):
+            yield piece, row, batch
+            row += batch.num_rows
+
+
+def batch_rows(schema: pa.Schema) -> int:
+    """Rows to read at a time: fewer where a value may have any length."""
+    long = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    return LONG_BATCH_ROWS if any(test(kind) for kind in schema.types for test in long) else BATCH_ROWS
+
+
+def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader) -> Iterator[Batch]:
+    """The batch with its labels and weights read, and without the rows that have no label."""
+    label, keep = reader.read(batch.column(plan.label.column), piece.name)
+    if keep is not None:
+        batch = batch.filter(pa.array(keep))
+    if not batch.num_rows:
+        return
+    weight = None if plan.weight is None else _weights(batch.column(plan.weight), plan.weight, piece.name)
+    columns = {name: batch.column(name) for spec in plan.specs for name in spec.columns}
+    kept = None if keep is None else np.flatnonzero(keep)
+    yield Batch(label, weight, columns, piece.partition, piece.name, row, kept, piece.origin, piece.row)
+
+
+def _weights(array: pa.Array, column: str, name: str) -> Array:
+    """Weights as float64, checked."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
+        msg = f"{name}: weight column {column!r} has type {array.type}; weights are numbers: cast it"
+        raise SchemaError(msg)
+    if array.null_count:
+        msg = f"{name}: weight column {column!r} has nulls; give every row a weight (0 leaves it out of the sums)"
+        raise WeightError(msg)
+    values: Array = pc.cast(array, pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    if values.size and not (values.min() >= 0.0 and values.max() <= HEAVIEST):
+        bad = values[~((values >= 0.0) & (values <= HEAVIEST))][0]
+        remedy = "scale the weights" if np.isfinite(bad) and bad > 0 else "weights are finite and not negative"
+        msg = f"{name}: weight column {column!r} has the value {bad}; {remedy}"
+        raise WeightError(msg)
+    return values
+
+
+def merge(parts: Sequence[Folded]) -> Folded:
+    """The states of several tasks, merged spec by spec."""
+    states = dict(parts[0].states)
+    for part in parts[1:]:
+        for spec, state in part.states.items():
+            states[spec] = states[spec].merge(state)
+    return Folded(states, tuple(skipped for part in parts for skipped in part.skipped))
+
+
+def run_capacity(limit: int, threads: int, specs: int) -> int:
+    """Rows a builder collects at a time, such that the buffers of all builders take a quarter of the budget at most."""
+    return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * max(specs, 1) * ROW_BYTES)))

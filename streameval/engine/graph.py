@@ -1,0 +1,96 @@
+"""Reduce: the Dask graphs. The only module of the engine that imports Dask.
+
+Two graphs make a run. The first folds every task and merges the states as a tree; the second finalizes shards. Both run
+on Dask's threaded scheduler: the loops release the GIL. Tasks that may be interrupted look at the progress callback,
+which raises once the run is cancelled.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from streameval.arguments import whole
+from streameval.budget import available_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    T = TypeVar("T")
+    R = TypeVar("R")
+
+__all__ = ["CancelledError", "Progress", "run", "thread_count", "tree"]
+
+FAN_IN = 2
+
+
+class CancelledError(Exception):
+    """Raised inside tasks of a run that has ended."""
+
+
+class Progress:
+    """Counts rows over all threads and ends tasks of a cancelled run.
+
+    Parameters
+    ----------
+    report : callable taking the rows just folded, optional
+    """
+
+    def __init__(self, report: Callable[[int], None] | None = None) -> None:
+        self._report = report
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def __call__(self, rows: int) -> None:
+        """Note `rows` more rows."""
+        if self._cancelled:
+            raise CancelledError
+        if self._report is not None:
+            with self._lock:
+                self._report(rows)
+
+    def cancel(self) -> None:
+        """End every task at its next batch."""
+        self._cancelled = True
+
+
+def thread_count(threads: int | None) -> int:
+    """Threads to use: those asked for, or the processors this process may run on."""
+    return available_threads() if threads is None else whole("threads", threads, "a whole number of at least 1", 1)
+
+
+def run(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
+    """Map over items on Dask's threads; results in order."""
+    return list(_compute(_calls(function, items, name), threads))
+
+
+def tree(
+    function: Callable[[T], R], items: Sequence[T], merge: Callable[[Sequence[R]], R], name: str, threads: int
+) -> R:
+    """Map over items and merge the results as a tree of bounded fan-in, so that few of them live at once."""
+    import dask
+
+    join = dask.delayed(merge, pure=False)
+    level = _calls(function, items, name)
+    depth = 0
+    while len(level) > 1:
+        depth += 1
+        groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
+        level = [join(group, dask_key_name=f"merge-{depth}-{i}") for i, group in enumerate(groups)]
+    merged: R = _compute(level, threads)[0]
+    return merged
+
+
+def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> list[Any]:
+    """One node an item. Nodes carry the item's number, since Dask would search the items themselves for collections."""
+    import dask
+
+    call = dask.delayed(lambda i: function(items[i]), pure=False)
+    return [call(i, dask_key_name=f"{name}-{i}") for i in range(len(items))]
+
+
+def _compute(nodes: Sequence[Any], threads: int) -> Any:
+    import dask
+
+    scheduler = {"scheduler": "threads", "num_workers": threads} if threads > 1 else {"scheduler": "synchronous"}
+    return dask.compute(*nodes, optimize_graph=False, **scheduler)

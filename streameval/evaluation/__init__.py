@@ -1,0 +1,286 @@
+"""Evaluate: plan, fold, finalize. The main job.
+
+The arguments become a set of specs (what to count) and metrics (what to compute from the counts). One pass over the
+data folds every spec; then the states are finalized shard by shard.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval import scan
+from streameval.engine.fold import Plan
+from streameval.engine.threads import Engine
+from streameval.errors import SchemaError
+from streameval.evaluation.conclude import conclude
+from streameval.evaluation.forecast import forecast
+from streameval.evaluation.request import Request
+from streameval.evaluation.sampling import SAMPLING, sampling
+from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Sequence
+
+    from streameval.engine.cluster import ClusterEngine
+    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.forecast import Forecast
+    from streameval.evaluation.request import Wanted
+
+__all__ = ["evaluate", "explain"]
+
+_ENGINE = ("memory", "spill", "threads", "client", "progress")  # arguments that change no result
+_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
+
+
+def evaluate(
+    data: Any,
+    *,
+    label: str = "label",
+    score: str | Sequence[str] | None = None,
+    cluster: str | Sequence[str] | None = None,
+    classes: str | None = None,
+    weight: str | None = None,
+    pos_label: bool | int | float | str | None = None,
+    metrics: str | Sequence[str] | None = None,
+    truncate: float | Sequence[float] = (),
+    threshold: float = 1,
+    assignment_cells: int = ASSIGNMENT_CELLS,
+    at: str | Sequence[str] = (),
+    nan: str = "error",
+    nulls: str = "error",
+    cluster_scope: str = "global",
+    approx: bool = False,
+    approx_agc: bool = False,
+    sample: float = 1.0,
+    quantiles: int = 100,
+    sample_by: str = "rows",
+    sample_seed: int = 0,
+    passes: int | None = None,
+    memory: int | str | None = None,
+    spill: str | os.PathLike[str] | None = None,
+    on_error: str = "raise",
+    threads: int | None = None,
+    client: Any = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """Evaluate scores and clusters in one pass over data of any size.
+
+    Parameters
+    ----------
+    data : path, glob, URI, list of those, pyarrow Dataset, Table, RecordBatch or reader, pandas or Dask DataFrame
+        What to read; a directory may be Hive-partitioned. A list of delayed Arrow tables, too.
+    label : str
+        Column of true classes: bool, number, or string with `pos_label`.
+    score, cluster : str or sequence of str
+        Columns of scores (any number type) and of cluster ids (integers, strings, binaries).
+    classes : str, optional
+        Column of true classes of the clusters, such as campaigns (integers, strings, binaries): every cluster column is
+        compared with it.
+    weight : str, optional
+        Column of weights, finite and not negative. They apply to score metrics; cluster metrics count rows.
+    pos_label : optional
+        The positive label; without it numbers above zero are positive.
+    metrics : str or sequence of str, optional
+        Names or globs of the metrics to compute; by default all but those of clusters against classes that are
+        computed only when asked for, such as ``assignment_score``, ``vi_distance/raw`` or ``pairwise.*``.
+    truncate : float or sequence of float
+        Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1. Each adds `agc`
+        and `agc_ratio` cut there, such as ``agc@0.01``.
+    threshold : float
+        Clusters larger than this count as if all positive in the assumed height of `aul`.
+    assignment_cells : int
+        `assignment_score`: in connected components of the table with more cells, the best matching is not solved but
+        bounded, and the result is a certain interval. It does not depend on `memory`.
+    at : str or sequence of str
+        Operating points: ``fpr=1e-4`` (the true positive rate there), ``recall=0.9`` (the precision there), ``k=1000``
+        (the precision among the top k), each with its threshold.
+    nan : {"error", "drop", "half"}
+        NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as
+        one half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
+    nulls : {"error", "drop", "singleton"}
+        Null ids of clusters and classes: refuse them; leave the row out of their metrics; or take each as one of its
+        own. With ``drop``, rows without a label leave every metric.
+    cluster_scope : {"global", "partition"}
+        Whether an id means the same cluster everywhere, or belongs to its partition.
+    approx : bool
+        Hold a fixed histogram (16 MiB a score) instead of every distinct score; results are certain intervals.
+    approx_agc : bool
+        Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
+        quantile bins, with what the bins hide and the standard error (`streameval.metrics.scores.gain_sampled`). With
+        ``metrics="agc_approx*"`` nothing else is computed, which is what makes it fast.
+    sample : float
+        Share of the rows to draw for it, in (0, 1].
+    quantiles : int
+        Number of its bins, for each truncation.
+    sample_by : {"rows", "row_groups"}
+        Whether rows are drawn, or whole row groups: then no others are read for it, but the error is larger where rows
+        of a row group are alike.
+    sample_seed : int
+        Another one draws another sample.
+    passes : {1, 2}, optional
+        How often the data are read for it; by default a second time where scores repeat so often that digests of the
+        first pass would be poor, and where all rows are drawn, for a certain interval (see
+        `streameval.evaluation.sampling`).
+    memory : int or str, optional
+        Budget for states, such as ``"2GiB"``; a quarter of the memory by default. What exceeds it is spilled.
+    spill : path, optional
+        Directory of the spill file, by default ``$TMPDIR`` or ``/var/tmp``.
+    on_error : {"raise", "skip"}
+        Whether a file that cannot be read ends the run or is left out and listed.
+    threads : int, optional
+        Threads to run on in this process, by default as many as processors, unless there is a client.
+    client : distributed.Client or str, optional
+        Run on the workers of this client, or of the scheduler at this address. Without it, on those of the active
+        client, where there is one and `threads` is not given. `memory` is then the budget of each worker, by default a
+        quarter of its memory limit, and `spill` a directory of its machine.
+    progress : callable, optional
+        Called with (rows folded, rows in all); the latter is −1 if unknown. Of small objects both are reckoned from
+        sizes.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    StreamevalError
+        See `streameval.errors`; the message names the file, the column and the remedy.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8], "cluster": [7, 8, 9, 9]})
+    >>> result = evaluate(data, score="score", cluster="cluster")
+    >>> result.value("roc_auc"), result.value("aul")
+    (0.75, 1.0)
+    """
+    asked = dict(locals())  # every argument by its name
+    run = _prepared(**asked)
+    try:
+        return run.finish()
+    except scan.LayoutError:
+        pass  # and let go of what was folded
+    run = run.again()
+    return run.finish()
+
+
+def explain(data: Any, **asked: Any) -> Forecast:
+    """What `evaluate` would do with the same arguments, without doing it: only footers are read, of small objects one.
+
+    Parameters
+    ----------
+    data
+        As `evaluate`.
+    **asked
+        The keyword arguments of `evaluate`.
+
+    Returns
+    -------
+    Forecast
+        Rows, columns, states, tasks and the memory they need; `str` of it says so in words.
+
+    Raises
+    ------
+    TypeError
+        If `evaluate` has no such argument.
+    StreamevalError
+        What `evaluate` raises before it reads the data: `OptionError`, or a `DataError` of inputs and columns.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+    >>> print(explain(data, score="score", threads=1))
+    4 rows in 1 partition; reads 64 B: label (int64), score (double)
+    state  score_counts of score: at most 32 B, 1 shard
+    ...
+    """
+    try:
+        inspect.signature(evaluate).bind(data, **asked)
+    except TypeError as error:
+        msg = f"explain() {error}; its arguments are those of evaluate()"
+        raise TypeError(msg) from None
+    run = _prepared(data, **asked)
+    return forecast(run.engine, run.found, run.plan, run.wanted)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run that is about to start."""
+
+    data: Any
+    options: dict[str, Any]
+    request: Request
+    engine: Engine | ClusterEngine
+    found: scan.Scan
+    wanted: list[Wanted]
+    plan: Plan
+
+    @classmethod
+    def of(cls, data: Any, options: dict[str, Any], request: Request, *, estimate: bool) -> _Run:
+        """The run of a request, on an engine of its own, planned with estimates or without."""
+        engine = _engine(**options)
+        found = scan.plan(
+            data,
+            request.columns,
+            on_error=request.on_error,
+            threads=engine.threads,
+            compute=engine.compute,
+            estimate=estimate and not request.sampling,  # digests depend on the rows of tasks
+        )
+        schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
+        found = replace(found, schema=schema)
+        try:
+            wanted = request.wanted(found)
+        except SchemaError:
+            if not found.estimated:
+                raise
+            return cls.of(data, options, request, estimate=False)
+        specs = tuple({w.spec: None for w in wanted})
+        plan = Plan(found.schema, request.label, request.weight, specs, request.on_error == "skip")
+        return cls(data, options, request, engine, found, wanted, plan)
+
+    def again(self) -> _Run:
+        """The same, planned without estimates."""
+        return self.of(self.data, self.options, self.request, estimate=False)
+
+    def finish(self) -> Evaluation:
+        """Read the data and compute the results."""
+        engine, found, wanted, plan = self.engine, self.found, self.wanted, self.plan
+        try:
+            if self.request.sampling:
+                sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
+                folded, made = self.request.sampling.fold(found, plan, sampled, engine.read)
+                wanted = [w.remade(*made[w.spec]) if w.spec in made else w for w in wanted]
+            else:
+                folded = engine.read(found.pieces, found.rows, plan)
+            folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
+            names = [piece.name for piece in found.pieces]
+            return conclude(engine, names, plan, wanted, folded, threshold=self.request.threshold)
+        except BaseException:
+            engine.progress.cancel()
+            raise
+
+
+def _prepared(data: Any, *, approx_agc: bool = False, **asked: Any) -> _Run:
+    """Everything but the run: the request checked, the data planned; the arguments are those of `evaluate`."""
+    engine, drawn = ({name: asked.pop(name) for name in names if name in asked} for names in (_ENGINE, SAMPLING))
+    request = Request.checked(sampling=sampling(drawn, asked=approx_agc), **asked)
+    return _Run.of(data, engine, request, estimate=True)
+
+
+def _engine(client: Any = None, threads: int | None = None, **options: Any) -> Engine | ClusterEngine:
+    """The engine of this process, or one for the workers of a client."""
+    if client is not None or (threads is None and "distributed" in sys.modules):
+        from streameval.engine.cluster import ClusterEngine, connect  # here, because a cluster takes long to import
+
+        connection = connect(client, threads)
+        if connection is not None:
+            return ClusterEngine.start(connection, **options)
+    return Engine.start(threads=threads, **options)

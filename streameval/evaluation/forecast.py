@@ -1,0 +1,185 @@
+"""Forecast: what a run will read, hold and do, without running it.
+
+Rows and bytes are those of the footers, or estimates where small objects are not asked for theirs. States are reckoned
+from them: a keyed state takes its bytes a row at most, and less where keys repeat; others have a fixed size, or one
+that does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.engine.fold import ROW_BYTES, batch_rows
+from streameval.states.keyed.counts import SLAB
+from streameval.states.keyed.ranges import row_bytes
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from streameval.engine.cluster import ClusterEngine
+    from streameval.engine.fold import Plan
+    from streameval.engine.threads import Engine
+    from streameval.evaluation.request import Wanted
+    from streameval.scan import Piece, Scan
+
+__all__ = ["Forecast", "StateForecast", "forecast"]
+
+_SORT = 32  # bytes for an item of a shard that is gathered and sorted
+
+
+@dataclass(frozen=True)
+class StateForecast:
+    """One state of a run.
+
+    Attributes
+    ----------
+    kind, of : what it counts, of which column
+    bytes : at most; −1 where the rows are not known
+    shards : parts that are finalized on their own
+    """
+
+    kind: str
+    of: str
+    bytes: int
+    shards: int
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a run will do.
+
+    Attributes
+    ----------
+    where : where its tasks run
+    rows : −1 where it is not known before reading
+    estimated : whether rows and bytes are reckoned from sizes of objects
+    partitions : files, slices or partitions that are read
+    bytes : to read, for the columns asked for
+    columns : tuple of (name, type)
+    states : tuple of StateForecast
+    ranges : ranges that states are split into
+    tasks : number of tasks by name
+    memory : bytes that a task needs, by name
+    """
+
+    where: str
+    rows: int
+    estimated: bool
+    partitions: int
+    bytes: int
+    columns: tuple[tuple[str, str], ...]
+    states: tuple[StateForecast, ...]
+    ranges: int
+    tasks: dict[str, int]
+    memory: dict[str, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def __str__(self) -> str:
+        rows = plural(self.rows, "row") if self.rows >= 0 else "an unknown number of rows"
+        about = "about " if self.estimated else ""
+        reads = ", ".join(f"{name} ({kind})" for name, kind in self.columns)
+        lines = [
+            f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{_size(self.bytes)}: {reads}",
+            *(f"state  {s.kind} of {s.of}: at most {_size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
+            *(
+                f"tasks  {count:,} {name}" + (f", {_size(self.memory[name])} each" if name in self.memory else "")
+                for name, count in self.tasks.items()
+            ),
+            f"on     {self.where}" + (f", states in {self.ranges:,} ranges" if self.ranges > 1 else ""),
+        ]
+        return "\n".join(lines)
+
+
+def _size(nbytes: int) -> str:
+    """Bytes for people.
+
+    >>> _size(12_300_000), _size(-1)
+    ('12.3 MB', 'an unknown size')
+    """
+    if nbytes < 0:
+        return "an unknown size"
+    value, unit = float(nbytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.{0 if unit == 'B' else 1}f} {unit}"
+
+
+def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Sequence[Wanted]) -> Forecast:
+    """What a run of this plan will do.
+
+    Parameters
+    ----------
+    engine : what it will run on
+    found : the data
+    plan : what will be folded
+    wanted : states and metrics
+    """
+    work = engine.assigned(found.pieces, found.rows, plan)
+    states = tuple(_state(w, found.rows) for w in wanted)
+    keyed_bytes = sum(state.bytes for state in states if state.shards)
+    shards = sum(state.shards for state, w in zip(states, wanted, strict=True) if w.group != "classes")
+    tables = [any(metric.needs_matching for metric in w.metrics) for w in wanted if w.group == "classes"]
+    ranges, tasks = engine.expected(len(work), shards, max(keyed_bytes, 0), tables)
+    return Forecast(
+        engine.where,
+        found.rows,
+        found.estimated,
+        len({piece.name for piece in found.pieces}),
+        found.nbytes,
+        tuple((field.name, str(field.type)) for field in found.schema),
+        states,
+        ranges,
+        tasks,
+        {"fold": _fold_bytes(engine, found, plan, work, states), "finalize": SLAB * _SORT},
+    )
+
+
+def _state(wanted: Wanted, rows: int) -> StateForecast:
+    """A state of so many rows."""
+    state = wanted.spec.empty()
+    row = row_bytes(state)
+    if not row:
+        arrays = (getattr(state, field.name) for field in fields(state))
+        size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+        return StateForecast(wanted.spec.kind, wanted.of, size, 0)
+    return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
+
+
+def _fold_bytes(
+    engine: Engine | ClusterEngine,
+    found: Scan,
+    plan: Plan,
+    work: Sequence[Sequence[Piece]],
+    states: Sequence[StateForecast],
+) -> int:
+    """Bytes that a fold task needs: a row group as read, two batches, its builders, and its states within limits."""
+    rows = max(max(sum(piece.rows for piece in task), 0) for task in work)
+    kept = sum(state.bytes * rows // max(found.rows, 1) if state.shards else state.bytes for state in states)
+    group = max(piece.nbytes // max(1, piece.rows // SLAB) for task in work for piece in task)
+    batch = sum(_width(kind) for kind in found.schema.types) * batch_rows(found.schema)
+    builders = engine.capacity(plan) * ROW_BYTES * len(plan.specs)
+    return int(group + 2 * batch + builders + min(max(kept, 0), engine.limit))
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bytes of a value, a guess where it may have any length."""
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:
+        return 64

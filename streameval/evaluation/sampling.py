@@ -1,0 +1,194 @@
+"""Sampling: what a run reads for the approximate gain area, and how many times.
+
+Rows are drawn while they are folded, beside everything else that the run computes. Row groups are drawn here, before
+anything is read: the share asked for, rounded up, of those with the smallest hashes of (file, offset).
+
+One pass or two. One pass folds digests, from which counts between any edges are interpolated: nothing is read twice,
+and a reader can be read only once. Two passes count between the edges that the first one chose: exact counts, so that
+the bound is certain for the sample; and with few distinct scores (atoms) a much smaller one, since a bin of one score
+hides nothing. Left to itself, a run reads a second time, if the data can be read again, where one score in a hundred or
+more belongs to an atom that the digests show; and where all rows are drawn, since then the interval is certain.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from streameval.arguments import number, whole
+from streameval.engine.fold import TASKS, Folded
+from streameval.errors import OptionError
+from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
+from streameval.scan.rowgroups import row_groups
+from streameval.states.sampled.digests import DigestsSpec
+from streameval.states.sampled.draws import check_sample, origin_hash
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.engine.fold import Plan
+    from streameval.scan import Piece, Scan
+    from streameval.states.sampled.bins import BinsSpec
+    from streameval.states.sampled.digests import SampledDigests
+
+    Reader = Callable[[Sequence[Piece], int, Plan], Folded]
+
+__all__ = ["SAMPLING", "Sampling", "sampling", "task_threads"]
+
+ATOMS = 0.01  # share of the sample in atoms from which a second pass is made
+ROWS_A_TASK = 1 << 22  # about
+
+
+def task_threads(rows: int) -> int:
+    """Threads to cut tasks for, on every machine alike, because digests depend a little on the tasks."""
+    return max(1, rows // (TASKS * ROWS_A_TASK))
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """The options of the approximation, checked.
+
+    Attributes
+    ----------
+    sample : share of the rows, or of the row groups, in (0, 1]
+    quantiles : bins of the truncated part
+    sample_by : ``rows`` or ``row_groups``
+    sample_seed : another one draws another sample
+    passes : 1, 2, or None to decide after the first
+
+    Examples
+    --------
+    >>> Sampling(sample=2)
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: sample=2 is not a share in (0, 1] (--sample)
+    """
+
+    sample: float = 1.0
+    quantiles: int = 100
+    sample_by: str = "rows"
+    sample_seed: int = 0
+    passes: int | None = None
+
+    def __post_init__(self) -> None:
+        check_sample(self.sample)
+        AgcApprox(1, self.quantiles)
+        if self.sample_by not in ("rows", "row_groups"):
+            msg = f"sample_by={self.sample_by!r} must be one of rows, row_groups"
+            raise OptionError(msg)
+        if self.passes not in (None, 1, 2):
+            msg = f"passes={self.passes!r} must be 1 or 2"
+            raise OptionError(msg)
+
+    @property
+    def whole(self) -> bool:
+        """Whether row groups are drawn as a whole."""
+        return self.sample_by == "row_groups"
+
+    def metrics(self, truncate: Sequence[float]) -> tuple[AgcApprox, ...]:
+        """The approximate areas."""
+        return approximations(truncate, self.quantiles)
+
+    def spec(self, column: str, kind: str, nan: str) -> DigestsSpec:
+        """The state of the first pass."""
+        return DigestsSpec(column, kind, nan, 1.0 if self.whole else self.sample, self.sample_seed, self.whole)
+
+    def check(self, found: Scan, weight: str | None) -> None:
+        """Refuse what the data do not allow."""
+        if weight is not None:
+            msg = (
+                f"agc_approx counts rows and has no weights: leave out weight={weight!r} (--weight), or take agc, "
+                "which is exact and has them"
+            )
+            raise OptionError(msg)
+        if self.passes == 2 and not found.splittable:
+            msg = "passes=2 reads the data twice, and a reader can be read only once: choose passes=1 (--passes)"
+            raise OptionError(msg)
+        if self.whole and found.rows < 0:
+            msg = "data whose rows are not known before reading have no row groups: choose sample_by='rows'"
+            raise OptionError(msg)
+
+    def pieces(self, found: Scan) -> tuple[Piece, ...]:
+        """The row groups drawn, one a piece and in the order of the scan."""
+        pieces = [single for piece in found.pieces for single in row_groups(piece)]
+        rank = [(origin_hash(self.sample_seed, f"{piece.origin}\0{piece.row}"), i) for i, piece in enumerate(pieces)]
+        chosen = sorted(i for _, i in sorted(rank)[: math.ceil(self.sample * len(pieces))])
+        return tuple(pieces[i] for i in chosen)
+
+    def fold(
+        self, found: Scan, plan: Plan, wanted: Mapping[DigestsSpec, Sequence[AgcApprox]], read: Reader
+    ) -> tuple[Folded, dict[DigestsSpec, tuple[Any, tuple[AgcApprox, ...]]]]:
+        """Make every pass over the data.
+
+        Parameters
+        ----------
+        found, plan : what there is, and everything to fold in the first pass
+        wanted : the metrics of each state of the sample
+        read : folds pieces of so many rows as a plan says
+
+        Returns
+        -------
+        Folded
+            All states.
+        dict
+            For each state of the sample the spec of what became of it, and its metrics.
+        """
+        pieces, rows, share = found.pieces, found.rows, 1.0
+        if self.whole:
+            pieces = self.pieces(found)
+            rows = sum(piece.rows for piece in pieces)
+            share = rows / found.rows
+            others = tuple(spec for spec in plan.specs if spec not in wanted)
+            first = [read(found.pieces, found.rows, replace(plan, specs=others))] if others else []
+            plan = replace(plan, whole=True)
+            first.append(read(pieces, rows, replace(plan, specs=tuple(wanted))))
+        else:
+            first = [read(pieces, rows, plan)]
+        states = _joined(first).states
+        metrics = {spec: tuple(replace(m, read=share) for m in asked) for spec, asked in wanted.items()}
+        finer: dict[DigestsSpec, BinsSpec] = {}
+        for spec, asked in metrics.items():
+            again = self.second(states[spec], asked) if found.splittable else None
+            if again is not None:
+                finer[spec] = again
+        if finer:
+            first.append(read(pieces, rows, replace(plan, specs=tuple(finer.values()))))
+        return _joined(first), {spec: (finer.get(spec, spec), asked) for spec, asked in metrics.items()}
+
+    def second(self, state: SampledDigests, metrics: Sequence[AgcApprox]) -> BinsSpec | None:
+        """What a second pass counts; None where none is made."""
+        if self.passes == 1 or (self.passes is None and state.tied < ATOMS and (self.sample < 1 or state.whole)):
+            return None
+        return state.refine([metric.share(state) for metric in metrics], self.quantiles)
+
+
+SAMPLING = tuple(field.name for field in fields(Sampling))
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "sample": lambda x: number("sample", x, "a share in (0, 1]"),
+    "quantiles": lambda x: whole("quantiles", x, "a number of bins of at least 1", 1),
+    "sample_by": lambda x: x,
+    "passes": lambda x: None if x is None else whole("passes", x, "1 or 2"),
+    "sample_seed": lambda x: whole("sample_seed", x, "a whole number"),
+}
+
+
+def sampling(given: Mapping[str, Any], *, asked: bool) -> Sampling | None:
+    """The options of the approximate gain area where it is asked for; where it is not, they must be left alone.
+
+    Parameters
+    ----------
+    given : arguments of `streameval.evaluate` by their names, `SAMPLING`; what is not among them has its default
+    asked : whether it is asked for
+    """
+    options = Sampling(**{name: _CHECKS[name](value) for name, value in given.items()})
+    if not asked and options != Sampling():
+        msg = f"{', '.join(SAMPLING[:-1])} and {SAMPLING[-1]} are options of approx_agc=True (--approx-agc)"
+        raise OptionError(msg, *SAMPLING)
+    return options if asked else None
+
+
+def _joined(passes: Sequence[Folded]) -> Folded:
+    """States of several passes side by side; of those in two, such as the labels, the earlier."""
+    states = {spec: state for folded in reversed(passes) for spec, state in folded.states.items()}
+    return Folded(states, tuple(dict.fromkeys(skipped for folded in passes for skipped in folded.skipped)))

@@ -1,0 +1,105 @@
+"""Metrics of clusters against labels: functions of the table of cluster sizes.
+
+- AUL, the area under the lift curve: clusters from the largest to the smallest; clusters of one size share the mean of
+  their positives and are walked one by one; h is the sum of positives so far. AUL = Σ size·h / (total size · H), where
+  H adds a cluster's size if it is larger than the threshold, else its positives: large clusters are acted on as a
+  whole. n singletons give (n + 1)/2n.
+- ROC AUC with the cluster's size as every member's score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.results import Scalar
+from streameval.states.clusters.counts import SizeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.clusters.counts import ClusterCounts
+
+__all__ = ["LIFT", "Aul", "RocAucBySize", "aul", "size_roc_auc"]
+
+
+def aul(table: SizeTable, threshold: float = 1) -> float:
+    """Area under the lift curve of a size table; 0 where no height is assumed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> aul(SizeTable.of(np.array([3, 1, 1]), np.array([2, 1, 0])))
+    0.575
+    """
+    doubled, points, height, before = 0, 0, 0, 0
+    for size, clusters, positives in zip(*(column.tolist()[::-1] for column in _columns(table)), strict=True):
+        doubled += size * (2 * clusters * before + positives * (clusters + 1))
+        points += size * clusters
+        height += size * clusters if size > threshold else positives
+        before += positives
+    return doubled / (2 * points * height) if points and height else 0.0
+
+
+def size_roc_auc(table: SizeTable) -> float:
+    """ROC AUC of the cluster's size as the score; NaN where one class is empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> size_roc_auc(SizeTable.of(np.array([3, 1, 1]), np.array([2, 1, 0])))
+    0.5833333333333334
+    """
+    won, smaller, neg, pos = 0, 0, 0, 0
+    for size, clusters, positives in zip(*(column.tolist() for column in _columns(table)), strict=True):
+        negatives = size * clusters - positives
+        won += positives * (2 * smaller + negatives)
+        smaller += negatives
+        neg, pos = neg + negatives, pos + positives
+    return won / (2 * neg * pos) if neg and pos else float("nan")
+
+
+def _columns(table: SizeTable) -> tuple[Any, Any, Any]:
+    return table.size, table.clusters, table.positives
+
+
+@dataclass(frozen=True)
+class Aul:
+    """Area under the lift curve.
+
+    Attributes
+    ----------
+    threshold : clusters larger than this count as if all positive in the assumed height
+    """
+
+    threshold: float = 1
+    name: str = "aul"
+
+    def partial(self, part: SizeTable) -> SizeTable:
+        """The size table itself."""
+        return part
+
+    def combine(self, partials: Sequence[SizeTable], state: ClusterCounts) -> Scalar:
+        """The area, in integers until one division."""
+        return Scalar.certain(self.name, aul(SizeTable.union(partials), self.threshold))
+
+
+@dataclass(frozen=True)
+class RocAucBySize:
+    """ROC AUC with the cluster's size as the score."""
+
+    name: str = "roc_auc_by_size"
+
+    def partial(self, part: SizeTable) -> SizeTable:
+        """The size table itself."""
+        return part
+
+    def combine(self, partials: Sequence[SizeTable], state: ClusterCounts) -> Scalar:
+        """The area, in integers until one division."""
+        total = state.totals()
+        if not total.neg or not total.pos:
+            return Scalar.undefined(self.name, "one class only")
+        return Scalar.certain(self.name, size_roc_auc(SizeTable.union(partials)))
+
+
+LIFT = (Aul(), RocAucBySize())

@@ -1,0 +1,212 @@
+"""Safe arithmetic and means, shared by every table measure.
+
+Counts are exact numbers, Python integers or fractions of any size, and each measure divides once, at the end; so a
+value is the correctly rounded quotient of exact integers, never a difference of rounded ones. Zero denominators
+follow one rule everywhere: 0/0 is NaN, x/0 is infinite with the sign of x, and NaN stays NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streameval.errors import OptionError
+from streameval.states.contingency.size_counts import Number
+
+__all__ = [
+    "Number",
+    "geometric_mean",
+    "geometric_mean_weighted",
+    "harmonic_mean",
+    "harmonic_mean_weighted",
+    "mean_of",
+    "plain",
+    "ratio2weights",
+    "safe_divide",
+    "safe_log",
+    "signed_root",
+    "unitsq_sigmoid",
+]
+
+Array = TypeVar("Array", float, NDArray[np.float64])
+
+
+def safe_divide(numerator: Number, denominator: Number) -> float:
+    """Quotient as a float; 0/0 is NaN and x/0 is infinite with the sign of x.
+
+    Examples
+    --------
+    >>> safe_divide(1, 3), safe_divide(0, 0), safe_divide(-2, 0), safe_divide(float("nan"), 0)
+    (0.3333333333333333, nan, -inf, nan)
+    """
+    if denominator != 0:
+        return float(numerator / denominator)
+    if numerator == 0 or numerator != numerator:
+        return math.nan
+    return math.inf if numerator > 0 else -math.inf
+
+
+def safe_log(x: float) -> float:
+    """Natural logarithm; the logarithm of 0 is −inf.
+
+    Examples
+    --------
+    >>> safe_log(1.0), safe_log(0.0)
+    (0.0, -inf)
+    """
+    return -math.inf if x == 0 else math.log(x)
+
+
+def signed_root(numerator: Number, denominator: Number) -> float:
+    """Quotient numerator / √denominator, rounded as √(numerator² / denominator): exact where the quotient is ±1.
+
+    NaN for a negative denominator, which pair counts of fractional cells can give.
+
+    Examples
+    --------
+    >>> signed_root(-6, 36), signed_root(1, 0), signed_root(0, 0), signed_root(1, -4), signed_root(10**400, 10**800)
+    (-1.0, inf, nan, nan, 1.0)
+    """
+    square = safe_divide(numerator * numerator, denominator)
+    return math.nan if square < 0 else math.copysign(math.sqrt(square), -1 if numerator < 0 else 1)
+
+
+def plain(x: Number) -> int | float:
+    """An integer stays an integer of any size; anything else becomes a float.
+
+    Examples
+    --------
+    >>> plain(Fraction(6, 3)), plain(Fraction(1, 4))
+    (2, 0.25)
+    """
+    if isinstance(x, Fraction):
+        return x.numerator if x.denominator == 1 else float(x)
+    return x
+
+
+def ratio2weights(ratio: float) -> tuple[float, float]:
+    """Two weights that sum to one and whose quotient is `ratio`, accurate from 0 to infinity.
+
+    Parameters
+    ----------
+    ratio : float
+        Left weight over right weight, in [0, inf].
+
+    Returns
+    -------
+    left, right : float
+
+    Examples
+    --------
+    >>> ratio2weights(1.0), ratio2weights(0.25), ratio2weights(float("inf"))
+    ((0.5, 0.5), (0.2, 0.8), (1.0, 0.0))
+    """
+    if not ratio >= 0:
+        msg = f"ratio is {ratio}; give a number of at least 0"
+        raise OptionError(msg)
+    left = ratio / (1.0 + ratio) if ratio <= 1.0 else 1.0 / (1.0 + 1.0 / ratio)
+    return left, 1.0 - left
+
+
+def harmonic_mean(x: float, y: float) -> float:
+    """Harmonic mean of two numbers; of two equal numbers it is that number, so the mean of 0 and 0 is 0.
+
+    Examples
+    --------
+    >>> harmonic_mean(1, 3), harmonic_mean(0, 0)
+    (1.5, 0.0)
+    """
+    return float(x) if x == y else safe_divide(2 * (x * y), x + y)
+
+
+def harmonic_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
+    """Harmonic mean with weights in the ratio left : right; ratio 0 gives x, infinity gives y.
+
+    `ratio` moves weight towards `y`, as beta² does in the F-score of precision and recall.
+
+    Examples
+    --------
+    >>> harmonic_mean_weighted(1, 3), harmonic_mean_weighted(1, 3, ratio=0.0)
+    (1.5, 1.0)
+    >>> harmonic_mean_weighted(1, 3, ratio=float("inf"))
+    3.0
+    """
+    left, right = ratio2weights(ratio)
+    return float(x) if x == y else safe_divide(x * y, left * x + right * y)
+
+
+def geometric_mean(x: float, y: float) -> float:
+    """Geometric mean of two numbers of one sign; the mean of two negative numbers is negative.
+
+    Examples
+    --------
+    >>> geometric_mean(1, 4), geometric_mean(-1, -4)
+    (2.0, -2.0)
+    """
+    product = x * y
+    if product < 0:
+        msg = f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign"
+        raise OptionError(msg)
+    return math.copysign(1, x) * math.sqrt(product)
+
+
+def geometric_mean_weighted(x: float, y: float, ratio: float = 1.0) -> float:
+    """Geometric mean with weights in the ratio left : right; ratio 0 gives x, infinity gives y.
+
+    Examples
+    --------
+    >>> geometric_mean_weighted(1, 4), geometric_mean_weighted(1, 4, ratio=0.0)
+    (2.0, 1.0)
+    >>> geometric_mean_weighted(1, 4, ratio=float("inf"))
+    4.0
+    """
+    left, right = ratio2weights(ratio)
+    if x * y < 0:
+        msg = f"x is {x} and y is {y}; a geometric mean needs two numbers of one sign"
+        raise OptionError(msg)
+    sign = math.copysign(1, x if x != 0 else y)
+    return sign * float(abs(x) ** right) * float(abs(y) ** left)
+
+
+def unitsq_sigmoid(x: Array, s: float = 0.5) -> Array:
+    """Sigmoid from the unit interval onto itself: xˢ / (xˢ + (1 − x)ˢ); ½ stays ½ and s = 1 is the identity.
+
+    Parameters
+    ----------
+    x : float or float64 array
+        In [0, 1].
+    s : float, default 0.5
+        Below 1 it pulls towards ½, above 1 it pushes towards the ends.
+
+    Examples
+    --------
+    >>> round(unitsq_sigmoid(0.1), 4), round(unitsq_sigmoid(0.9), 4)
+    (0.25, 0.75)
+    """
+    values = np.asarray(x, dtype=np.float64)
+    if not bool(np.all((values >= 0) & (values <= 1))):
+        msg = f"x is {x}; the sigmoid is defined on [0, 1]"
+        raise OptionError(msg)
+    left, right = values**s, (1 - values) ** s
+    result = left / (left + right)
+    return cast("Array", float(result) if result.ndim == 0 else result)
+
+
+def mean_of(name: str, x: float, y: float) -> float:
+    """The mean called `name`, ``harmonic`` or ``geometric``, of two scores that are not negative.
+
+    Examples
+    --------
+    >>> mean_of("geometric", 0.25, 1.0)
+    0.5
+    """
+    if name == "harmonic":
+        return harmonic_mean(x, y)
+    if name == "geometric":
+        return geometric_mean(x, y)
+    msg = f"mean is {name!r}; choose 'harmonic' or 'geometric'"
+    raise OptionError(msg)

@@ -1,0 +1,264 @@
+"""Measures of a contingency table of classes (rows) against clusters (columns), each a pure function of its facts.
+
+Notation: n are cell counts, r class sizes, c cluster sizes, N their total; R, C and V the numbers of classes, of
+clusters and of non-zero cells; H entropies and MI the mutual information, in nats. A measure reads a `Facts`, so it
+works on a table in memory, on the merged summary of a sharded one, and on the table of a null model.
+
+Three scores take ``model=``: the score of that null model is subtracted, and with ``normalize=True`` the difference is
+divided by what it is for a perfect match. A score equal to its maximum is 1, even where that is 0/0.
+
+Degenerate tables: entropy scores of a constant partition are 1; MUC scores where a side has singletons only are NaN;
+an empty table scores 1 in entropy scores, adjusted mutual information, and assignment and split-join without a model,
+0 in chi-square and G, and NaN elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from streameval.metrics.contingency import association, twoway
+from streameval.metrics.contingency.arithmetic import Number, harmonic_mean, mean_of, plain, safe_divide
+from streameval.metrics.contingency.mutual_information import adjusted_information, log_of
+from streameval.metrics.contingency.null_models import Facts, check_model, null_facts
+
+__all__ = ["EntropyScores", "Scores"]
+
+
+class EntropyScores(NamedTuple):
+    """Homogeneity, completeness and their mean, the V-measure; each in [0, 1]."""
+
+    homogeneity: float
+    completeness: float
+    v_measure: float
+
+
+class Scores(NamedTuple):
+    """Precision, recall and their harmonic mean; each in [0, 1]."""
+
+    precision: float
+    recall: float
+    fscore: float
+
+
+def chisq_score(t: Facts) -> float:
+    """Pearson's chi-square statistic, N·(Σ n²/(r·c) − 1), at least 0, over all R×C cells."""
+    return float(t.chi_square)
+
+
+def g_score(t: Facts) -> float:
+    """G-statistic (log-likelihood ratio), 2·N·MI, at least 0; not divided by N.
+
+    References
+    ----------
+    Dunning, T. (1993), Accurate methods for the statistics of surprise and coincidence. Computational Linguistics 19.
+    """
+    return float(2 * t.total * t.entropies.mutual)
+
+
+def mutual_info_score(t: Facts) -> float:
+    """Mutual information in nats, at least 0; NaN for an empty table."""
+    return float(t.entropies.mutual) if t.total else math.nan
+
+
+def entropy_scores(t: Facts, mean: str = "harmonic") -> EntropyScores:
+    """Homogeneity MI/H(classes), completeness MI/H(clusters), and their mean; each in [0, 1].
+
+    The harmonic mean is the V-measure, or normalised mutual information. A side of one group scores 1.
+
+    Parameters
+    ----------
+    mean : {"harmonic", "geometric"}
+    """
+    h = t.entropies
+    homogeneity = safe_divide(h.mutual, h.classes) if h.classes else 1.0
+    completeness = safe_divide(h.mutual, h.clusters) if h.clusters else 1.0
+    return EntropyScores(homogeneity, completeness, mean_of(mean, homogeneity, completeness))
+
+
+def adjusted_mutual_info(t: Facts, average_method: str = "max") -> float:
+    """Mutual information adjusted for chance, (MI − E) / (max(H, H) − E), at most 1; refuses fractional counts.
+
+    Two partitions into one group each, two into singletons, and an empty table are equal and score 1.
+
+    Parameters
+    ----------
+    average_method : {"max", "min", "arithmetic", "geometric"}
+        How the two entropies are averaged; scikit-learn's default is ``arithmetic``.
+
+    References
+    ----------
+    Vinh, N. X., Epps, J. and Bailey, J. (2010). JMLR 11, 2837-2854. http://www.jmlr.org/papers/v11/vinh10a.html
+    """
+    return adjusted_information(t.entropies, t.classes, t.clusters, average_method)
+
+
+def assignment_score(t: Facts, normalize: bool = True, model: str | None = "m1") -> int | float:
+    """Weight of the best one-to-one matching of classes and clusters, minus that of a null model.
+
+    Parameters
+    ----------
+    normalize : bool, default True
+        Divide by the score of a perfect match, so that it is at most 1.
+    model : {None, "m1", "m2r", "m2c", "m3"}
+        Null model to subtract: none, only N fixed, row totals, column totals, both.
+
+    References
+    ----------
+    Gusfield, D. (2002), Partition-distance. Information Processing Letters 82(3), 159-164.
+    """
+    null = null_facts(t, model).matching if model is not None else 0
+    return above(t, t.matching, null, t.total, normalize, model)
+
+
+def split_join_similarity(t: Facts, normalize: bool = True, model: str | None = "m1") -> int | float:
+    """Σ row maxima + Σ column maxima (at most 2N), minus that of a null model.
+
+    Parameters
+    ----------
+    normalize : bool, default True
+        Divide by the score of a perfect match, so that it is at most 1.
+    model : {None, "m1", "m2r", "m2c", "m3"}
+        Null model to subtract.
+
+    References
+    ----------
+    van Dongen, S. (2000), Performance criteria for graph clustering and Markov cluster experiments. INS R0012.
+    """
+    null = null_facts(t, model).maxima if model is not None else 0
+    return above(t, t.maxima, null, 2 * t.total, normalize, model)
+
+
+def above(t: Facts, score: Number, null: Number, maximum: Number, normalize: bool, model: str | None) -> int | float:
+    """Return score − null, or its share of maximum − null."""
+    if t.total == 0 and model is not None:
+        return math.nan
+    if not normalize:
+        return plain(score - null)
+    return 1.0 if score == maximum else safe_divide(score - null, maximum - null)
+
+
+def split_join_distance(t: Facts, normalize: bool = True) -> int | float:
+    """Points that have to move, both ways: 2N − Σ row maxima − Σ column maxima, divided by 2N if `normalize`."""
+    distance = 2 * t.total - t.maxima
+    return safe_divide(distance, 2 * t.total) if normalize else plain(distance)
+
+
+def vi_distance(t: Facts, normalize: bool = True) -> float:
+    """Variation of information, H(classes) + H(clusters) − 2·MI, in nats; divided by ln N if `normalize`.
+
+    References
+    ----------
+    Meila, M. (2007), Comparing clusterings - an information based distance. https://doi.org/10.1016/j.jmva.2006.11.013
+    """
+    if t.total == 0:
+        return math.nan
+    distance = t.entropies.variation
+    return safe_divide(distance, log_of(t.total)) if normalize else float(distance)
+
+
+def vi_similarity(t: Facts, normalize: bool = True, model: str | None = "m1") -> float:
+    """Ln N − variation of information, in nats, minus that of a null model.
+
+    The null variation is ln R + ln C (``m1``), ln C + H(classes) (``m2r``), ln R + H(clusters) (``m2c``) or
+    H(classes) + H(clusters) (``m3``, which normalised is the V-measure).
+
+    Parameters
+    ----------
+    normalize : bool, default True
+        Divide by the score of a perfect match, so that it is at most 1.
+    model : {None, "m1", "m2r", "m2c", "m3"}
+        Null model to subtract.
+    """
+    if t.total == 0:
+        return math.nan
+    distance = t.entropies.variation
+    largest = log_of(t.total) if model is None else _null_variation(t, model)
+    if not normalize:
+        return float(largest - distance)
+    return 1.0 if distance == 0 else safe_divide(largest - distance, largest)
+
+
+def _null_variation(t: Facts, model: str) -> Number:
+    check_model(model)
+    h = t.entropies
+    rows = log_of(t.classes.count) if model in ("m1", "m2c") else h.classes
+    cols = log_of(t.clusters.count) if model in ("m1", "m2r") else h.clusters
+    return rows + cols
+
+
+def talburt_wang_index(t: Facts) -> float:
+    """Talburt-Wang index, √(R·C) / V, in (0, 1].
+
+    References
+    ----------
+    Talburt, J., Wang, R., Hess, K. and Kuo, E. (2007), An algebraic approach to data quality metrics for entity
+    resolution over large datasets.
+    """
+    return safe_divide(math.sqrt(t.classes.count * t.clusters.count), t.nonzero)
+
+
+def muc_scores(t: Facts) -> Scores:
+    """MUC precision (N − V)/(N − C), recall (N − V)/(N − R) and F-score; NaN for a side of singletons only.
+
+    References
+    ----------
+    Vilain, M. et al. (1995), A model-theoretic coreference scoring scheme. https://aclanthology.org/M95-1005
+    """
+    links = t.total - t.nonzero
+    precision, recall = safe_divide(links, t.total - t.clusters.count), safe_divide(links, t.total - t.classes.count)
+    return Scores(precision, recall, harmonic_mean(recall, precision))
+
+
+def bc_metrics(t: Facts) -> Scores:
+    """B-cubed precision Σ n²/c / N, recall Σ n²/r / N and F-score; each in (0, 1].
+
+    Zero cells are left out, also where clustering-metrics divides by an empty row or column.
+
+    References
+    ----------
+    Bagga, A. and Baldwin, B. (1998), Entity-based cross-document coreferencing. https://aclanthology.org/P98-1012
+    """
+    by_cluster, by_class = t.bcubed
+    precision, recall = safe_divide(by_cluster, t.total), safe_divide(by_class, t.total)
+    return Scores(precision, recall, harmonic_mean(recall, precision))
+
+
+def adjusted_rand_index(t: Facts) -> float:
+    """Adjusted Rand index: the kappa of the pair table, in [−1, 1], 0 by chance.
+
+    Exact integers of any size are divided once, so it holds at any N. One group on both sides, and singletons on both
+    sides, give ½ (scikit-learn: 1); a single point gives NaN.
+
+    References
+    ----------
+    Hubert, L. and Arabie, P. (1985), Comparing partitions. Journal of Classification 2, 193-218.
+    """
+    return association.kappa(t.pairs)
+
+
+def rand_index(t: Facts) -> float:
+    """Rand index: the accuracy of the pair table, in [0, 1], not corrected for chance."""
+    return twoway.accuracy(t.pairs)
+
+
+def fowlkes_mallows(t: Facts) -> float:
+    """Fowlkes-Mallows index: the Ochiai similarity of the pair table, in [0, 1]; NaN if no pair is together."""
+    return twoway.ochiai_coeff(t.pairs)
+
+
+def adjusted_fowlkes_mallows(t: Facts) -> float:
+    """Fowlkes-Mallows index corrected for chance, at most 1: the adjusted Ochiai coefficient of the pair table."""
+    return association.ochiai_coeff_adj(t.pairs)
+
+
+def mirkin_mismatch_coeff(t: Facts, normalize: bool = True) -> int | float:
+    """Ordered pairs on which the partitions disagree, 2·(FP + FN), divided by N² if `normalize`."""
+    mismatches = 2 * (t.pairs.FP + t.pairs.FN)
+    return safe_divide(mismatches, t.total * t.total) if normalize else plain(mismatches)
+
+
+def mirkin_match_coeff(t: Facts, normalize: bool = True) -> int | float:
+    """Ordered pairs on which the partitions agree, N² minus the mismatches, divided by N² if `normalize`."""
+    matches = t.total * t.total - 2 * (t.pairs.FP + t.pairs.FN)
+    return safe_divide(matches, t.total * t.total) if normalize else plain(matches)

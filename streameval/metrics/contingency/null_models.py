@@ -1,0 +1,298 @@
+"""What a measure may ask of a table, answered for real tables and, in closed form, for null models.
+
+A measure of a contingency table is a function of a dozen numbers, the *facts*. Three kinds of tables give them:
+
+- `TableFacts`: a real table, from its `Summary`;
+- `NullFacts`: the expected table of a null model. Each model fixes the two margins (r, c) and makes the cells r·c/N,
+  so everything follows from the margins alone: MI is 0, Σ n² = Σ r²·Σ c²/N², the best matching pairs the largest
+  margins. No dense R×C table is built;
+- `diagonal`: the table that agrees perfectly with one margin.
+
+========  ===================  =================  =================
+model     fixed                row margins        column margins
+========  ===================  =================  =================
+``m1``    N                    N/R                N/C
+``m2r``   row totals           r                  N/C
+``m2c``   column totals        N/R                c
+``m3``    both                 r                  c
+========  ===================  =================  =================
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+from streameval.errors import OptionError
+from streameval.metrics.contingency.mutual_information import Entropies, entropies, entropy_of_sizes
+from streameval.metrics.contingency.twoway import TwoWay
+from streameval.states.contingency.size_counts import Number, Sizes, aligned_sum
+from streameval.states.contingency.summary import INERTIA_BITS, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["MODELS", "Facts", "NullFacts", "TableFacts", "diagonal", "null_facts"]
+
+MODELS = ("m1", "m2r", "m2c", "m3")
+
+
+class Facts(Protocol):
+    """The numbers that measures are made of; all exact, or fractions with a certain error."""
+
+    @property
+    def total(self) -> Number:
+        """Number of points, N."""
+
+    @property
+    def classes(self) -> Sizes:
+        """Row totals."""
+
+    @property
+    def clusters(self) -> Sizes:
+        """Column totals."""
+
+    @property
+    def nonzero(self) -> int:
+        """Number of non-zero cells, V."""
+
+    @property
+    def chi_square(self) -> Number:
+        """Pearson's chi-square."""
+
+    @property
+    def entropies(self) -> Entropies:
+        """Entropies of both margins and their mutual information, in nats."""
+
+    @property
+    def pairs(self) -> TwoWay:
+        """Pairs of points by agreement."""
+
+    @cached_property
+    def bcubed(self) -> tuple[Number, Number]:
+        """Σ n²/c and Σ n²/r."""
+
+    @property
+    def maxima(self) -> Number:
+        """Σ row maxima + Σ column maxima."""
+
+    @property
+    def matching(self) -> Number:
+        """Total of the best one-to-one matching of rows and columns."""
+
+
+def pair_table(total: Number, cells: Number, classes: Number, clusters: Number) -> TwoWay:
+    """Pairs of points from N and the sums of squares of cells, class sizes and cluster sizes.
+
+    TP: same class and cluster; FP: same cluster only; FN: same class only; TN: the rest.
+
+    Examples
+    --------
+    >>> pair_table(5, cells=4 + 1 + 4, classes=9 + 4, clusters=4 + 9)
+    TwoWay(TP=2, FP=2, TN=4, FN=2)
+    """
+    return TwoWay(
+        TP=_half(cells - total),
+        FP=_half(clusters - cells),
+        TN=_half(total * total - classes - clusters + cells),
+        FN=_half(classes - cells),
+    )
+
+
+def _half(x: Number) -> Number:
+    return x // 2 if isinstance(x, int) else x / 2
+
+
+def _unsolved() -> Number:
+    msg = "assignment_score needs the best matching of the cells, which has not been solved for this summary"
+    raise OptionError(msg)
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """Facts of a real table, from its summary; `solve` finds the best matching when it is asked for.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.states.contingency.summary import summarize
+    >>> facts = TableFacts(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 2])))
+    >>> facts.total, facts.nonzero, facts.pairs
+    (5, 3, TwoWay(TP=2, FP=2, TN=4, FN=2))
+    """
+
+    summary: Summary
+    solve: Callable[[], Number] = field(default=_unsolved, compare=False)
+
+    @property
+    def total(self) -> Number:
+        """Number of points, N."""
+        return self.summary.total
+
+    @property
+    def classes(self) -> Sizes:
+        """Row totals."""
+        return self.summary.classes
+
+    @property
+    def clusters(self) -> Sizes:
+        """Column totals."""
+        return self.summary.clusters
+
+    @property
+    def nonzero(self) -> int:
+        """Number of non-zero cells, V."""
+        return self.summary.nonzero
+
+    @property
+    def chi_square(self) -> Number:
+        """Pearson's chi-square, N·(Σ n²/(r·c) − 1), at least 0."""
+        excess = self.summary.inertia - (1 << INERTIA_BITS)
+        return self.total * Fraction(excess, 1 << INERTIA_BITS) if excess > 0 else 0
+
+    @property
+    def entropies(self) -> Entropies:
+        """Entropies of both margins and their mutual information, in nats."""
+        return entropies(self.summary)
+
+    @cached_property
+    def pairs(self) -> TwoWay:
+        """Pairs of points by agreement."""
+        s = self.summary
+        return pair_table(s.total, s.cells.squares, s.classes.squares, s.clusters.squares)
+
+    @property
+    def bcubed(self) -> tuple[Number, Number]:
+        """Σ n²/c and Σ n²/r, in fixed point of 2^-104 for exact counts."""
+        return _divided(self.summary.cluster_squares), _divided(self.summary.class_squares)
+
+    @property
+    def maxima(self) -> Number:
+        """Σ row maxima + Σ column maxima."""
+        return self.summary.row_maxima + self.summary.column_maxima
+
+    @cached_property
+    def matching(self) -> Number:
+        """Total of the best one-to-one matching of rows and columns."""
+        known = self.summary.matching
+        return known[0] if known is not None and known[0] == known[1] else self.solve()
+
+
+def _divided(squares: Mapping[Number, Number]) -> Number:
+    if any(isinstance(size, float) for size in squares):
+        return math.fsum(s / size for size, s in squares.items())
+    total = sum(int(s * (1 << INERTIA_BITS) // size) for size, s in squares.items())
+    return Fraction(total, 1 << INERTIA_BITS)
+
+
+@dataclass(frozen=True)
+class NullFacts:
+    """Facts of the table of products of two margins, r·c/N: independence, so nothing but the margins matters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sizes = Sizes.of(np.array([3, 1]))
+    >>> null = NullFacts(4, sizes, sizes)
+    >>> null.matching, null.maxima, float(null.entropies.mutual), null.pairs.TP
+    (Fraction(5, 2), 6, 0.0, Fraction(9, 8))
+    """
+
+    total: Number
+    classes: Sizes
+    clusters: Sizes
+
+    @property
+    def nonzero(self) -> int:
+        """Number of cells, R·C."""
+        return self.classes.count * self.clusters.count
+
+    @property
+    def chi_square(self) -> Number:
+        """Zero."""
+        return 0
+
+    @property
+    def entropies(self) -> Entropies:
+        """Entropies of both margins; mutual information is 0."""
+        return Entropies(entropy_of_sizes(self.classes), entropy_of_sizes(self.clusters), Fraction(0))
+
+    @property
+    def pairs(self) -> TwoWay:
+        """Pairs of points by agreement, as the formula of the pair counts gives them for fractional cells."""
+        classes, clusters = self.classes.squares, self.clusters.squares
+        return pair_table(self.total, self._over(classes * clusters, 2), classes, clusters)
+
+    @property
+    def bcubed(self) -> tuple[Number, Number]:
+        """Σ n²/c and Σ n²/r."""
+        return self._over(self.classes.squares, 1), self._over(self.clusters.squares, 1)
+
+    @property
+    def maxima(self) -> Number:
+        """Largest row total + largest column total."""
+        return self.classes.largest + self.clusters.largest
+
+    @property
+    def matching(self) -> Number:
+        """Sum of products of the k-th largest margins, over N."""
+        return self._over(aligned_sum(self.classes, self.clusters), 1)
+
+    def _over(self, x: Number, power: int) -> Number:
+        if isinstance(x, float) or isinstance(self.total, float):
+            return float(x) / float(self.total) ** power
+        return Fraction(x) / Fraction(self.total) ** power if self.total else 0
+
+
+def null_facts(facts: Facts, model: str) -> NullFacts:
+    """Facts of the expected table under `model`, one of ``m1``, ``m2r``, ``m2c``, ``m3``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.states.contingency.summary import summarize
+    >>> facts = TableFacts(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 3])))
+    >>> null_facts(facts, "m1").classes.values.tolist(), null_facts(facts, "m3").classes.values.tolist()
+    ([3], [3])
+    """
+    check_model(model)
+    free_rows, free_cols = model in ("m1", "m2c"), model in ("m1", "m2r")
+    return NullFacts(
+        facts.total,
+        _even(facts.total, facts.classes.count) if free_rows else facts.classes,
+        _even(facts.total, facts.clusters.count) if free_cols else facts.clusters,
+    )
+
+
+def check_model(model: str) -> None:
+    """Refuse an unknown null model by name."""
+    if model not in MODELS:
+        msg = f"model is {model!r}; choose None or one of {', '.join(MODELS)}"
+        raise OptionError(msg)
+
+
+def _even(total: Number, groups: int) -> Sizes:
+    if groups == 0:
+        return Sizes.repeat(0, 0)
+    return Sizes.repeat(total / groups if isinstance(total, float) else Fraction(total) / groups, groups)
+
+
+def diagonal(sizes: Sizes) -> TableFacts:
+    """Facts of the diagonal table of these sizes: a perfect agreement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> perfect = diagonal(Sizes.of(np.array([3, 1])))
+    >>> perfect.matching, perfect.chi_square, float(perfect.entropies.variation)
+    (4, Fraction(4, 1), 0.0)
+    """
+    squares = {size: size * size * times for size, times in sizes.pairs()}
+    summary = Summary(
+        sizes, sizes, sizes, squares, squares, sizes.count << INERTIA_BITS, sizes.total, sizes.total,
+        (sizes.total, sizes.total),
+    )  # fmt: skip
+    return TableFacts(summary)

@@ -1,0 +1,228 @@
+"""The approximate gain area: from a sample of the rows, sorted into quantile bins.
+
+A sample of the scores (`streameval.states.sampled.digests`) is cut at Q quantiles of its top part. In bins of p
+positives and n negatives, of P and N in the sample, two things are unknown, and both are reported:
+
+- *The order within a bin.* The value takes scores of a bin as tied. Untruncated, the sample's own area is off by at
+  most Σ p·n / PN, about 0.004 with 200 bins, whatever the number of rows: this is `bound`. Truncated, it also holds for
+  every way the bin at the cut may have been cut (`streameval.metrics.scores.gain_bounds`). With two passes the counts
+  of the bins are exact, and so is the bound; with one pass they are interpolated from digests, and so is the bound. A
+  bin that has seen one score only hides nothing (two passes).
+- *The sample.* `stderr` is the standard error of a delete-a-group jackknife (Kott, The Delete-a-Group Jackknife, 2001):
+  the area is computed again without each of m = 32 groups of rows (fewer, if fewer have rows), and the squared
+  deviations from their mean are summed, times (m − 1)/m; a sample that is a share f of the rows has √(1 − f) of its
+  root, so that all rows have none. To it is added, in quadrature, what one row of the other class would change: a
+  truncated part without a negative in the sample may have some outside it. `stderr` is itself uncertain by one part in
+  eight, and by more with few positives.
+
+So the area of all rows likely lies within value ± (bound + 4·stderr), though less surely than four standard errors
+sound: where few points are kept, the standard error is rough. On normal scores, 1 to 30 % positive, it lay outside in 9
+of 5,400 samples of which 100 points were kept, in the worst case in 1 of 200, and in 1 of 3,000 samples with 1,000. And
+likely is not certain: `lower` and `upper` of a sample are NaN, and the value is not marked exact. They are the certain
+interval where nothing is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a
+run that is left to itself makes the second pass that this takes.
+
+Row groups instead of rows: reading less, but rows of one row group are often alike (one hour, one customer, sorted by
+score). Then the sample is one of row groups, not of rows: the standard error, whose groups are made of row groups,
+shows it as far as few row groups can, and with few of them the value, a ratio, is biased by an amount of the order of
+their number's inverse. Draw rows where the order of the file has to do with the scores.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.metrics.scores.gain import written
+from streameval.metrics.scores.gain_bounds import cut_bounds, open_sums
+from streameval.metrics.scores.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
+from streameval.metrics.scores.undefined import HALF
+from streameval.results import Scalar
+from streameval.states.protocol import Totals
+from streameval.states.scores.histogram import Bins
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.protocol import Array
+    from streameval.states.sampled.bins import SampledBins
+    from streameval.states.sampled.digests import SampledDigests
+    from streameval.states.sampled.draws import GroupedBins
+
+    SampledState = SampledDigests | SampledBins
+
+__all__ = ["AgcApprox", "approximations"]
+
+NO_ROWS = "no rows in the sample; draw more (--sample)"
+NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
+
+LIKELY = "of a sample no interval is certain; the area of all rows likely lies within value ± (bound + 4·stderr)"
+INTERPOLATED = "counts of bins are interpolated, so that no interval is certain; count them with passes=2 (--passes 2)"
+
+
+@dataclass(frozen=True)
+class AgcApprox:
+    """Normalised area under the gain curve of a sample in quantile bins.
+
+    Attributes
+    ----------
+    truncate : share of the points in (0, 1], or a number of points above 1, of all rows
+    quantiles : bins of the truncated part; a sample of fewer points has fewer
+    read : share of the rows that were read, below 1 where row groups were drawn
+
+    Examples
+    --------
+    The truth, and what a tenth of the rows says:
+
+    >>> import numpy as np, pyarrow as pa
+    >>> from streameval.evaluation import evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> label = rng.random(100_000) < 0.05
+    >>> data = pa.table({"label": label, "score": rng.normal(2.0 * label)})
+    >>> found = evaluate(data, score="score", approx_agc=True, sample=0.1, quantiles=200)
+    >>> [approx] = [result for result in found.results if result.metric == "agc_approx"]
+    >>> [round(x, 3) for x in (found.value("agc"), approx.value, approx.bound, approx.stderr)]
+    [0.835, 0.828, 0.003, 0.01]
+
+    All rows in bins hold it for certain:
+
+    >>> found = evaluate(data, score="score", approx_agc=True, quantiles=200)
+    >>> [round(end, 3) for end in found.interval("agc_approx")]
+    [0.832, 0.838]
+    """
+
+    truncate: float = 1
+    quantiles: int = 100
+    read: float = 1.0
+
+    def __post_init__(self) -> None:
+        kept_points(self.truncate, 1)
+        if not isinstance(self.quantiles, int) or self.quantiles < 1:
+            msg = f"quantiles={self.quantiles!r} is not a number of bins of at least 1 (--quantiles)"
+            raise OptionError(msg)
+
+    @property
+    def name(self) -> str:
+        """``agc_approx``, ``agc_approx@0.01``, ``agc_approx@200``."""
+        return "agc_approx" + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
+
+    def population(self, state: SampledState) -> float:
+        """Rows that the sample stands for: those seen, and those in row groups that were not read."""
+        return float(state.seen.sum()) / self.read
+
+    def share(self, state: SampledState) -> float:
+        """The truncation as a share of the points."""
+        return (
+            float(self.truncate) if self.truncate <= 1 else min(1.0, self.truncate / max(self.population(state), 1.0))
+        )
+
+    def partial(self, part: SampledState) -> GroupedBins:
+        """The bins."""
+        return part.binned(self.share(part), self.quantiles)
+
+    def combine(self, partials: Sequence[GroupedBins], state: SampledState) -> Scalar:
+        """The value of all groups, its interval or bound, and its standard error."""
+        total = state.totals()
+        if state.spec.nan == "half" and state.nan_rows.sum():
+            return Scalar.undefined(self.name, HALF)
+        if not total.rows:
+            return Scalar.undefined(self.name, NO_ROWS)
+        if not total.pos or not total.neg:
+            reason = NO_POSITIVES if not total.pos else NO_NEGATIVES
+            return Scalar.undefined(self.name, f"{reason} in the sample")
+        (grouped,) = partials
+        bins, share = _whole(grouped, total), self.share(state)
+        drawn = min(1.0, total.rows / self.population(state))
+        points = kept_points(share if drawn < 1 else self.truncate, total.rows)
+        if drawn < 1 and not bins.pos[: _cut_at(bins.neg + bins.pos, points) + 1].any():
+            return Scalar.undefined(self.name, NONE_IN_PART)
+        value, lower, upper = _bounded(bins, points)
+        bound = max(upper - value, value - lower)
+        if drawn == 1 and grouped.counted:
+            return replace(Scalar.between(self.name, value, lower, upper), stderr=0.0, bound=bound)
+        error = _deviation(grouped, share) * math.sqrt(1 - drawn) if drawn < 1 else 0.0
+        reason = LIKELY if drawn < 1 else INTERPOLATED
+        return Scalar(self.name, value, exact=False, reason=reason, stderr=error, bound=bound)
+
+
+def _whole(grouped: GroupedBins, total: Totals) -> Bins:
+    """All groups together, in integers whose running sums are the rounded ones."""
+    sides = (np.rint(np.cumsum(grouped.counts[:, label].sum(0))).astype(np.int64) for label in (0, 1))
+    neg, pos = (np.maximum(np.diff(side, prepend=0), 0) for side in sides)
+    full = neg + pos > 0
+    total = Totals(int(neg.sum()), int(pos.sum()), float(neg.sum()), float(pos.sum()))
+    return Bins(neg[full], pos[full], None, None, grouped.single[full], np.arange(full.sum(), dtype=np.float64), total)
+
+
+def _cut_at(sizes: Array, points: float) -> int:
+    """The bin that reaches the points."""
+    return min(int(np.searchsorted(np.cumsum(sizes), points)), sizes.size - 1)
+
+
+def _bounded(bins: Bins, points: int) -> tuple[float, float, float]:
+    """Value, lower and upper; a bin at the cut keeps a proportional part."""
+    at, N, P = _cut_at(bins.neg + bins.pos, points), bins.total.neg, bins.total.pos
+    above = int((bins.neg + bins.pos)[: at + 1].sum())
+    if above > points and not bins.single[at]:
+        value, lower, upper = cut_bounds(bins, at, points, ratio=False)
+        return value, lower, upper
+    area, below, kept, doubt = open_sums(bins, at + 1)
+    shifted = (quotient((area + shift, below - shift, kept), N, P, ratio=False) for shift in (0, -doubt, doubt))
+    value, lower, upper = (top / bottom for top, bottom in shifted)
+    return value, lower, upper
+
+
+def _deviation(grouped: GroupedBins, share: float) -> float:
+    """Standard error as if the rows were without end: of leaving out a group at a time, and of one row."""
+    counts = grouped.counts[grouped.counts.sum((1, 2)) > 0]
+    rest = counts.sum(0) - counts
+    m = len(counts)
+    if m < 2 or not rest.sum(2).all():
+        return math.nan
+    values = np.array([_area(neg, pos, share, grouped.single) for neg, pos in rest])
+    return math.hypot(math.sqrt((m - 1) / m * float(((values - values.mean()) ** 2).sum())), _one_row(grouped, share))
+
+
+def _one_row(grouped: GroupedBins, share: float) -> float:
+    """Change of the value if one row of the class that prevails in the part kept were of the other class."""
+    both = grouped.counts.sum(0)
+    at = _cut_at(both.sum(0), share * float(both.sum()))
+    changed = both.astype(np.float64)
+    major = int(both[1, : at + 1].sum() > both[0, : at + 1].sum())
+    moved = both[major, : at + 1] / both[major, : at + 1].sum()
+    changed[major, : at + 1] -= moved
+    changed[1 - major, : at + 1] += moved
+    if not changed[major].sum() > 0:
+        return math.nan
+    return abs(_area(changed[0], changed[1], share, grouped.single) - _area(both[0], both[1], share, grouped.single))
+
+
+def _area(neg: Array, pos: Array, share: float, single: Array) -> float:
+    """The value in floating point, for counts that need not be whole."""
+    sizes = neg + pos
+    ends = np.cumsum(sizes)
+    N, P = float(neg.sum()), float(pos.sum())
+    points = min(share * (N + P), float(ends[-1]))
+    at = min(int(np.searchsorted(ends, points)), sizes.size - 1)
+    room = float(sizes[at]) if single[at] else max(0.0, points - float(ends[at] - sizes[at]))
+    kept = np.append(sizes[:at], room)
+    gained = np.append(pos[:at], pos[at] * room / sizes[at] if sizes[at] else 0.0)
+    area = float((kept * (2 * (np.cumsum(gained) - gained) + gained)).sum())
+    weight = float(kept.sum())
+    top, bottom = quotient((area, weight * weight - area, weight), N, P, ratio=False)
+    return float(top / bottom)
+
+
+def approximations(truncate: Sequence[float], quantiles: int) -> tuple[AgcApprox, ...]:
+    """`agc_approx`, and one for each truncation, each once.
+
+    Examples
+    --------
+    >>> [metric.name for metric in approximations((0.01, 200), 100)]
+    ['agc_approx', 'agc_approx@0.01', 'agc_approx@200']
+    """
+    return tuple(AgcApprox(share, quantiles) for share in dict.fromkeys((1, *truncate)))

@@ -1,0 +1,259 @@
+"""ClusterCounts: every cluster with its size and positives, exactly; and the small table that metrics read.
+
+Clusters are keyed by their ids, mixed by an odd multiplier that permutes the 64-bit integers, so that buckets fill
+evenly. Integer ids are compared as integers. Strings and binaries are compared by a 128-bit hash of their bytes
+(MurmurHash3): among 10⁹ ids a false match is less likely than 2·10⁻²¹. Where ids belong to their partition, the hash of
+the partition's path joins the key. Memory is 8 bytes a row for integer ids, 16 for others.
+
+The area under the lift curve and the ROC curve by size depend only on how many clusters have each size and how many
+positives those have together: the `SizeTable`, at most √(2·rows) lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import NullError
+from streameval.kernels.jit import read_only
+from streameval.kernels.keys import ID_BUCKETS, encode_id
+from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
+from streameval.states.compatible import mergeable, same_table
+from streameval.states.keyed.builder import RunBuilder
+from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.grouping import Counts, Labelled
+from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify
+from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.keyed.packing import Packing
+from streameval.states.protocol import Array, Batch, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.budget import Budget
+
+__all__ = ["ClusterCounts", "ClusterSpec", "SizeTable", "id_type"]
+
+_KNOWN = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its bucket fixes: the key's first is lost
+_SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
+
+
+@dataclass(frozen=True)
+class ClusterSpec:
+    """An exact cluster state.
+
+    Attributes
+    ----------
+    column : the cluster column
+    type : see `id_type`
+    scope : ``global``, or ``partition`` where ids are reused and belong to their partition
+    nulls : ``error``, ``drop`` or ``singleton`` (each null is a cluster of its own)
+
+    Examples
+    --------
+    >>> ClusterSpec("cluster").columns
+    ('cluster',)
+    """
+
+    kind: ClassVar[str] = "cluster_counts"
+    version: ClassVar[int] = 2
+    additive: ClassVar[bool] = True
+
+    column: str
+    type: str = "signed"
+    scope: str = "global"
+    nulls: str = "error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (self.column,)
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the runs."""
+        return Layout(ID_BUCKETS, 64, words=id_words(self.type, self.scope))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table."""
+        counts = {"key": pa.uint64(), "negatives": pa.int64(), "positives": pa.int64()}
+        return pa.schema(counts | {"second": pa.uint64()} if self.layout.words == 2 else counts)
+
+    def builder(self, budget: Budget, capacity: int) -> _ClusterBuilder:
+        """A builder whose runs hold `capacity` rows."""
+        return _ClusterBuilder(self, RunBuilder(self.layout, budget, capacity))
+
+    def empty(self) -> ClusterCounts:
+        """The state of no rows."""
+        return ClusterCounts(self, Runs(self.layout))
+
+    @property
+    def packing(self) -> Packing:
+        """How the table is stored."""
+        return Packing(self.layout, lambda keys: keys >> SHIFT)
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
+        """The state whose table `ClusterCounts.to_arrow` wrote, packed."""
+        rows = (np.array(header[name]) for name in ("single_rows", "dropped_rows"))
+        return ClusterCounts(self, Runs(self.layout, tuple(self.packing.runs(batches, budget))), *rows)
+
+
+class _ClusterBuilder:
+    def __init__(self, spec: ClusterSpec, runs: RunBuilder) -> None:
+        self.spec = spec
+        self._runs = runs
+        self._null_rows = np.zeros(2, np.int64)
+
+    def update(self, batch: Batch) -> None:
+        array, label = batch.columns[self.spec.column], batch.label
+        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+            array = array.dictionary_decode()
+        if array.null_count:
+            if self.spec.nulls == "error":
+                where = f"{batch.name}: cluster column {self.spec.column!r}"
+                msg = f"{where} has nulls; choose --nulls drop or --nulls singleton"
+                raise NullError(msg)
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            self._null_rows += np.bincount(label[~valid], minlength=2)
+            array, label = array.drop_null(), label[valid]
+        first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
+        first, label = read_only(first), read_only(label)
+        self._runs.add(len(first), lambda part, *out: encode_id(first[part], label[part], SHIFT, *out), rest)
+
+    def state(self) -> ClusterCounts:
+        single = self.spec.nulls == "singleton"
+        none = np.zeros(2, np.int64)
+        rows = (self._null_rows, none) if single else (none, self._null_rows)
+        return ClusterCounts(self.spec, self._runs.finish(), *rows)
+
+
+@dataclass(frozen=True, eq=False)
+class SizeTable:
+    """How many clusters have each size, and how many positives they have together.
+
+    Attributes
+    ----------
+    size : int64 array of shape (n_sizes,), ascending
+    clusters : int64 array of shape (n_sizes,)
+    positives : int64 array of shape (n_sizes,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> SizeTable.of(np.array([3, 1, 3]), np.array([1, 0, 2]))
+    SizeTable(size=array([1, 3]), clusters=array([1, 2]), positives=array([0, 3]))
+    """
+
+    size: Array
+    clusters: Array
+    positives: Array
+
+    @classmethod
+    def of(cls, sizes: Array, positives: Array) -> SizeTable:
+        """The table of clusters given one by one."""
+        return cls._summed(sizes, np.ones(len(sizes), np.int64), positives)
+
+    @classmethod
+    def _summed(cls, size: Array, clusters: Array, positives: Array) -> SizeTable:
+        sizes, index = np.unique(size, return_inverse=True)
+        columns = [np.zeros(sizes.size, np.int64), np.zeros(sizes.size, np.asarray(positives).dtype)]
+        for column, values in zip(columns, (clusters, positives), strict=True):
+            np.add.at(column, index, values)
+        return cls(sizes, *columns)
+
+    @classmethod
+    def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
+        """The table of all clusters of several tables."""
+        parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
+        return cls._summed(
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives"))
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterCounts:
+    """Exact size and positives of every cluster.
+
+    Attributes
+    ----------
+    spec : ClusterSpec
+    runs : Runs
+    single_rows : int64 array of shape (2,), null ids that are each a cluster of their own, by label
+    dropped_rows : int64 array of shape (2,), null ids left out, by label
+
+    Examples
+    --------
+    >>> ClusterSpec("cluster").empty().totals().rows
+    0
+    """
+
+    spec: ClusterSpec
+    runs: Runs
+    single_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def merge(self, other: ClusterCounts) -> ClusterCounts:
+        """Clusters of both inputs; equal ids are one cluster."""
+        mergeable(self, other)
+        runs = self.runs.merge(other.runs)
+        return ClusterCounts(
+            self.spec, runs, self.single_rows + other.single_rows, self.dropped_rows + other.dropped_rows
+        )
+
+    def totals(self) -> Totals:
+        """Rows in clusters."""
+        neg, pos = (int(self.runs.rows[label::2].sum() + self.single_rows[label]) for label in (0, 1))
+        return Totals(neg, pos, float(neg), float(pos))
+
+    def shards(self) -> list[Interval]:
+        """Intervals that can be finalized on their own; the first one also stands for the null ids."""
+        return self.runs.intervals() or [(0, 0)]
+
+    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
+        """One: the size table of a shard."""
+        clusters, positives = np.zeros((2, _SMALL), np.int64)
+        tables = []
+        for rows in self.runs.stretches(shard, budget):
+            if isinstance(rows, Labelled):
+                bounds, alone = keep_shared(rows.words, rows.bounds, _KNOWN)
+                clusters[1] += rows.words.size - bounds[-1]
+                positives[1] += alone
+                for start, stop in pairwise(bounds.tolist()):
+                    rows.words[start:stop].sort()
+                sizes, large = tally_labelled(rows.words[: bounds[-1]], clusters, positives)
+            else:
+                sizes, large = tally_sizes(rows.neg, rows.pos, clusters, positives)
+            if sizes.size:
+                tables.append(SizeTable.of(sizes, large))
+        if shard == self.shards()[0]:
+            clusters[1] += self.single_rows.sum()
+            positives[1] += self.single_rows[1]
+        found = np.flatnonzero(clusters)
+        yield SizeTable.union([SizeTable(found, clusters[found], positives[found]), *tables])
+
+    def header(self) -> dict[str, Any]:
+        """Facts beside the table."""
+        rows = {"single_rows": self.single_rows.tolist(), "dropped_rows": self.dropped_rows.tolist()}
+        return {"spec": asdict(self.spec), **rows}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """Clusters by mixed id: columns key, second (where ids have two words), negatives, positives."""
+        for shard in self.runs.intervals():
+            for counts in self.runs.grouped(shard):
+                yield _table(counts, self.spec.schema)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
+        if not isinstance(other, ClusterCounts):
+            return NotImplemented
+        return same_table(self, other)
+
+
+def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:
+    columns = (counts.keys, counts.neg, counts.pos, *counts.rest.T)
+    return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=schema)

@@ -1,0 +1,270 @@
+"""Codec: State ↔ versioned Arrow batches. It knows no paths and no files: whatever holds batches can hold a state.
+
+A stored state is the state's own table, packed where its kind has a packing, under a schema whose metadata says
+everything else:
+
+====================  ======================================================================
+``streameval.kind``     which spec describes the state, such as ``score_counts``
+``streameval.version``  version of that kind's form: 1 is the table itself, 2 the table packed
+``streameval.library``  version of streameval that wrote it, for people
+``streameval.rows``     negatives and positives in it, which `load` compares with what it read
+``streameval.header``   the spec and the small facts beside the table, as JSON
+====================  ======================================================================
+
+Every batch carries this schema, and there is always at least one batch, though it may be empty. A reader of a later
+version knows the versions before it; a kind or version that it does not know is refused by name.
+
+Memory: one batch, and what the state's budget allows.
+
+>>> from streameval.states.clusters.counts import ClusterSpec
+>>> schema, batches = dump(ClusterSpec("campaign").empty())
+>>> schema.metadata[b"streameval.kind"], load(batches) == ClusterSpec("campaign").empty()
+(b'cluster_counts', True)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval._version import __version__
+from streameval.budget import Budget
+from streameval.errors import FormatError
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.labels import LabelSpec
+from streameval.states.sampled.bins import BinsSpec
+from streameval.states.sampled.digests import DigestsSpec
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.quantile_sketch import QuantileSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from streameval.states.protocol import State
+
+__all__ = ["KINDS", "dump", "load", "load_together"]
+
+KINDS: dict[str, type[Any]] = {
+    spec.kind: spec
+    for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec, LabelSpec, QuantileSpec, DigestsSpec, BinsSpec)
+}
+_PREFIX = "streameval."
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """What the metadata say, read and checked."""
+
+    spec: Any
+    version: int
+    rows: list[int]
+    header: dict[str, Any]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are due."""
+        return _schema(self.spec) if self.version > 1 else self.spec.schema
+
+    def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches, checked, as the spec reads them: a table that was stored as it is, is packed."""
+        packing = self.spec.packing if self.version == 1 else None
+        for batch in batches:
+            _check(batch, self.spec.kind, self.schema)
+            yield packing.pack(batch) if packing else batch
+
+
+def _schema(spec: Any) -> pa.Schema:
+    """Columns of the form that is stored now."""
+    return spec.packing.schema if spec.packing else spec.schema
+
+
+def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Write a state.
+
+    Parameters
+    ----------
+    state : State
+        Of a kind in `KINDS`.
+
+    Returns
+    -------
+    pyarrow.Schema
+        The schema of every batch, with the metadata.
+    iterator of pyarrow.RecordBatch
+        At least one; made one by one as they are asked for, since a state may be larger than memory.
+    """
+    spec, totals = state.spec, state.totals()
+    facts = {
+        "kind": spec.kind,
+        "version": str(spec.version),
+        "library": __version__,
+        "rows": json.dumps([totals.neg, totals.pos]),
+        "header": json.dumps(state.header(), sort_keys=True),
+    }
+    schema = _schema(spec).with_metadata({_PREFIX + name: value for name, value in facts.items()})
+    return schema, _batches(state, schema)
+
+
+def _batches(state: State, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The state's batches under the schema; an empty one where it has none."""
+    empty, packing = True, state.spec.packing
+    for table in state.to_arrow():
+        empty, batch = False, packing.pack(table) if packing else table
+        yield batch.cast(schema) if batch.schema != schema else batch.replace_schema_metadata(schema.metadata)
+    if empty:
+        yield pa.RecordBatch.from_pylist([], schema)
+
+
+def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budget | None = None) -> Any:
+    """Read a state back.
+
+    Parameters
+    ----------
+    batches : reader, or iterable of pyarrow.RecordBatch
+        What `dump` wrote, in the same batches or in others.
+    budget : Budget, optional
+        Owns the state.
+
+    Returns
+    -------
+    State
+
+    Raises
+    ------
+    FormatError
+        If the batches are no state, of an unknown kind or version, damaged or incomplete.
+    """
+    schema, rest = _opened(batches)
+    label = _read_label(schema)
+    return _state(label, label.packed(rest), budget)
+
+
+def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:
+    """The state of batches that were checked, under their label."""
+    try:
+        state = label.spec.from_arrow(label.header, rest, budget or Budget())
+        totals = state.totals()
+    except (KeyError, TypeError, ValueError, IndexError, pa.ArrowException) as error:
+        msg = f"the stored {label.spec.kind} is damaged ({type(error).__name__}: {error}); store the state again"
+        raise FormatError(msg) from error
+    if [totals.neg, totals.pos] != label.rows:
+        msg = (
+            f"the stored {label.spec.kind} is incomplete or damaged: it says {label.rows} negatives and positives "
+            f"and holds {[totals.neg, totals.pos]}; store the state again"
+        )
+        raise FormatError(msg)
+    return state
+
+
+def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> Any:
+    """Read several states of one spec as their union.
+
+    Tables of additive specs (`streameval.states.protocol.Spec`) are read as one, which is faster than to merge the
+    states; others are read and merged in the order given.
+
+    Parameters
+    ----------
+    stored : sequence of (schema, batches)
+        At least one; each what `dump` wrote.
+    budget : Budget, optional
+        Owns the state.
+
+    Raises
+    ------
+    FormatError
+        As `load`; also if the specs differ. It does not say which of the states is at fault.
+
+    Examples
+    --------
+    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> load_together([dump(ClusterSpec("campaign").empty())] * 2) == ClusterSpec("campaign").empty()
+    True
+    """
+    labels = [_read_label(schema) for schema, _ in stored]
+    first = labels[0]
+    if any(label.spec != first.spec for label in labels):
+        msg = f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in labels}))}"
+        raise FormatError(msg)
+    each = [label.packed(batches) for label, (_, batches) in zip(labels, stored, strict=True)]
+    if not first.spec.additive:
+        states = (_state(label, batches, budget) for label, batches in zip(labels, each, strict=True))
+        return reduce(lambda one, other: one.merge(other), states)
+    return _state(_summed(labels), chain.from_iterable(each), budget)
+
+
+def _summed(labels: Sequence[_Label]) -> _Label:
+    """The label of several additive states read as one."""
+    first = labels[0]
+    facts = [name for name in first.header if name != "spec"]  # each a list of numbers
+    try:
+        sums = {name: [sum(side) for side in zip(*(x.header[name] for x in labels), strict=True)] for name in facts}
+    except (KeyError, TypeError, ValueError) as error:
+        msg = (
+            f"the metadata of a stored {first.spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
+        )
+        raise FormatError(msg) from error
+    rows = [sum(label.rows[side] for label in labels) for side in (0, 1)]
+    return _Label(first.spec, first.version, rows, first.header | sums)
+
+
+def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema, and all batches."""
+    if isinstance(batches, pa.RecordBatchReader):
+        return batches.schema, iter(batches)
+    rest = iter(batches)
+    first = next(rest, None)
+    if first is None:
+        msg = "there are no batches, hence no state; a stored state has at least one batch, if an empty one"
+        raise FormatError(msg)
+    return first.schema, chain([first], rest)
+
+
+def _read_label(schema: pa.Schema) -> _Label:
+    """Kind, version, spec and header from the metadata of a schema."""
+    facts = {key.decode(): value.decode(errors="replace") for key, value in (schema.metadata or {}).items()}
+    kind = facts.get(_PREFIX + "kind")
+    if kind is None:
+        msg = "these batches are no streameval state: their schema's metadata do not say 'streameval.kind'"
+        raise FormatError(msg)
+    if kind not in KINDS:
+        msg = f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"
+        raise FormatError(msg)
+    spec = KINDS[kind]
+    if facts.get(_PREFIX + "version") not in {"1", str(spec.version)}:
+        found, writer = facts.get(_PREFIX + "version"), facts.get(_PREFIX + "library", "an unknown version")
+        msg = (
+            f"cannot read version {found} of {kind}, written by streameval {writer}; "
+            f"streameval {__version__} reads versions up to {spec.version}: upgrade it"
+        )
+        raise FormatError(msg)
+    return _parsed(spec, facts)
+
+
+def _parsed(spec: type[Any], facts: Mapping[str, str]) -> _Label:
+    """The spec, the row counts and the header."""
+    try:
+        header = json.loads(facts[_PREFIX + "header"])
+        version, rows = int(facts[_PREFIX + "version"]), json.loads(facts[_PREFIX + "rows"])
+        return _Label(spec(**header["spec"]), version, rows, header)
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
+        raise FormatError(msg) from error
+
+
+def _check(batch: pa.RecordBatch, kind: str, schema: pa.Schema) -> None:
+    """Raise if the batch has other columns than are due, or nulls."""
+    if not batch.schema.equals(schema):
+        have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
+        want = ", ".join(f"{field.name} {field.type}" for field in schema)
+        msg = f"the stored {kind} has the columns ({have}) where ({want}) are due; store the state again"
+        raise FormatError(msg)
+    if any(column.null_count for column in batch.columns):
+        msg = f"the stored {kind} has nulls, which no state has; store it again"
+        raise FormatError(msg)

@@ -1,0 +1,85 @@
+"""The Arrow table of a contingency state: a row for each cell, the words of both ids and its counts.
+
+Cells of rows that have a cluster come by cluster and class; then those without one, by class, where the words of the
+cluster are 0. Only the runs' own words are written: what reads the table partitions it anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.states.contingency.class_sizes import ClassRows
+from streameval.states.keyed.builder import RunBuilder
+from streameval.states.keyed.ids import id_codes
+from streameval.states.keyed.layout import NO_WEIGHTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.budget import Budget
+    from streameval.states.contingency.cells import Keys
+    from streameval.states.keyed.counts import Runs
+    from streameval.states.keyed.grouping import Counts
+    from streameval.states.keyed.layout import Layout
+    from streameval.states.protocol import Array
+
+__all__ = ["cell_batch", "cell_schema", "read_cells"]
+
+_ROWS = 1 << 20  # collected at a time
+
+
+def cell_schema(keys: Keys) -> pa.Schema:
+    """Columns of the table: the words of both ids, rows, and how many more have no class."""
+    words = [f"{side}_{i}" for side, count in zip(("cluster", "class"), keys, strict=True) for i in range(count)]
+    types = dict.fromkeys(words, pa.uint64()) | {"rows": pa.int64(), "without_class": pa.int64()}
+    return pa.schema(types | {"has_cluster": pa.bool_()})
+
+
+def cell_batch(counts: Counts, keys: Keys) -> pa.RecordBatch:
+    """Part of the table; the words of absent clusters are 0."""
+    words = np.column_stack((counts.keys, counts.rest))
+    absent = sum(keys) - words.shape[1]
+    columns = [
+        *np.zeros((absent, words.shape[0]), np.uint64),
+        *words.T,
+        counts.neg,
+        counts.pos,
+        np.full(words.shape[0], not absent),
+    ]
+    return pa.RecordBatch.from_arrays([pa.array(values) for values in columns], schema=cell_schema(keys))
+
+
+def read_cells(
+    batches: Iterable[pa.RecordBatch], layouts: tuple[Layout, Layout], budget: Budget
+) -> tuple[Runs, Runs, Runs]:
+    """Rows with and without a cluster, in these layouts, and the rows of each class that have one."""
+    cells, alone = (RunBuilder(layout, budget, _ROWS, counted=True) for layout in layouts)
+    classes = ClassRows(layouts[1], budget, _ROWS)
+    for batch in batches:
+        for here, builder in enumerate((alone, cells)):
+            words, (rows, without_class) = _columns(batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))
+            _add(builder, words, rows, 0)
+            _add(builder, words, without_class, 1)
+            if here:
+                known = rows > 0
+                own = words[known, words.shape[1] - layouts[1].words :]
+                classes.add(own[:, 0].copy(), own[:, 1:].copy(), rows[known])
+    return cells.finish(), alone.finish(), classes.finish()
+
+
+def _columns(batch: pa.RecordBatch) -> tuple[Array, tuple[Array, Array]]:
+    """Words of both ids, and the rows with and without a class."""
+    names = [name for name in batch.schema.names if name[-1].isdigit()]
+    words = np.column_stack([batch.column(name).to_numpy() for name in names])
+    return words, (batch.column("rows").to_numpy(), batch.column("without_class").to_numpy())
+
+
+def _add(builder: RunBuilder, words: Array, counts: Array, label: int) -> None:
+    """Add the rows of one batch; the builder's layout says how many words a key has."""
+    here = counts > 0
+    keys = words[here, words.shape[1] - builder.layout.words :]
+    builder.add_items(keys[:, 0], id_codes(keys[:, 0], label), keys[:, 1:], counts[here], NO_WEIGHTS)

@@ -1,0 +1,142 @@
+"""Cells between the two passes over a contingency table, and keys numbered as they appear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.contingency import add_margins, number_keys, slots_for
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.states.keyed.counts import Runs, cut
+from streameval.states.keyed.layout import Interval, Layout
+
+if TYPE_CHECKING:
+    from streameval.budget import Budget
+    from streameval.states.keyed.grouping import Columns
+    from streameval.states.protocol import Array
+
+__all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts", "interval_items", "numbered"]
+
+Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
+
+ITEMS = (1 << 14, 1 << 22)  # items of an interval, at least and at most
+_PARTS = 16  # intervals for many threads, at least, where there are many items
+NARROW = 1 << 32  # rows below which n and c share a word
+_SHARE = 1 << 10  # bytes of the budget for an item: what an interval takes of memory in several threads, and room
+
+
+class Keys(NamedTuple):
+    """How the words of a (cluster, class) key are divided."""
+
+    cluster: int
+    class_: int
+
+
+@dataclass(frozen=True)
+class ClassCells:
+    """Rows and cells by class, on their way from the first pass to the second.
+
+    Attributes
+    ----------
+    rows : Runs
+        All rows; the words are the class.
+    others : Runs
+        All cells but those of one row that is alone in its cluster, with n and c after the words of the class, in one
+        word where both are narrow; then the words of the cluster, where these are taken along.
+    owner : int
+        How many words of the cluster there are.
+    """
+
+    rows: Runs
+    others: Runs
+    owner: int = 0
+
+    @property
+    def packed(self) -> bool:
+        """Whether n and c share a word."""
+        return self.others.layout.words - self.rows.layout.words - self.owner == 1
+
+    def counts(self, rest: Array) -> tuple[Array, Array]:
+        """Count n and cluster size c of other cells, from the further words of their keys; int64 arrays."""
+        at = self.rows.layout.words - 1
+        word = rest[:, at]
+        n, c = (word >> np.uint64(32), word & np.uint64(NARROW - 1)) if self.packed else (word, rest[:, at + 1])
+        return n.astype(np.int64), c.astype(np.int64)
+
+    def margins(self, rows: Iterable[Columns], others: Iterable[Columns]) -> tuple[Margins, Array]:
+        """Sizes and largest cells of the classes of some rows and cells, and how many cells n = c = 1 each has."""
+        margins = Margins(self.rows.layout.words - 1)
+        for words, rest, counts, _ in rows:
+            ones = np.ones(words.size, np.int64)
+            margins.add(words, rest, counts if counts.size else ones, ones - 1)
+        singles = margins.totals.copy()
+        for words, rest, counts, _ in others:
+            n = self.counts(rest)[0]
+            add_margins(margins.number(words, rest), -n * counts if counts.size else -n, n, singles, margins.maxima)
+        np.maximum(margins.maxima, np.minimum(singles, 1), out=margins.maxima)
+        return margins, singles
+
+    def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
+        """Intervals of classes that the second pass can take on their own; of all, or within some buckets."""
+        start, stop = within or (0, self.rows.layout.buckets)
+        sizes = self.sizes()[start:stop]
+        room = min(interval_items(budget), max(int(sizes.sum()) // _PARTS, ITEMS[0]))
+        return [(start + a, start + b) for a, b in cut(sizes, room)]
+
+    def sizes(self) -> Array:
+        """Items of each bucket, as an int64 array."""
+        return self.rows.items[0::2] + self.others.items[0::2]
+
+
+def interval_items(budget: Budget) -> int:
+    """Items of an interval that a budget has room for; four times as many are streamed."""
+    least, most = ITEMS
+    return min(max(budget.limit // _SHARE, least), most)
+
+
+def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:
+    """Layouts of `ClassCells` of a table of so many rows; the last `owner` words are those of the cluster."""
+    words = keys.class_
+    return Layout(ID_BUCKETS, 64, words), Layout(ID_BUCKETS, 64, words + (1 if rows < NARROW else 2) + owner)
+
+
+class Margins:
+    """Keys seen so far with totals and largest counts, numbered as they first appear."""
+
+    def __init__(self, columns: int) -> None:
+        self.columns = columns
+        self.totals, self.maxima = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._words, self._rest = np.empty(0, np.uint64), np.empty((0, columns), np.uint64)
+
+    def words(self, which: Array) -> Array:
+        """Words of some keys, as a uint64 array of shape (n, n_words)."""
+        return np.column_stack((self._words[which], self._rest[which]))
+
+    def number(self, words: Array, rest: Array) -> Array:
+        """Numbers of keys, new ones included."""
+        known = self.totals.size
+        words = np.concatenate((self._words, words))
+        rest = np.concatenate((self._rest, rest[:, : self.columns]))
+        numbers, found = numbered(np.array([0, words.size]), words, rest, self.columns)
+        more = np.zeros(found.size - known, np.int64)
+        if more.size:
+            self._words, self._rest = words[found], rest[found]
+            self.totals, self.maxima = np.concatenate((self.totals, more)), np.concatenate((self.maxima, more))
+        return numbers[known:]
+
+    def add(self, words: Array, rest: Array, counts: Array, largest: Array) -> Array:
+        """Count keys; returns their numbers."""
+        numbers = self.number(words, rest)
+        add_margins(numbers, counts, largest, self.totals, self.maxima)
+        return numbers
+
+
+def numbered(starts: Array, words: Array, rest: Array, columns: int) -> tuple[Array, Array]:
+    """Number of each key, and the row in which each number came first; keys of two buckets are never equal."""
+    numbers, found = np.empty((2, words.size), np.int64)
+    keys = np.empty((words.size, 1 + columns), np.uint64)
+    table = slots_for(starts), keys
+    return numbers, found[: number_keys(starts, words, rest, tuple(range(columns)), *table, numbers, found)]

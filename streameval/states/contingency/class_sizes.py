@@ -1,0 +1,154 @@
+"""Rows of each class, counted while the cells are folded.
+
+Every class has its cells in many clusters, most of which a large table has of one row. With the size of every class at
+hand such a cell needs no second look: what the other cells of its class leave of it are cells of one row.
+
+Small integers, as codes are, count in an array by themselves. Other classes are counted in a hash table as large as a
+builder's buffers. Where that fills and a class has come less than twice on average, as if every message was a class of
+its own, rows are kept as they come, in 8 bytes a word; those that come with counts keep them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.contingency import count_dense, count_keys, counted_keys
+from streameval.kernels.jit import read_only
+from streameval.kernels.keys import encode_id
+from streameval.states.keyed.builder import RunBuilder
+from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.ids import SHIFT
+from streameval.states.keyed.layout import NO_COUNTS
+
+if TYPE_CHECKING:
+    from streameval.budget import Budget
+    from streameval.states.keyed.layout import Layout
+    from streameval.states.protocol import Array
+
+__all__ = ["ClassRows", "encode"]
+
+_FIRST, _GROWTH = 1 << 13, 4  # slots of a new table, and how many times as many the next one has
+_FEW = 2  # rows of a class, on average, below which counting is given up
+_LARGEST = 1 << 31  # count of a small integer: batches are smaller
+
+
+class ClassRows:
+    """Counts rows by class; owned by one task.
+
+    Parameters
+    ----------
+    layout : Layout of the words of a class
+    budget : Budget
+        Owns the runs' arrays.
+    capacity : int
+        Rows that a run holds at most; the table has room for about as many classes.
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> from streameval.states.keyed.layout import Layout
+    >>> rows = ClassRows(Layout(1 << 11, 64), Budget(), 8)
+    >>> rows.add(np.array([7, 9, 7], np.uint64), np.empty((3, 0), np.uint64))
+    >>> runs = rows.finish()
+    >>> int(runs.items.sum()), int(runs.rows.sum())
+    (2, 3)
+    """
+
+    def __init__(self, layout: Layout, budget: Budget, capacity: int) -> None:
+        self._layout, self._budget, self._capacity = layout, budget, capacity
+        self._further = tuple(range(layout.words - 1))
+        self._most = 1 << capacity.bit_length()
+        self._small = budget.borrow(self._most if layout.words == 1 else 0, np.uint32)
+        self._small[:] = 0
+        self._small_rows = 0
+        self._table = self._cleared(min(_FIRST, self._most))
+        self._used = self._rows = 0
+        self._runs = Runs(layout)
+        self._plain: RunBuilder | None = None
+
+    def _cleared(self, slots: int) -> Array:
+        table = self._budget.borrow((slots, self._layout.words + 1), np.uint64)
+        table[:] = 0
+        return table
+
+    def add(self, first: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
+        """Take rows by the words of their class, not mixed; with counts, or one each."""
+        first = read_only(first)
+        if self._small.size and not counts.size:
+            first, rest = self._without_small(first, rest)
+        while first.size and self._plain is None:
+            room = self._table.shape[0] // 2
+            taken, self._used = count_keys(first, rest, counts, self._further, self._table, self._used, room)
+            self._rows += int(counts[:taken].sum()) if counts.size else taken
+            first, rest, counts = first[taken:], rest[taken:], counts[taken:]
+            if self._used > room:
+                self._make_room()
+        if counts.size:
+            self._keep(first, rest, counts)
+        elif self._plain is not None and first.size:
+            encode(self._plain, first, rest)
+
+    def _without_small(self, first: Array, rest: Array) -> tuple[Array, Array]:
+        """Count small integers; returns the other rows."""
+        others = np.empty(first.size, np.int32)
+        others = others[: count_dense(first, self._small, others)]
+        self._small_rows += first.size - others.size
+        if self._small_rows > _LARGEST - first.size:
+            self._keep_small()
+        return (first, rest) if others.size == first.size else (read_only(first[others]), rest[others])
+
+    def _make_room(self) -> None:
+        """A larger table, or an empty one; or none where that does not pay."""
+        slots = self._table.shape[0]
+        if slots < self._most:
+            first, rest, counts = self._counted()
+            self._budget.give_back(self._table)
+            self._table = self._cleared(min(slots * _GROWTH, self._most))
+            self._used = count_keys(read_only(first), rest, counts, self._further, self._table, 0, first.size)[1]
+            return
+        if self._rows < _FEW * self._used:
+            self._plain = RunBuilder(self._layout, self._budget, self._capacity)
+        self._flush()
+
+    def _counted(self) -> tuple[Array, Array, Array]:
+        """Words and rows of the classes in the table."""
+        words, counts = np.empty(self._used, np.uint64), np.empty(self._used, np.int64)
+        rest = np.empty((self._used, self._layout.words - 1), np.uint64)
+        counted_keys(self._table, words, rest, counts)
+        return words, rest, counts
+
+    def _flush(self) -> None:
+        self._keep(*self._counted())
+        self._table[:] = 0
+        self._used = self._rows = 0
+
+    def _keep(self, first: Array, rest: Array, counts: Array) -> None:
+        """Keep classes with their rows."""
+        if not first.size:
+            return
+        builder = RunBuilder(self._layout, self._budget, self._capacity, counted=True)
+        encode(builder, first, rest, counts=counts)
+        self._runs = self._runs.merge(builder.finish())
+
+    def _keep_small(self) -> None:
+        found = np.flatnonzero(self._small)
+        none = np.empty((found.size, self._layout.words - 1), np.uint64)
+        self._keep(found.astype(np.uint64), none, self._small[found].astype(np.int64))
+        self._small[:] = 0
+        self._small_rows = 0
+
+    def finish(self) -> Runs:
+        """The rows of all classes; the builder is spent."""
+        self._flush()
+        self._keep_small()
+        self._budget.give_back(self._table)
+        self._budget.give_back(self._small)
+        return self._runs if self._plain is None else self._runs.merge(self._plain.finish())
+
+
+def encode(builder: RunBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = NO_COUNTS) -> None:
+    """Add rows by the words of their ids, which are mixed here."""
+    ids, labels = read_only(ids), read_only(np.full(ids.size, label, np.uint8))
+    builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest, counts=counts)

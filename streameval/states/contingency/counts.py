@@ -1,0 +1,319 @@
+"""ContingencyCounts: how many rows every (class, cluster) cell has, exactly, of data larger than memory.
+
+A row is a key of two ids: the words of its cluster, which decide the bucket, then the words of its class (see
+`streameval.states.keyed.ids`). Rows are partitioned by cluster and kept as they come, spilled over the budget like
+every other state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition;
+repeated rows of a large cell become one item with a count. The rows of each class are counted beside
+(`streameval.states.contingency.class_sizes`). `streameval.states.contingency.pass_by_cluster` turns both into the
+`Summary` from which the metrics are computed.
+
+Nulls that are each one of their own need no identity, since a cluster of one row has one cell: rows without a cluster
+are counted by class alone, in `without_cluster`; rows without a class keep their cluster and are told apart by the
+label. So the state does not depend on where a row came from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import NullError
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.states.compatible import mergeable, same_table
+from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
+from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts
+from streameval.states.contingency.class_sizes import ClassRows, encode
+from streameval.states.contingency.matching_core import CoreCells, core_cells
+from streameval.states.contingency.pass_by_class import by_class, without_cluster
+from streameval.states.contingency.pass_by_cluster import by_cluster, cluster_shards
+from streameval.states.keyed.builder import RunBuilder
+from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.ids import id_words, identify
+from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.protocol import Array, Batch, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from streameval.budget import Budget
+    from streameval.states.contingency.summary import Summary
+
+__all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one"]
+
+_ROW_BYTES = 16  # what a builder's capacity is reckoned in
+
+
+@dataclass(frozen=True)
+class ContingencySpec:
+    """The state of one class column with one cluster column.
+
+    Attributes
+    ----------
+    classes, cluster : the columns
+    class_type, cluster_type : see `streameval.states.keyed.ids.id_type`
+    scope : ``global``, or ``partition`` where cluster ids belong to their partition; class ids are global
+    nulls : ``error``, ``drop`` or ``singleton`` (each null is a cluster, or a class, of its own)
+
+    Examples
+    --------
+    >>> ContingencySpec("campaign", "cluster").columns
+    ('cluster', 'campaign')
+    """
+
+    kind: ClassVar[str] = "contingency"
+    version: ClassVar[int] = 1
+    additive: ClassVar[bool] = True
+    packing: ClassVar[None] = None
+
+    classes: str
+    cluster: str
+    class_type: str = "signed"
+    cluster_type: str = "signed"
+    scope: str = "global"
+    nulls: str = "error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return self.cluster, self.classes
+
+    @property
+    def keys(self) -> Keys:
+        """Words of both ids."""
+        return Keys(id_words(self.cluster_type, self.scope), id_words(self.class_type))
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the rows that have a cluster."""
+        return Layout(ID_BUCKETS, 64, words=sum(self.keys))
+
+    @property
+    def class_layout(self) -> Layout:
+        """Layout of rows by class."""
+        return class_layouts(self.keys, 0)[0]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table: the words of both ids, rows, and how many more have no class."""
+        return cell_schema(self.keys)
+
+    def builder(self, budget: Budget, capacity: int) -> _ContingencyBuilder:
+        """A builder whose runs hold about `capacity` rows."""
+        return _ContingencyBuilder(self, budget, capacity)
+
+    def empty(self) -> ContingencyCounts:
+        """The state of no rows."""
+        alone = class_rows = Runs(self.class_layout)
+        return ContingencyCounts(self, Runs(self.layout), alone, class_rows)
+
+    def from_arrow(
+        self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
+    ) -> ContingencyCounts:
+        """The state that `ContingencyCounts.to_arrow` wrote."""
+        runs = read_cells(batches, (self.layout, self.class_layout), budget)
+        state = ContingencyCounts(self, *runs, *(np.array(header[name]) for name in _FACTS))
+        if state.cell_rows != state.totals().rows:
+            msg = f"{state.totals().rows} rows are due where the cells have {state.cell_rows}"
+            raise ValueError(msg)
+        return state
+
+
+_FACTS = ("label_rows", "dropped_rows")
+
+
+class _ContingencyBuilder:
+    def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
+        self.spec = spec
+        bytes_each = 16 * sum(spec.keys) + 4 + 8 * (spec.keys.class_ + 1)  # words are held twice when they move
+        self._capacity = max(1, capacity * _ROW_BYTES // bytes_each)
+        self._budget = budget
+        self._cells = RunBuilder(spec.layout, budget, self._capacity)
+        self._class_rows = ClassRows(spec.class_layout, budget, self._capacity)
+        self._alone: RunBuilder | None = None
+        self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
+
+    def update(self, batch: Batch) -> None:
+        columns = [_plain(batch.columns[name]) for name in self.spec.columns]
+        label = batch.label
+        if any(array.null_count for array in columns):
+            present = [array.is_valid().to_numpy(zero_copy_only=False) for array in columns]
+            self._check(batch, present)
+            if self.spec.nulls == "drop":
+                keep = present[0] & present[1]
+                self._dropped += np.count_nonzero(~present[0]), np.count_nonzero(present[0] & ~present[1])
+                label, columns = label[keep], [array.filter(pa.array(keep)) for array in columns]
+            else:
+                self._add_incomplete(columns, present, batch.partition)
+                columns = [array.filter(pa.array(present[0] & present[1])) for array in columns]
+        positive = int(np.count_nonzero(label))
+        self._label_rows += label.size - positive, positive
+        self._add(columns[0], columns[1], batch.partition)
+
+    def _check(self, batch: Batch, present: list[Array]) -> None:
+        for column, what, here in zip(self.spec.columns, ("cluster", "class"), present, strict=True):
+            if self.spec.nulls == "error" and not here.all():
+                msg = f"{batch.name}: {what} column {column!r} has nulls; choose --nulls drop or --nulls singleton"
+                raise NullError(msg)
+
+    def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
+        """Rows with a null that is one of its own."""
+        clusters, classes = columns
+        self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition)
+        if self._alone is None:
+            self._alone = RunBuilder(self.spec.class_layout, self._budget, self._capacity)
+        words = self._class_words(classes.filter(pa.array(~present[0] & present[1])))
+        encode(self._alone, *words, 0)
+        both = int(np.count_nonzero(~(present[0] | present[1])))
+        encode(self._alone, np.zeros(both, np.uint64), np.zeros((both, self.spec.keys.class_ - 1), np.uint64), 1)
+
+    def _class_words(self, array: pa.Array) -> tuple[Array, Array]:
+        return identify(array, self.spec.class_type)
+
+    def _add(self, clusters: pa.Array, classes: pa.Array | None, partition: str) -> None:
+        """Rows that have a cluster; without `classes` each has a class of its own."""
+        first, rest = identify(clusters, self.spec.cluster_type, self.spec.scope, partition)
+        if classes is None:
+            words = np.zeros((first.size, self.spec.keys.class_), np.uint64)
+        else:
+            one, more = self._class_words(classes)
+            self._class_rows.add(one, more)
+            words = np.column_stack((one, more)) if more.shape[1] else one.reshape(-1, 1)
+        encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, int(classes is None))
+
+    def state(self) -> ContingencyCounts:
+        alone = Runs(self.spec.class_layout) if self._alone is None else self._alone.finish()
+        runs = self._cells.finish(), alone, self._class_rows.finish()
+        return ContingencyCounts(self.spec, *runs, self._label_rows, self._dropped)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array with its nulls where the rows are, not in a dictionary."""
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
+
+
+@dataclass(frozen=True, eq=False)
+class ContingencyCounts:
+    """Exact counts of every (class, cluster) cell.
+
+    Attributes
+    ----------
+    spec : ContingencySpec
+    cells : Runs
+        Rows by cluster and class; label 1 for rows without a class.
+    without_cluster : Runs
+        Rows without a cluster, by class; label 1 for rows without either.
+    class_rows : Runs
+        Rows of `cells` by class; without those that have none.
+    label_rows : int64 array of shape (2,), rows in the table by label
+    dropped_rows : int64 array of shape (2,), rows left out for a null cluster, and for a null class only
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval.budget import Budget
+    >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
+    >>> columns = {"campaign": pa.array([7, 7, 7, 8]), "cluster": pa.array([1, 1, 2, 2])}
+    >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
+    >>> summary = builder.state().summary(Budget())
+    >>> summary.shape, list(summary.cells.pairs())
+    ((2, 2), [(1, 2), (2, 1)])
+    """
+
+    spec: ContingencySpec
+    cells: Runs
+    without_cluster: Runs
+    class_rows: Runs
+    label_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def merge(self, other: ContingencyCounts) -> ContingencyCounts:
+        """Cells of both inputs; equal ids are one cluster, or one class."""
+        mergeable(self, other)
+        return ContingencyCounts(
+            self.spec,
+            self.cells.merge(other.cells),
+            self.without_cluster.merge(other.without_cluster),
+            self.class_rows.merge(other.class_rows),
+            self.label_rows + other.label_rows,
+            self.dropped_rows + other.dropped_rows,
+        )
+
+    @property
+    def cell_rows(self) -> int:
+        """Rows of all cells."""
+        return int(self.cells.rows.sum() + self.without_cluster.rows.sum())
+
+    def totals(self) -> Totals:
+        """Rows in the table, by label."""
+        neg, pos = self.label_rows.tolist()
+        return Totals(neg, pos, float(neg), float(pos))
+
+    def shards(self, budget: Budget) -> list[Interval]:
+        """Intervals of clusters that the first pass takes on their own."""
+        return cluster_shards(self.cells, budget)
+
+    def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, Runs]:
+        """First pass over one shard: what its clusters decide, and its cells by class, but those of lone rows."""
+        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner)
+
+    def classes(self, found: Iterable[Runs], *, owner: bool = False) -> ClassCells:
+        """All rows by class, and the cells that the first pass found."""
+        words = self.spec.keys.cluster * owner
+        layouts = class_layouts(self.spec.keys, self.cell_rows, words)
+        rows = self.class_rows.runs + self.without_cluster.runs
+        others = tuple(run for part in found for run in part.runs)
+        return ClassCells(Runs(layouts[0], rows), Runs(layouts[1], others), words)
+
+    def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
+        """Both passes; `each` maps a function over shards, one after the other by default.
+
+        The result has the same bits for any shards, in any order.
+        """
+        return self._passes(budget, each or one_by_one)[0]
+
+    def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
+        """`summary`, and the cells that decide the best matching (`streameval.states.contingency.matching_core`)."""
+        each = each or one_by_one
+        summary, classes = self._passes(budget, each, owner=True)
+        return summary, self.settling(core_cells(classes, self.cells, self.spec.keys, budget, each))
+
+    def settling(self, core: CoreCells) -> CoreCells:
+        """The core with the rows that have neither a class nor a cluster: each is a cell that every matching takes."""
+        return core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
+
+    def _passes(self, budget: Budget, each: Mapper, *, owner: bool = False) -> tuple[Summary, ClassCells]:
+        pa.default_memory_pool().release_unused()  # what reading has left
+        first = each(lambda shard: self.first(shard, budget, owner=owner), self.shards(budget), "clusters")
+        classes = self.classes((part for _, part in first), owner=owner)
+        found = [summary for summary, _ in first]
+        del first
+        budget.settle()
+        found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(budget), "classes")
+        rows = self.without_cluster.rows
+        alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
+        return alone.merge(*found), classes
+
+    def header(self) -> dict[str, Any]:
+        """Facts beside the table."""
+        return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in _FACTS}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """Cells by cluster and class, then the rows without a cluster, by class."""
+        for runs in (self.cells, self.without_cluster):
+            for shard in runs.intervals():
+                for counts in runs.grouped(shard):
+                    yield cell_batch(counts, self.spec.keys)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
+        if not isinstance(other, ContingencyCounts):
+            return NotImplemented
+        return same_table(self, other)
+
+
+def one_by_one(function: Callable[[Any], Any], items: Sequence[Any], _: str) -> list[Any]:
+    """Map a function over intervals in this thread."""
+    return [function(item) for item in items]

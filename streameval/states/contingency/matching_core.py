@@ -1,0 +1,276 @@
+"""The core of a contingency table: the few cells that the best one-to-one matching needs to see together.
+
+A matching gives every class at most one cluster, which cannot be decided part by part. But most cells of a large table
+can: a cluster whose rows are all of one class is of use to that class alone, and of such clusters only the largest.
+Call it the class's *own* cell; no cell of the class that has no more rows is needed beside it. The same holds of the
+classes that lie in one cluster. So the cells are visited three times, each time in bounded memory:
+
+1. *By cluster*: the first pass of `streameval.states.contingency.pass_by_cluster`, whose cells take the words of their
+cluster along. 2. *By class*: each keeps its own cell and the shared cells that are larger. One that keeps none of these
+is settled. 3. *By cluster*, what is left, in the same way; a class that has one cell is the cluster's own.
+
+What remains, the *core*, is held in memory, about 80 bytes a cell: a clustering with seventy million clusters leaves a
+few cells a class. Both sides are numbered in the order of their ids, so that neither the cells of the core nor their
+numbers depend on how the rows were partitioned, and a matching that is only bounded has the same bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.states.contingency.cells import Margins, interval_items
+from streameval.states.keyed.builder import RunBuilder
+from streameval.states.keyed.counts import SLAB, Runs, cut
+from streameval.states.keyed.ids import id_codes
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.budget import Budget
+    from streameval.states.contingency.cells import ClassCells, Keys, Mapper
+    from streameval.states.keyed.grouping import Columns
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import Array
+
+__all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_clusters", "core_of_table"]
+
+
+class CoreCells(NamedTuple):
+    """Cells by number, and what is settled beside them.
+
+    Attributes
+    ----------
+    classes, clusters : int64 arrays of shape (n_cells,)
+    counts : int64 array of shape (n_cells,)
+    settled : int
+        Total of the cells beside these that some best matching takes.
+    """
+
+    classes: Array
+    clusters: Array
+    counts: Array
+    settled: int
+
+
+class Cells(NamedTuple):
+    """Cells by line, a class or a cluster: words of the line and of the other side, counts, whether others share it."""
+
+    line: Array
+    other: Array
+    counts: Array
+    shared: Array
+
+    def at(self, which: Array) -> Cells:
+        return Cells(*(column[which] for column in self))
+
+
+class Lines(NamedTuple):
+    """What a visit of some lines has settled, and the lines that keep a cell of their own beside shared ones."""
+
+    settled: int
+    words: Array
+    own: Array
+
+
+@dataclass(frozen=True)
+class CellsLeft:
+    """What the visit by class leaves, by cluster.
+
+    Attributes
+    ----------
+    several, single : Runs
+        Shared cells of classes with several cells, and with one.
+    settled : list of Lines
+        Of the classes.
+    """
+
+    several: Runs
+    single: Runs
+    settled: list[Lines]
+
+
+Core = tuple[Lines, list[Cells]]  # what the visit by cluster leaves of an interval
+
+
+def core_cells(cells: ClassCells, lone: Runs, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
+    """The core of a table.
+
+    Parameters
+    ----------
+    cells : ClassCells
+        Of the first pass, with the words of their clusters.
+    lone : Runs
+        Rows by cluster; those of label 1 have a class of their own each.
+    keys : Keys
+    budget : Budget
+        Owns what is passed on.
+    each : callable
+        Maps a function over intervals.
+    """
+    left = core_of_classes(cells, keys, budget, each)
+    return core_of_table([left.settled], [core_of_clusters(left, lone, keys, budget, each)], keys)
+
+
+def core_of_classes(
+    cells: ClassCells, keys: Keys, budget: Budget, each: Mapper, within: Interval | None = None
+) -> CellsLeft:
+    """What the visit by class leaves, of all classes or of those within some buckets."""
+    found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget, within), "matching-classes")
+    several, single = (
+        Runs(layout, tuple(run for _, runs in found for run in runs[i].runs)) for i, layout in enumerate(_layouts(keys))
+    )
+    return CellsLeft(several, single, [lines for lines, _ in found])
+
+
+def core_of_clusters(left: CellsLeft, lone: Runs, keys: Keys, budget: Budget, each: Mapper) -> list[Core]:
+    """What the visit by cluster leaves of the cells, which may be those of some clusters: then all of theirs."""
+    sizes = left.several.items[0::2] + left.single.items[0::2]
+    if lone.rows[1::2].any():
+        sizes = sizes + lone.items[0::2] + lone.items[1::2]  # gathered with the others
+    visit = partial(_visit_clusters, left.several, left.single, lone, keys, budget)
+    return list(each(visit, cut(sizes, interval_items(budget)), "matching-clusters"))
+
+
+def core_of_table(classes: Sequence[Sequence[Lines]], clusters: Sequence[Sequence[Core]], keys: Keys) -> CoreCells:
+    """The core from what both visits left of all parts."""
+    kept = [core for part in clusters for core in part]
+    cells = _joined([cells for _, cells in kept], keys)
+    return _numbered([lines for part in classes for lines in part], [lines for lines, _ in kept], cells)
+
+
+def _layouts(keys: Keys) -> tuple[Layout, Layout]:
+    """Layouts of cells by cluster: words of both sides and the count; words of the cluster and the count."""
+    return Layout(ID_BUCKETS, 64, keys.cluster + keys.class_ + 1), Layout(ID_BUCKETS, 64, keys.cluster + 1)
+
+
+def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Interval) -> tuple[Lines, list[Runs]]:
+    """By class; passes shared cells on by cluster, those of classes with several and those of classes with one."""
+    builders = [RunBuilder(layout, budget, SLAB) for layout in _layouts(keys)]
+
+    margins, singles = cells.margins(*(_chunks(runs, 0, interval, budget) for runs in (cells.rows, cells.others)))
+    lone = margins.words(singles > 0)
+
+    def parts() -> Iterator[Cells]:
+        yield _own(lone, np.ones(lone.shape[0], np.int64), keys.cluster)
+        for words, rest, _, _ in _chunks(cells.others, 0, interval, budget):
+            n, c = cells.counts(rest)
+            yield Cells(_line(words, rest[:, : keys.class_ - 1]), rest[:, -keys.cluster :], n, n < c)
+
+    def keep(part: Cells, alone: Array) -> None:
+        for builder, some in zip(builders, (part.at(~alone), part.at(alone)), strict=True):
+            columns = [some.other[:, 1:], some.line, some.counts.view(np.uint64).reshape(-1, 1)]
+            words = some.other[:, 0]
+            rest = np.hstack(columns if builder is builders[0] else columns[::2])
+            builder.add_items(words, id_codes(words), rest, NO_COUNTS, NO_WEIGHTS)
+
+    return _undominated(parts, keep), [builder.finish() for builder in builders]
+
+
+def _visit_clusters(
+    several: Runs, single: Runs, lone: Runs, keys: Keys, budget: Budget, interval: Interval
+) -> tuple[Lines, list[Cells]]:
+    """By cluster; gives back the cells that are left."""
+    kept: list[Cells] = []
+
+    def parts() -> Iterator[Cells]:
+        for words, rest, _, _ in _chunks(several, 0, interval, budget):
+            counts, shared = rest[:, -1].astype(np.int64), np.ones(words.size, np.bool_)
+            yield Cells(_line(words, rest[:, : keys.cluster - 1]), rest[:, keys.cluster - 1 : -1], counts, shared)
+        for words, rest, _, _ in _chunks(single, 0, interval, budget):
+            yield _own(_line(words, rest[:, :-1]), rest[:, -1].astype(np.int64), keys.class_)
+        if lone.rows[1::2].any():
+            for words, rest, _, _ in _chunks(lone, 1, interval, budget):
+                yield _own(_line(words, rest[:, : keys.cluster - 1]), np.ones(words.size, np.int64), keys.class_)
+
+    return _undominated(parts, lambda part, _: kept.append(part)), kept
+
+
+def _line(words: Array, rest: Array) -> Array:
+    return np.column_stack((words, rest))
+
+
+def _own(line: Array, counts: Array, columns: int) -> Cells:
+    """Cells of lines that no other line shares."""
+    return Cells(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
+
+
+def _chunks(runs: Runs, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
+    """Items of one label in an interval; those of a bucket too large for memory come in several chunks."""
+    start, stop = interval
+    if stop - start == 1 and runs.items[2 * start : 2 * stop].sum() > 4 * interval_items(budget):
+        yield from runs.pieces(start, label)
+    else:
+        side = runs.gather(start, stop)[label]
+        yield side.words, side.rest, side.counts, side.weights
+
+
+def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Array], None]) -> Lines:
+    """Keep the shared cells that are larger than the largest cell of their line alone.
+
+    Parameters
+    ----------
+    parts : callable
+        Gives all cells of some lines; called twice.
+    keep : callable
+        Takes such cells, and which of them are the only cell of their line.
+    """
+    lines: Margins | None = None
+    for part in parts():
+        lines = lines or Margins(part.line.shape[1] - 1)
+        lines.add(
+            part.line[:, 0], part.line[:, 1:], part.shared.astype(np.int64), np.where(part.shared, 0, part.counts)
+        )
+    if lines is None:
+        return Lines(0, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+    shares, own = lines.totals, lines.maxima
+    beside = np.zeros(own.size, np.bool_)
+    for part in parts():
+        if part.shared.any():
+            cells = part.at(part.shared)
+            codes = lines.number(cells.line[:, 0], cells.line[:, 1:])
+            larger = cells.counts > own[codes]
+            beside[codes[larger]] = True
+            keep(cells.at(larger), ((own == 0) & (shares == 1))[codes[larger]])
+    settled = int(own[~beside].sum())
+    beside &= own > 0
+    return Lines(settled, lines.words(beside), own[beside])
+
+
+def _joined(parts: list[list[Cells]], keys: Keys) -> Cells:
+    """All cells of the core, by cluster."""
+    none = _own(np.empty((0, keys.cluster), np.uint64), np.empty(0, np.int64), keys.class_)
+    columns = zip(none, *(part for several in parts for part in several), strict=True)
+    return Cells(*(np.concatenate(column) for column in columns))
+
+
+def _numbered(classes: Sequence[Lines], clusters: Sequence[Lines], cells: Cells) -> CoreCells:
+    """Number both sides by id; a cell of one line's own gets a number beyond on the other side."""
+    sides = []
+    for shared, lines in ((cells.other, classes), (cells.line, clusters)):
+        own = [part.words for part in lines if part.own.size]
+        sides.append(_ranked(np.concatenate((shared, *own))))
+    at = cells.counts.size
+    own_rows, own_cols = (side[at:] for side in sides)
+    beyond = [int(side.max(initial=-1)) + 1 for side in sides]
+    rows = np.concatenate((sides[0], beyond[0] + own_cols))
+    cols = np.concatenate((sides[1][:at], beyond[1] + own_rows, own_cols))
+    counts = np.concatenate((cells.counts, *(part.own for lines in (classes, clusters) for part in lines)))
+    order = np.lexsort((cols, rows))
+    settled = sum(part.settled for lines in (classes, clusters) for part in lines)
+    return CoreCells(rows[order], cols[order], counts[order], settled)
+
+
+def _ranked(words: Array) -> Array:
+    """Rank of each row among the distinct ones."""
+    order = np.lexsort(words.T[::-1])
+    new = np.zeros(order.size, np.int64)
+    new[1:] = (words[order[1:]] != words[order[:-1]]).any(axis=1)
+    ranks = np.empty(order.size, np.int64)
+    ranks[order] = np.cumsum(new)
+    return ranks

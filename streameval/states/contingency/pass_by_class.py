@@ -1,0 +1,102 @@
+"""The second pass over (cluster, class) cells, by class; see `streameval.states.contingency.pass_by_cluster` for both.
+
+All rows of a class lie in one bucket, and all its cells, each with its count n and the size c of its cluster: the
+class's size r and its largest cell are known, and with them everything of the cell. Cells with n = c = 1 are not
+stored: a class of size r has r − Σ n of them, n over its stored cells. A bucket that holds a giant class is streamed
+twice, first for the sizes, then for the cells.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.contingency import group_classes, slots_for
+from streameval.states.contingency.cells import interval_items, numbered
+from streameval.states.contingency.size_counts import Sizes
+from streameval.states.contingency.summary import Summary, summarize_cells, summarize_classes
+
+if TYPE_CHECKING:
+    from streameval.budget import Budget
+    from streameval.states.contingency.cells import ClassCells
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import Array
+
+__all__ = ["by_class", "lone_classes", "without_cluster"]
+
+
+def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
+    """Second pass: what classes decide, and what cells decide that know both sizes.
+
+    Parameters
+    ----------
+    cells : ClassCells
+        Of all intervals of the first pass, merged.
+    interval : (int, int)
+        Buckets to take.
+    budget : Budget
+        Decides what is streamed.
+    """
+    start, stop = interval
+    if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
+        return _giant_classes(cells, start)
+    row, other = cells.rows.gather(start, stop)[0], cells.others.gather(start, stop)[0]
+    most = row.words.size
+    totals, singles, maxima = np.empty((3, most), np.int64)
+    numbers, n, c = np.empty((3, other.words.size), np.int64)
+    groups = (row.words, row.rest, row.counts, row.starts, other.words, other.rest, other.counts, other.starts)
+    further = tuple(range(cells.rows.layout.words - 1))
+    table = slots_for(row.starts), np.empty((most, 1 + len(further)), np.uint64)
+    classes = group_classes(*groups, further, cells.packed, *table, totals, singles, maxima, numbers, n, c)
+    totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
+    known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
+    return summarize_classes(totals, maxima).merge(known, _singles(singles, totals))
+
+
+def _singles(times: Array, totals: Array) -> Summary:
+    """Cells of one row that is alone in its cluster, so many of each class; classes of one size are taken as one."""
+    numbers, sizes = _distinct(totals)
+    each = np.zeros(sizes.size, np.int64)
+    np.add.at(each, numbers, times)
+    codes, ones = np.flatnonzero(each), np.ones(sizes.size, np.int64)
+    return summarize_cells(codes, ones[codes] - 1, ones[codes], sizes, ones[:1], each[codes])
+
+
+def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
+    """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
+    margins, singles = cells.margins(cells.rows.pieces(bucket, 0), cells.others.pieces(bucket, 0))
+    summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
+    for words, rest, counts, _ in cells.others.pieces(bucket, 0):
+        n, c = cells.counts(rest)
+        known = known_cells(margins.number(words, rest), n, margins.totals, c, counts if counts.size else None)
+        summary = summary.merge(known)
+    return summary
+
+
+def lone_classes(sizes: Array, times: Array) -> Summary:
+    """Cells of classes of one row, `times` of them in clusters of each size."""
+    total = int(times.sum())
+    ones = np.ones(sizes.size, np.int64)
+    cells = known_cells(np.zeros(sizes.size, np.int64), ones, ones[:1], sizes, times)
+    return cells.merge(Summary(classes=Sizes.repeat(1, total), row_maxima=total))
+
+
+def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
+    """What cells decide of which both sizes are known; classes, or clusters, of one size are taken as one."""
+    numbers, classes = _distinct(totals)
+    columns, clusters = _distinct(c)
+    return summarize_cells(numbers[codes], columns, n, classes, clusters, times)
+
+
+def _distinct(sizes: Array) -> tuple[Array, Array]:
+    """The number of each size, and the sizes by number."""
+    numbers, found = numbered(np.array([0, sizes.size]), sizes.view(np.uint64), np.empty((sizes.size, 0), np.uint64), 0)
+    return numbers, sizes[found]
+
+
+def without_cluster(rows: int, lone: int) -> Summary:
+    """What `rows` clusters of one row add beside their classes, and `lone` more whose class has one row as well."""
+    total = rows + lone
+    clusters = Summary(clusters=Sizes.repeat(1, total), column_maxima=total)
+    return clusters.merge(lone_classes(np.ones(1, np.int64), np.array([lone]))) if lone else clusters

@@ -1,0 +1,237 @@
+"""From (cluster, class) cells to their summary, in two passes of bounded memory.
+
+The sums that need both margins of a cell, such as chi-square, want the size of its class beside the size of its
+cluster; of as many classes as clusters neither side fits into memory. So the cells are visited twice:
+
+1. *By cluster*, bucket by bucket. All rows of a cluster lie in one bucket: its size c, its largest cell and its counts
+   n are known at once. Each cell goes on as (class, n, c), but not one that is alone, n = c = 1.
+2. *By class*. All cells of a class lie in one bucket again, with its size r, which was counted when the rows were read.
+   So its largest cell is known, how many cells are alone, r − Σ n of the others, and everything of every cell.
+
+Neither pass sorts: a hash table for each bucket, which fits the cache, numbers its keys. A bucket too large for memory
+holds a giant cluster or a giant class. In the first pass its rows are spread over 2,048 parts by a hash of the whole
+key and the parts visited twice, first for the clusters' sizes; in the second pass it is streamed twice. What stays in
+memory is the distinct clusters, or classes, of that bucket. Equal cells of a giant class come with a multiplicity.
+
+The second pass is in `streameval.states.contingency.pass_by_class`. Both are pure functions of an interval; partial
+summaries add up to the same bits in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
+from streameval.kernels.singletons import SLOTS, emit_others, shared_rows
+from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered
+from streameval.states.contingency.class_sizes import encode
+from streameval.states.contingency.pass_by_class import lone_classes
+from streameval.states.contingency.size_counts import Sizes
+from streameval.states.contingency.summary import Summary
+from streameval.states.keyed.builder import RunBuilder
+from streameval.states.keyed.counts import SLAB, Runs, cut
+from streameval.states.keyed.ids import id_codes
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streameval.budget import Budget
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.protocol import Array
+
+__all__ = ["by_cluster", "cluster_shards"]
+
+RUN = 3  # intervals whose cells go on in one run: the second pass looks into every run for each of its intervals
+
+_SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
+_SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # not the kernels' multiplier: their tables need bits that parts do not share
+
+
+class _Grouped(NamedTuple):
+    """Rows as cells: of each cluster the cell of its first row, then the cells of other classes."""
+
+    clusters: int
+    rows: Array  # a row of each cell
+    owners: Array  # the cluster of each cell
+    counts: Array
+    sizes: Array  # of each cluster, as far as its rows are here
+    maxima: Array
+
+    @classmethod
+    def of(cls, side: Side, keys: Keys) -> _Grouped:
+        """Group rows of an interval."""
+        columns, total, width = keys.cluster - 1, side.words.size, sum(keys)
+        first, strays = np.empty((2, total + 1), np.int32)
+        firsts, sizes, owners = np.empty((3, total + 1), np.int64)
+        table = slots_for(side.starts), np.empty((total, width + 2), np.uint64)
+        cuts = np.empty(side.starts.size, np.int64)
+        words = tuple(range(columns)), tuple(range(keys.class_))
+        given = side.starts, side.words, side.rest, side.counts, *words
+        clusters, stray = group_clusters(*given, *table, first, firsts, sizes, strays, owners, cuts)
+        first, firsts, sizes = first[:clusters], firsts[:clusters], sizes[:clusters]
+        if not stray:
+            return cls(clusters, first, NO_COUNTS, firsts, sizes, firsts)
+        strays, owners = strays[:stray], owners[:stray]
+        numbers, found = numbered(cuts, owners.view(np.uint64), side.rest[strays][:, columns:], keys.class_)
+        counts = side.counts[strays] if side.counts.size else np.ones(stray, np.int64)
+        more, ignored, maxima = np.zeros(found.size, np.int64), np.zeros(found.size, np.int64), firsts.copy()
+        add_margins(numbers, counts, counts, more, ignored)
+        owners = owners[found]
+        add_margins(owners, more, more, np.zeros(clusters, np.int64), maxima)
+        return cls(
+            clusters, np.concatenate((first, strays[found])), owners, np.concatenate((firsts, more)), sizes, maxima
+        )
+
+    def sizes_of_cells(self, sizes: Array) -> Array:
+        """Size of the cluster of each cell."""
+        return np.concatenate((sizes, sizes[self.owners])) if self.owners.size else sizes
+
+
+class _FirstPass:
+    """Collects what the first pass finds in one interval."""
+
+    def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int) -> None:
+        self.keys = keys
+        layout = class_layouts(keys, rows, owner)[1]
+        self._packed = layout == class_layouts(keys, 0, owner)[1]
+        self._others = RunBuilder(layout, budget, 1 << max(items - 1, 0).bit_length())
+        self._sizes = np.zeros(_SMALL, np.int64)
+        self._large = NO_COUNTS
+        self._maxima = 0
+        self._lone = Summary()
+
+    def without_lone(self, runs: Runs, interval: Interval) -> Side:
+        """Count the rows that are quickly seen to be alone in their cluster; returns the others."""
+        places = runs.places(*interval)
+        sizes = np.diff(places.starts).sum(axis=0)[::2]
+        size = int(sizes.sum())
+        marks = np.empty(SLOTS << max(int(sizes.max(initial=0)) - 1, 0).bit_length(), np.uint8)
+        starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
+        rest = np.empty((size + 1, runs.layout.words - 1), np.uint64)
+        counts = np.empty((size + 1) * bool(places.counts.any()), np.int64)
+        given = places.starts, places.words, places.rest, places.counts, tuple(range(rest.shape[1]))
+        shared = shared_rows(*given, marks, starts, words, rest, counts)
+        self._sizes[1] += size - shared
+        self._maxima += size - shared
+        return Side(starts, words[:shared], rest[:shared], counts[:shared], NO_WEIGHTS)
+
+    def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
+        """Pass cells on by class, given the size of each one's cluster."""
+        words = np.empty(sizes.size + 1, np.uint64)
+        rest = np.empty((words.size, self._others.layout.words - 1), np.uint64)
+        columns = self.keys.cluster - 1, self._packed
+        others = emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, *columns, words, rest)
+        encode(self._others, words[:others], rest[:others])
+
+    def add_lone(self, sizes: Array, times: Array) -> None:
+        """Note the classes of one row, `times` of them in clusters of each size."""
+        self._lone = self._lone.merge(lone_classes(sizes, times))
+
+    def close(self, sizes: Array, maxima: Array) -> None:
+        """Note clusters that are complete."""
+        if tally_small(sizes, self._sizes):
+            self._large = np.concatenate((self._large, sizes[sizes >= _SMALL]))
+        self._maxima += int(maxima.sum())
+
+    def result(self) -> tuple[Summary, Runs]:
+        """The partial summary, and the cells by class."""
+        small = np.flatnonzero(self._sizes)
+        sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
+        summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
+        return summary, self._others.finish()
+
+
+def cluster_shards(runs: Runs, budget: Budget) -> list[Interval]:
+    """Intervals of clusters for the first pass: few, but enough for many threads."""
+    room = interval_items(budget)
+    return runs.intervals(min(max(int(runs.items.sum()) // 32, room), RUN * room))
+
+
+def by_cluster(
+    runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Budget, *, owner: bool = False
+) -> tuple[Summary, Runs]:
+    """First pass: what clusters decide, and the cells of their classes, but those n = c = 1.
+
+    Parameters
+    ----------
+    runs : Runs
+        Rows by cluster and class; label 1 for rows without a class, each of which is a class of its own.
+    keys : Keys
+    rows : int
+        Rows of the whole table.
+    interval : (int, int)
+        Buckets to take.
+    budget : Budget
+        Owns the cells.
+    owner : bool
+        Whether cells take the words of their cluster along.
+    """
+    start, stop = interval
+    items = runs.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
+    room = interval_items(budget)
+    found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner)
+    for i, j in cut(items, room):
+        if j - i == 1 and items[i] > 4 * room:
+            parts = _spread(runs, start + i, budget)
+            _visit(partial(_gathered, parts, parts.intervals(room)), found)
+        else:
+            _whole(runs, (start + i, start + j), found)
+    return found.result()
+
+
+def _gathered(runs: Runs, cuts: list[Interval]) -> Iterator[tuple[Side, Side]]:
+    return (runs.gather(*part) for part in cuts)
+
+
+def _whole(runs: Runs, interval: Interval, found: _FirstPass) -> None:
+    """Cells of whole clusters."""
+    start, stop = interval
+    if runs.items[2 * start + 1 : 2 * stop : 2].any():
+        sides = runs.gather(start, stop)
+        _visit(lambda: iter([sides]), found)
+        return
+    side = found.without_lone(runs, interval)
+    grouped = _Grouped.of(side, found.keys)
+    found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
+    found.close(grouped.sizes, grouped.maxima)
+
+
+def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
+    """Cells of clusters that several parts share: once for the clusters' sizes, once for the cells."""
+    margins = Margins(found.keys.cluster - 1)
+    for side, lone in parts():
+        grouped = _Grouped.of(side, found.keys)
+        first = grouped.rows[: grouped.clusters]
+        margins.add(side.words[first], side.rest[first], grouped.sizes, grouped.maxima)
+        margins.add(lone.words, lone.rest, _counts(lone), np.ones(lone.words.size, np.int64))
+    for side, lone in parts():
+        grouped = _Grouped.of(side, found.keys)
+        first = grouped.rows[: grouped.clusters]
+        sizes = margins.totals[margins.number(side.words[first], side.rest[first])]
+        found.add(side, grouped, grouped.sizes_of_cells(sizes))
+        if lone.words.size:
+            found.add_lone(margins.totals[margins.number(lone.words, lone.rest)], _counts(lone))
+    found.close(margins.totals, margins.maxima)
+
+
+def _counts(side: Side) -> Array:
+    return side.counts if side.counts.size else np.ones(side.words.size, np.int64)
+
+
+def _spread(runs: Runs, bucket: int, budget: Budget) -> Runs:
+    """Rows of one bucket, partitioned by a hash of the whole key: equal keys stay together."""
+    layout = replace(runs.layout, halved=False)
+    builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in runs.runs))
+    for label in (0, 1):
+        for words, rest, counts, weights in runs.pieces(bucket, label):
+            hashed = words
+            for column in rest.T:
+                hashed = ((hashed ^ (hashed >> np.uint64(29))) * _SPREAD) + column
+            hashed = (hashed ^ (hashed >> np.uint64(29))) * _SPREAD
+            builder.add_items(words, id_codes(hashed, label), rest, counts, weights)
+    return builder.finish()

@@ -1,0 +1,291 @@
+"""The summary: a small, mergeable statistic of a contingency table that decides almost every clustering metric.
+
+A table of two partitions can have 10⁸ cells; its metrics need far less. How often each *cell count*, each *class size*
+and each *cluster size* occurs gives pair counts, entropies, null models and the expected mutual information, and there
+are few distinct sizes: N points have at most √(2N) of them. Three kinds of sums need both margins of a cell:
+
+- Σ n² of the cells of all clusters of one size, and of all classes of one size (B-cubed divides them by that size);
+- Σ n²/(r·c) (chi-square), in fixed point, an integer in units of 2^-104;
+- Σ row maxima and Σ column maxima (split-join).
+
+Every part is a sum of integers over cells, over classes or over clusters. So `Summary.merge` is addition, and any
+sharding, in any order, gives the same bits::
+
+    cells of a shard ──► summarize_cells     ┐
+    class sizes, once ─► summarize_classes   ├─► merge ─► Summary
+    clusters of a shard► summarize_clusters  ┘
+
+A table sharded by cluster calls `summarize_shard` for each shard, with the class sizes of the *whole* table, and
+`summarize_classes` once. Row maxima of shards combine by maximum before `summarize_classes` sees them. A table sharded
+by class does the same with the sides exchanged, and `Summary.transposed` turns the result around.
+
+Memory: O(distinct sizes). Error: none for whole counts and fractions, except 2^-104 of each chi-square term; fractional
+float64 cells carry the rounding of their margins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.states.contingency.cell_sums import (
+    INERTIA_BITS,
+    Codes,
+    compiled_sums,
+    exact_sum,
+    exact_sums,
+    float_sums,
+    margin,
+)
+from streameval.states.contingency.size_counts import Number, Sizes, Values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "INERTIA_BITS",
+    "Summary",
+    "summarize",
+    "summarize_cells",
+    "summarize_classes",
+    "summarize_clusters",
+    "summarize_shard",
+]
+
+_SAFE = 2**53
+_NONE = Sizes(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What almost every clustering metric needs of a contingency table; classes are rows, clusters columns.
+
+    Parameters
+    ----------
+    cells, classes, clusters : Sizes
+        Of the non-zero cell counts n, class sizes r and cluster sizes c.
+    class_squares, cluster_squares : dict
+        Size -> Σ n² over the cells of all classes (clusters) of that size, exact.
+    inertia : int
+        Σ n²/(r·c) over the cells, in units of 2^-104.
+    row_maxima, column_maxima : int, float or Fraction
+        Σ over classes of the largest cell, Σ over clusters of the largest cell.
+    matching : (lower, upper) or None
+        Certain interval of the largest total of a one-to-one matching, where it has been solved; not additive.
+
+    Examples
+    --------
+    >>> s = summarize(np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.array([5, 1, 1, 3]))
+    >>> s.total, s.shape, s.nonzero, s.row_maxima, s.column_maxima
+    (10, (2, 3), 4, 8, 9)
+    >>> s.merge(Summary()) == s
+    True
+    """
+
+    cells: Sizes = _NONE
+    classes: Sizes = _NONE
+    clusters: Sizes = _NONE
+    class_squares: Mapping[Number, Number] = field(default_factory=dict)
+    cluster_squares: Mapping[Number, Number] = field(default_factory=dict)
+    inertia: int = 0
+    row_maxima: Number = 0
+    column_maxima: Number = 0
+    matching: tuple[Number, Number] | None = None
+
+    @property
+    def total(self) -> Number:
+        """Number of points, N."""
+        return self.cells.total
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Numbers of classes and of clusters that have points, (R, C)."""
+        return self.classes.count, self.clusters.count
+
+    @property
+    def nonzero(self) -> int:
+        """Number of non-zero cells, V."""
+        return self.cells.count
+
+    @property
+    def fractional(self) -> bool:
+        """Whether some cell is not a whole number."""
+        return self.cells.fractional
+
+    def merge(self, *others: Summary) -> Summary:
+        """Sum of partial summaries; their order changes no bit."""
+        if not others:
+            return self
+        parts = (self, *others)
+        return Summary(
+            Sizes.merge(*(part.cells for part in parts)),
+            Sizes.merge(*(part.classes for part in parts)),
+            Sizes.merge(*(part.clusters for part in parts)),
+            _added(part.class_squares for part in parts),
+            _added(part.cluster_squares for part in parts),
+            sum(part.inertia for part in parts),
+            sum(part.row_maxima for part in parts),
+            sum(part.column_maxima for part in parts),
+        )
+
+    def scaled(self, times: int) -> Summary:
+        """Sum of so many equal partial summaries.
+
+        Examples
+        --------
+        >>> cells = summarize(np.array([0, 0]), np.array([0, 1]), np.array([5, 1]))
+        >>> cells.scaled(3) == cells.merge(cells).merge(cells)
+        True
+        """
+        return Summary(
+            self.cells.scaled(times),
+            self.classes.scaled(times),
+            self.clusters.scaled(times),
+            {size: squares * times for size, squares in self.class_squares.items()},
+            {size: squares * times for size, squares in self.cluster_squares.items()},
+            self.inertia * times,
+            self.row_maxima * times,
+            self.column_maxima * times,
+        )
+
+    def transposed(self) -> Summary:
+        """Summary of the table with classes and clusters exchanged."""
+        return replace(
+            self,
+            classes=self.clusters,
+            clusters=self.classes,
+            class_squares=self.cluster_squares,
+            cluster_squares=self.class_squares,
+            row_maxima=self.column_maxima,
+            column_maxima=self.row_maxima,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.cells, self.classes, self.clusters, self.inertia))
+
+
+def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:
+    result: dict[Number, Number] = {}
+    for part in parts:
+        if not result:
+            result = dict(part)
+            continue
+        for size, squares in part.items():
+            result[size] = result.get(size, 0) + squares
+    return dict(sorted(result.items()))
+
+
+def summarize(class_codes: Codes, cluster_codes: Codes, counts: Values) -> Summary:
+    """Summary of a whole table, given as cells.
+
+    Parameters
+    ----------
+    class_codes, cluster_codes : int64 arrays of shape (n_cells,)
+        Row and column of each cell, from 0; each pair at most once.
+    counts : int64, float64 or object array of shape (n_cells,)
+        Positive counts.
+    """
+    class_totals, class_maxima = margin(class_codes, counts)
+    cluster_totals, cluster_maxima = margin(cluster_codes, counts)
+    cells = summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
+    margins = summarize_classes(class_totals, class_maxima), summarize_clusters(cluster_totals, cluster_maxima)
+    return cells.merge(*margins)
+
+
+def summarize_shard(class_codes: Codes, cluster_codes: Codes, counts: Values, class_totals: Values) -> Summary:
+    """Partial summary of a shard that holds some clusters completely; merge with one `summarize_classes`.
+
+    Parameters
+    ----------
+    class_codes : int64 array of shape (n_cells,)
+        Positions into `class_totals`.
+    cluster_codes : int64 array of shape (n_cells,)
+        Dense numbers of the shard's clusters, from 0.
+    counts : int64 array of shape (n_cells,)
+    class_totals : int64 array of shape (n_classes,)
+        Class sizes over the whole table.
+
+    Examples
+    --------
+    >>> rows, cols, n = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.array([5, 1, 1, 3])
+    >>> totals = np.array([6, 4])
+    >>> first = summarize_shard(rows[:1], cols[:1], n[:1], totals)
+    >>> rest = summarize_shard(rows[1:], cols[1:] - 1, n[1:], totals)
+    >>> rest.merge(first).merge(summarize_classes(totals, np.array([5, 3]))) == summarize(rows, cols, n)
+    True
+    """
+    cluster_totals, cluster_maxima = margin(cluster_codes, counts)
+    cells = summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
+    return cells.merge(summarize_clusters(cluster_totals, cluster_maxima))
+
+
+def summarize_classes(totals: Values, maxima: Values) -> Summary:
+    """The part of a summary that classes decide: their sizes and the largest cell of each.
+
+    Parameters
+    ----------
+    totals, maxima : arrays of shape (n_classes,)
+        Over all cells of the class.
+    """
+    return Summary(classes=Sizes.of(totals), row_maxima=exact_sum(maxima))
+
+
+def summarize_clusters(totals: Values, maxima: Values) -> Summary:
+    """The part of a summary that clusters decide; see `summarize_classes`."""
+    return Summary(clusters=Sizes.of(totals), column_maxima=exact_sum(maxima))
+
+
+def summarize_cells(
+    class_codes: Codes,
+    cluster_codes: Codes,
+    counts: Values,
+    class_totals: Values,
+    cluster_totals: Values,
+    times: Codes | None = None,
+) -> Summary:
+    """The part of a summary that cells decide, given both margins; any subset of the cells is a valid shard.
+
+    Parameters
+    ----------
+    class_codes, cluster_codes : int64 arrays of shape (n_cells,)
+        Positions into the totals.
+    counts : array of shape (n_cells,)
+    class_totals, cluster_totals : arrays
+        Sizes over the whole table.
+    times : int64 array of shape (n_cells,), optional
+        How many cells each stands for, where there are many like it; counts and totals are then int64.
+
+    Examples
+    --------
+    >>> one, sizes = np.zeros(1, np.int64), (np.array([9]), np.array([3]))
+    >>> cell = summarize_cells(one, one, np.array([2]), *sizes)
+    >>> summarize_cells(one, one, np.array([2]), *sizes, times=np.array([10**12])) == cell.scaled(10**12)
+    True
+    """
+    arrays = (counts, class_totals, cluster_totals)
+    if times is not None:
+        return _repeated_cells(class_codes, cluster_codes, *arrays, times)
+    if counts.dtype.kind == "f":
+        sums = float_sums
+    else:
+        compiled = all(a.dtype.kind == "i" and (not a.size or a.max() < _SAFE) for a in arrays)
+        sums = compiled_sums if compiled else exact_sums
+    by_class, by_cluster, inertia = sums(class_codes, cluster_codes, *arrays)
+    return Summary(cells=Sizes.of(counts), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
+
+
+def _repeated_cells(
+    rows: Codes, cols: Codes, counts: Codes, row_totals: Codes, col_totals: Codes, times: Codes
+) -> Summary:
+    """Split multiplicities into digits so small that the compiled sums of all cells stay within 64 bits."""
+    width = 30 - counts.size.bit_length()
+    parts, shift = [], 0
+    while counts.size and (times >> shift).any():
+        digit = (times >> shift) & ((1 << width) - 1)
+        by_class, by_cluster, inertia = compiled_sums(rows, cols, counts, row_totals, col_totals, digit)
+        part = Summary(Sizes.of(counts, digit), class_squares=by_class, cluster_squares=by_cluster, inertia=inertia)
+        parts.append(part.scaled(1 << shift) if shift else part)
+        shift += width
+    return parts[0].merge(*parts[1:]) if parts else Summary()

@@ -1,0 +1,1 @@
+"""The machinery of exact states: sorted runs of keys with counts."""

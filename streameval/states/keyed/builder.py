@@ -1,0 +1,157 @@
+"""RunBuilder: encoded rows → runs, a counting pass and a scatter at a time."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.kernels import runs as kernels
+from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.grouping import distinct
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streameval.budget import Budget
+    from streameval.states.keyed.layout import Layout
+
+__all__ = ["RunBuilder"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class RunBuilder:
+    """Collects encoded rows and turns every `capacity` of them into a run; owned by one task.
+
+    Parameters
+    ----------
+    layout : Layout
+    budget : Budget
+        Owns the runs' arrays.
+    capacity : int
+        Rows a run holds at most.
+    counted : bool
+        Whether items come with counts, through `add_items`.
+    """
+
+    def __init__(self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False) -> None:
+        self.layout = layout
+        self.budget = budget
+        self.capacity = max(capacity, 1)
+        self._words = budget.borrow(self.capacity, layout.dtype)
+        self._codes = budget.borrow(self.capacity, np.uint32)
+        self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
+        self._counts = budget.borrow(self.capacity if counted else 0, np.int64)
+        self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
+        self._table = np.zeros(layout.codes + 2, np.int64)
+        self._size = 0
+        self._runs: list[Run] = []
+        self.nan_rows = np.zeros(2, np.int64)  # rows by label whose score is NaN
+        self._nan_weights: tuple[list[float], list[float]] = ([], [])
+
+    @property
+    def nan_seen(self) -> bool:
+        """Whether a NaN score was added."""
+        return bool(self._table[-2:].any() or self.nan_rows.any())
+
+    @property
+    def nan_weights(self) -> Array:
+        """Weight by label of the rows whose score is NaN, as a float64 array of shape (2,)."""
+        return np.array([math.fsum(part) for part in self._nan_weights])
+
+    def add(
+        self,
+        rows: int,
+        encode: Callable[[slice, Array, Array, Array], None],
+        rest: Array | None = None,
+        weights: Array = NO_WEIGHTS,
+        counts: Array = NO_COUNTS,
+    ) -> None:
+        """Take `rows` rows; ``encode(part, words, codes, table)`` fills words and codes and counts the codes."""
+        for part, room in self._rooms(rows):
+            encode(part, self._words[room], self._codes[room], self._table)
+            if rest is not None:
+                self._rest[room] = rest[part]
+            if weights.size:
+                self._weights[room] = weights[part]
+            if counts.size:
+                self._counts[room] = counts[part]
+
+    def add_items(self, words: Array, codes: Array, rest: Array | None, counts: Array, weights: Array) -> None:
+        """Take items that are encoded already, with counts or without."""
+        for part, room in self._rooms(words.size):
+            self._words[room], self._codes[room] = words[part], codes[part]
+            self._table += np.bincount(codes[part], minlength=self._table.size)
+            if rest is not None:
+                self._rest[room] = rest[part]
+            for mine, given in ((self._counts, counts), (self._weights, weights)):
+                if mine.size:
+                    mine[room] = given[part] if given.size else 1
+
+    def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
+        """Parts of the input, each with the free place it goes to."""
+        done = 0
+        while done < rows:
+            if self._size == self.capacity:
+                self._flush()
+            count = min(rows - done, self.capacity - self._size)
+            yield slice(done, done + count), slice(self._size, self._size + count)
+            done += count
+            self._size += count
+
+    def finish(self) -> Runs:
+        """The runs of everything added; the builder is spent."""
+        self._flush()
+        for column in (self._words, self._codes, self._rest, self._counts, self._weights):
+            self.budget.give_back(column)
+        return Runs(self.layout, tuple(self._runs))
+
+    def _flush(self) -> None:
+        if not self._size:
+            return
+        kept = self._size - int(self._table[-2:].sum())
+        starts = np.concatenate(([0], np.cumsum(self._table)))
+        columns = []
+        for values in (self._words, self._rest, self._counts, self._weights):
+            out = np.empty((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
+            if values.size:
+                given, taken = kernels.flat(values[: self._size]), kernels.flat(out)
+                move = kernels.scatter if given.ndim == 1 else kernels.scatter_rows
+                move(given, self._codes[: self._size], starts[:-1].copy(), taken)
+            columns.append(out)
+        for label in (0, 1):
+            self.nan_rows[label] += self._table[self.layout.codes + label]
+            a, b = starts[self.layout.codes + label : self.layout.codes + label + 2]
+            self._nan_weights[label].append(math.fsum(columns[3][a:b]))
+        codes = np.flatnonzero(self._table[:-2]).astype(np.uint32)
+        if codes.size:
+            self._emit(codes, np.append(starts[codes], kept), *(column[:kept] for column in columns))
+        self._table[:] = 0
+        self._size = 0
+
+    def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
+        """Store the pieces: those whose words repeat as (word, count), the others as they are."""
+        again = kernels.repetitive(words, rest, starts)
+        if again.any():
+            pieces = [
+                (code, *distinct(*(column[a:b] for column in (words, rest, counts, weights))))
+                for code, a, b in zip(codes[again], starts[:-1][again], starts[1:][again], strict=True)
+            ]
+            sizes = [piece[1].size for piece in pieces]
+            columns = [np.concatenate(column) for column in list(zip(*pieces, strict=True))[1:]]
+            self._store(codes[again], np.concatenate(([0], np.cumsum(sizes))), *columns)
+            keep = np.repeat(~again, np.diff(starts))
+            sizes = np.diff(starts)[~again]
+            codes, starts = codes[~again], np.concatenate(([0], np.cumsum(sizes)))
+            words, rest, counts, weights = (c[keep] if len(c) else c for c in (words, rest, counts, weights))
+        if codes.size:
+            self._store(codes, starts, words, rest, counts, weights)
+
+    def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
+        rows = np.add.reduceat(counts, starts[:-1]) if counts.size else np.diff(starts)
+        sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
+        held = (self.budget.hold(column) if column.size else None for column in (rest, counts, weights))
+        self._runs.append(Run(codes, starts, rows, sums, self.budget.hold(words), *held))

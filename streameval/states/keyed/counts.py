@@ -1,0 +1,358 @@
+"""Keyed counts, partitioned by bucket and sorted only when asked: what every exact state is made of.
+
+A *run* holds the words of some rows in pieces, one for each (bucket, label) that occurs, in ascending order of the code
+``2 * bucket + label``; inside a piece the order is free. To fold a batch is therefore one counting pass and one
+scatter, and to merge is to put two tuples of runs one after the other. Because every run is cut at the same buckets,
+any interval of buckets can be gathered from all runs on its own: work, spilling and shards are intervals, and no cut
+changes a result.
+
+Pieces in which words repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
+more for each further word and for weights, and a count for each distinct key once keys repeat.
+
+`Runs.grouped` sorts an interval and yields its distinct keys with their counts by label. A bucket of 16-bit words with
+many rows is tallied in a table instead; a bucket of 64-bit words too large to sort at once is partitioned again by the
+bits in which its words differ.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.budget import Budget
+from streameval.errors import ClusterError, IncompatibleStatesError
+from streameval.kernels import runs as kernels
+from streameval.states.keyed.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, together
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layout, Outline, Places, Run, Side
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streameval.budget import Buffer
+
+__all__ = ["Runs", "cut"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the second-level cache
+DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
+SLAB = 1 << 20  # rows gathered at a time
+REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again
+
+
+@dataclass(frozen=True)
+class Runs:
+    """An immutable multiset of (key, label) rows, with weights or without.
+
+    Parameters
+    ----------
+    layout : Layout
+    runs : tuple of Run
+    whole : Outline, optional
+        Of the multiset that `runs` are a range of, or none of, because the rows lie elsewhere.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.states.keyed.builder import RunBuilder
+    >>> from streameval.budget import Budget
+    >>> layout = Layout(buckets=4, bits=64)
+    >>> def encode(rows, words, codes, table):  # the key is the value, its bucket the lower two bits
+    ...     words[:] = rows
+    ...     codes[:] = 2 * (rows & 3)
+    ...     np.add.at(table, codes, 1)
+    >>> rows = np.array([5, 1, 5], dtype=np.uint64)
+    >>> builder = RunBuilder(layout, Budget(), capacity=8)
+    >>> builder.add(3, lambda part, *out: encode(rows[part], *out))
+    >>> [counts] = builder.finish().grouped((0, 4))
+    >>> counts.keys, counts.neg
+    (array([1, 5], dtype=uint64), array([1, 2]))
+    """
+
+    layout: Layout
+    runs: tuple[Run, ...] = ()
+    whole: Outline | None = None
+
+    def merge(self, other: Runs) -> Runs:
+        """The union of both multisets."""
+        if self.layout != other.layout:
+            msg = f"cannot merge {self.layout} with {other.layout}; fold both with the same options"
+            raise IncompatibleStatesError(msg)
+        whole = None if self.whole is None and other.whole is None else self.outline + other.outline
+        return replace(self, runs=self.runs + other.runs, whole=whole)
+
+    @property
+    def outline(self) -> Outline:
+        """How much there is of each code."""
+        if self.whole is not None:
+            return self.whole
+        codes = np.flatnonzero(self.items)
+        return Outline(codes, self.rows[codes], self.items[codes], self.sums[codes], self.nbytes)
+
+    def hollow(self) -> Runs:
+        """The outline alone."""
+        return Runs(self.layout, whole=self.outline)
+
+    def range(self, start: int, stop: int) -> Runs:
+        """The rows of some buckets, not copied; with `within` they are what the whole is in those buckets."""
+        return Runs(self.layout, tuple(part for run in self.runs if (part := run.range(start, stop)) is not None))
+
+    def within(self, whole: Runs) -> Runs:
+        """These rows as a range of `whole`."""
+        return replace(self, whole=whole.outline)
+
+    @cached_property
+    def rows(self) -> Array:
+        """Rows of each code, as an int64 array of shape (n_codes,)."""
+        if self.whole is not None:
+            return self.whole.spread(self.whole.rows, self.layout.codes)
+        return self._total(lambda run: run.rows)
+
+    @cached_property
+    def items(self) -> Array:
+        """Stored items of each code, as an int64 array of shape (n_codes,)."""
+        if self.whole is not None:
+            return self.whole.spread(self.whole.items, self.layout.codes)
+        return self._total(lambda run: np.diff(run.starts))
+
+    def _total(self, value: Callable[[Run], Array]) -> Array:
+        total = np.zeros(self.layout.codes, np.int64)
+        for run in self.runs:
+            total[run.codes] += value(run)
+        return total
+
+    @cached_property
+    def sums(self) -> Array:
+        """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
+        if self.whole is not None:
+            return self.whole.spread(self.whole.sums, self.layout.codes)
+        parts: dict[int, list[float]] = {}
+        for run in self.runs:
+            if run.sums is not None:
+                for code, weight in zip(run.codes.tolist(), run.sums.tolist(), strict=True):
+                    parts.setdefault(code, []).append(weight)
+        total = np.zeros(self.layout.codes)
+        for code, weights in parts.items():
+            total[code] = math.fsum(weights)
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the items that are here, in memory or spilled."""
+        columns = ((run.words, run.rest, run.counts, run.weights) for run in self.runs)
+        return sum(column.nbytes for run in columns for column in run if column is not None)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        columns = (column for run in self.runs for column in (run.words, run.rest, run.counts, run.weights))
+        held = sum(column.nbytes for column in columns if column is not None and column.resident)
+        pieces = sum(run.codes.nbytes + run.starts.nbytes + run.rows.nbytes for run in self.runs)
+        return object.__sizeof__(self) + held + pieces
+
+    def intervals(self, items: int = SLAB) -> list[Interval]:
+        """Cut the buckets into intervals of about `items` items each; see `cut`."""
+        return cut(self.items[0::2] + self.items[1::2], items)
+
+    def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
+        """Distinct keys of an interval of buckets in ascending order, in batches of about 2¹⁶ rows or one bucket."""
+        for stretch in self.stretches(interval, budget):
+            if isinstance(stretch, Labelled):
+                yield from stretch.counts()
+            else:
+                yield stretch
+
+    def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
+        """As `grouped`, but plain rows come as they are, many at a time, for those who count them in their own way."""
+        start, stop = interval
+        items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
+        if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
+            yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
+            return
+        if self.layout.bits == 64 and stop - start == 1 and items[0] > REFINE:
+            yield from self._refined(start, budget or Budget())
+            return
+        if self.layout.bits == 64 and self._plain(start, stop):
+            yield from self._labelled(start, stop)
+            return
+        yield from self._gathered(start, stop, items)
+
+    def _plain(self, start: int, stop: int) -> bool:
+        """Whether some buckets hold nothing but words, and these a bit that can bear the label."""
+        counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
+        return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and not counted
+
+    def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
+        """Plain rows of an interval, in one piece for each half of the buckets."""
+        middle = self.layout.buckets // 2
+        for a, b in ((start, min(stop, middle)), (max(start, middle), stop)):
+            if a >= b:
+                continue
+            starts = np.concatenate(([0], np.cumsum(self.items[2 * a : 2 * b])))
+            words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
+            for run in self.runs:
+                i, j = np.searchsorted(run.codes, (2 * a, 2 * b)).tolist()
+                codes, pieces = run.codes[i:j] - np.uint32(2 * a), run.starts[i : j + 1]
+                given = run.words.read(int(pieces[0]), int(pieces[-1]))
+                kernels.place_labelled(given, pieces, codes, cursor, words)
+            _check(cursor, starts[1:])
+            bounds = [starts[2 * last] for _, last in _batches(np.diff(starts[::2]))]
+            yield Labelled(words, np.array([0, *bounds]), (a >= middle) << 63)
+
+    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Labelled]:
+        """As `stretches`, of an interval that fits into memory."""
+        sides = self.gather(start, stop)
+        for i, j in _batches(items):
+            parts = [side.cut(i, j) for side in sides]
+            if self.layout.bits == 16 and items[i] > DENSE:
+                few = not any(part[2].size for part in parts)
+                yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted, few=few)
+                continue
+            if self.layout.bits == 16:
+                buckets = np.arange(start + i, start + j)
+                parts = [
+                    (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
+                    for part, side in zip(parts, sides, strict=True)
+                ]
+            plain = all(part[0].size == sum(column.size for column in part) for part in parts)
+            if self.layout.bits == 16 and plain:
+                yield together(parts[0][0], parts[1][0])
+            else:
+                yield aligned(*(distinct(*part) for part in parts))
+
+    def gather(self, start: int, stop: int) -> tuple[Side, Side]:
+        """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives."""
+        sizes = np.concatenate((self.items[2 * start : 2 * stop : 2], self.items[2 * start + 1 : 2 * stop : 2]))
+        starts = np.concatenate(([0], np.cumsum(sizes)))
+        total = int(starts[-1])
+        counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
+        columns = {
+            "words": np.empty(total, self.layout.dtype),
+            "rest": np.empty((total, self.layout.words - 1), np.uint64),
+            "counts": np.empty(total if counted else 0, np.int64),
+            "weights": np.empty(total if self.layout.weighted else 0, np.float64),
+        }
+        cursors = {name: starts[:-1].copy() for name in columns}
+        for run in self.runs:
+            a, b = np.searchsorted(run.codes, (2 * start, 2 * stop)).tolist()
+            codes, pieces = run.codes[a:b].astype(np.int64) - 2 * start, run.starts[a : b + 1]
+            slots = (codes & 1) * (stop - start) + (codes >> 1)
+            for name, out in columns.items():
+                if out.size and a < b:
+                    given, taken = kernels.flat(_read(getattr(run, name), pieces, out.dtype)), kernels.flat(out)
+                    move = kernels.place if taken.ndim == 1 else kernels.place_rows
+                    move(given, pieces, slots, cursors[name], taken)
+        _check(cursors["words"], starts[1:])
+        middle, half = stop - start, int(starts[stop - start])
+        return (
+            Side(starts[: middle + 1], **{name: out[:half] for name, out in columns.items()}),
+            Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
+        )
+
+    def places(self, start: int, stop: int) -> Places:
+        """Where an interval of buckets lies, for one loop over the pieces of all runs."""
+        found = Places.of(self.runs, start, stop)
+        _check(np.diff(found.starts).sum(axis=0), self.items[2 * start : 2 * stop])
+        return found
+
+    def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
+        """Items of one code, run by run, a bounded number at a time."""
+        code = 2 * bucket + label
+        for run in self.runs:
+            j = int(np.searchsorted(run.codes, code))
+            if j == run.codes.size or run.codes[j] != code:
+                continue
+            for a in range(int(run.starts[j]), int(run.starts[j + 1]), SLAB):
+                b = min(a + SLAB, int(run.starts[j + 1]))
+                yield (
+                    run.words.read(a, b),
+                    run.rest.read(a, b) if run.rest else np.empty((b - a, 0), np.uint64),
+                    run.counts.read(a, b) if run.counts else NO_COUNTS,
+                    run.weights.read(a, b) if run.weights else NO_WEIGHTS,
+                )
+
+    def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts | Labelled]:
+        """Partition one bucket again and group the parts.
+
+        It is cut by the leading bits of the first word in which its keys differ. Where there is no such
+        word all keys are equal, and nothing is left to partition by.
+        """
+        from streameval.states.keyed.builder import RunBuilder  # which makes runs: the one circle here
+
+        for column in range(self.layout.words):
+            low, high = _extremes(_word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
+            if low < high:
+                break
+        else:
+            items = self.items[2 * bucket] + self.items[2 * bucket + 1]
+            yield from self._gathered(bucket, bucket + 1, np.array([items]))
+            return
+        shift = np.uint64(max((high - low).bit_length() - 11, 0))
+        layout = replace(self.layout, buckets=1 << 11, halved=False)
+        builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in self.runs))
+        for label in (0, 1):
+            for part in self.pieces(bucket, label):
+                high_bits = (_word(part, column) - np.uint64(low)) >> shift
+                words, rest, counts, weights = part
+                builder.add_items(
+                    words, (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label), rest, counts, weights
+                )
+        finer = builder.finish()
+        for interval in finer.intervals():
+            yield from finer.stretches(interval, budget)
+
+
+def _check(found: Array, due: Array) -> None:
+    """Whether all items were there."""
+    if not np.array_equal(found, due):
+        msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
+        raise ClusterError(msg)
+
+
+def _word(part: Columns, column: int) -> Array:
+    """One word of some items' keys."""
+    return part[1][:, column - 1] if column else part[0]
+
+
+def cut(sizes: Array, items: int) -> list[Interval]:
+    """Cut buckets into intervals of about `items` items each, a larger bucket alone, without empty ends.
+
+    Examples
+    --------
+    >>> cut(np.array([0, 2, 1, 9, 0, 1]), 3)
+    [(1, 3), (3, 4), (5, 6)]
+    """
+    used = np.flatnonzero(sizes)
+    before = np.cumsum(sizes[used]) - sizes[used]
+    first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
+    last = np.append(first[1:], used.size)[: first.size] - 1
+    return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))
+
+
+def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
+    """The items of consecutive pieces; an absent column of counts is all ones."""
+    first, last = int(starts[0]), int(starts[-1])
+    return np.ones(last - first, dtype) if column is None else column.read(first, last)
+
+
+def _batches(items: Array) -> Iterator[tuple[int, int]]:
+    """Split buckets into stretches of at most `CHUNK` items; a bucket of more than `DENSE` stands alone."""
+    used = np.flatnonzero(items)
+    start, last, total, full = 0, 0, 0, False
+    for j, size in zip(used.tolist(), items[used].tolist(), strict=True):
+        if total and (full or size > DENSE or total + size > CHUNK):
+            yield start, last + 1
+            total = 0
+        start = start if total else j
+        last, total, full = j, total + size, size > DENSE
+    if total:
+        yield start, last + 1
+
+
+def _extremes(pieces: Iterator[Array]) -> tuple[int, int]:
+    """Smallest and largest word."""
+    bounds = [(int(words.min()), int(words.max())) for words in pieces]
+    return min(low for low, _ in bounds), max(high for _, high in bounds)

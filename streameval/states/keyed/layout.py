@@ -1,0 +1,184 @@
+"""Run: rows in pieces by code; with what words they are, and an outline of how many there are of each code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.budget import Buffer
+    from streameval.states.keyed.grouping import Columns
+
+__all__ = ["NO_COUNTS", "NO_WEIGHTS", "Interval", "Layout", "Outline", "Places", "Run", "Side"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Interval = tuple[int, int]  # of buckets
+
+NO_COUNTS = np.empty(0, np.int64)  # each item is one row
+NO_WEIGHTS = np.empty(0, np.float64)  # rows have none
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a word is: the part of a spec that decides whether runs can be merged.
+
+    Attributes
+    ----------
+    buckets : int
+        Number of buckets.
+    bits : int
+        16 (the bucket is the rest of a 32-bit key) or 64 (the whole key).
+    words : int
+        Words of a key; only the first one decides the bucket.
+    weighted : bool
+        Whether rows have weights beside counts.
+    halved : bool
+        Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
+    """
+
+    buckets: int
+    bits: int
+    words: int = 1
+    weighted: bool = False
+    halved: bool = True
+
+    @property
+    def codes(self) -> int:
+        """Number of (bucket, label) codes."""
+        return 2 * self.buckets
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of a stored word."""
+        return np.dtype(np.uint16 if self.bits == 16 else np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Rows in pieces by code.
+
+    Attributes
+    ----------
+    codes : uint32 array of shape (n_pieces,), ascending
+    starts : int64 array of shape (n_pieces + 1,), first item of each piece
+    rows : int64 array of shape (n_pieces,), rows of each piece (more than items where items have counts)
+    sums : float64 array of shape (n_pieces,), weight of each piece; None without weights
+    words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the
+        further words, has a column for each
+    """
+
+    codes: Array
+    starts: Array
+    rows: Array
+    sums: Array | None
+    words: Buffer
+    rest: Buffer | None = None
+    counts: Buffer | None = None
+    weights: Buffer | None = None
+
+    def has(self, start: int, stop: int) -> bool:
+        """Whether there are pieces of these codes."""
+        first, last = np.searchsorted(self.codes, (start, stop)).tolist()
+        return bool(first < last)
+
+    def range(self, start: int, stop: int) -> Run | None:
+        """The pieces of some buckets, their items where they lie; None where there are none."""
+        a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
+        if b - a in (0, self.codes.size):
+            return self if a < b else None
+        first, last = int(self.starts[a]), int(self.starts[b])
+        columns = (self.rest, self.counts, self.weights)
+        parts = (None if column is None else column.part(first, last) for column in columns)
+        words, sums = self.words.part(first, last), None if self.sums is None else self.sums[a:b]
+        starts = self.starts[a : b + 1] - first
+        return Run(self.codes[a:b], starts, self.rows[a:b], sums, words, *parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Items of one label in an interval, bucket by bucket; absent columns are empty arrays."""
+
+    starts: Array  # of shape (n_buckets + 1,)
+    words: Array
+    rest: Array
+    counts: Array
+    weights: Array
+
+    def cut(self, i: int, j: int) -> Columns:
+        """Items of the buckets from i to j, counted from the interval's first."""
+        a, b = self.starts[i], self.starts[j]
+        return self.words[a:b], self.rest[a:b], self.counts[a:b], self.weights[a:b]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the items of an interval of buckets lie, for one loop over the pieces of all runs.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_runs, n_codes + 1)
+        The first item of each code, counted from the first one of the columns.
+    words, rest, counts : uint64 arrays of shape (n_runs,)
+        Addresses of the columns; 0 where a run has none.
+    columns : the arrays that lie there, as long as this does
+    """
+
+    starts: Array
+    words: Array
+    rest: Array
+    counts: Array
+    columns: list[Array]
+
+    @classmethod
+    def of(cls, runs: Sequence[Run], start: int, stop: int) -> Places:
+        """Places of the buckets of some runs; what is spilled is read."""
+        codes, columns = np.arange(2 * start, 2 * stop + 1, dtype=np.uint32), []  # of a run's type: no conversion
+        starts, addresses = np.empty((len(runs), codes.size), np.int64), np.zeros((3, len(runs)), np.uint64)
+        for r, run in enumerate(runs):
+            found = run.starts[run.codes.searchsorted(codes)]
+            first, last = int(found[0]), int(found[-1])
+            np.subtract(found, first, out=starts[r])
+            for at, column in zip(addresses, (run.words, run.rest, run.counts), strict=True):
+                if column is not None:
+                    columns.append(column.read(first, last))
+                    at[r] = columns[-1].__array_interface__["data"][0]
+        return cls(starts, addresses[0], addresses[1], addresses[2], columns)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """How much there is of each code that occurs: what totals, shards and ranges are reckoned from, without the rows.
+
+    Attributes
+    ----------
+    codes : int64 array of shape (n,), ascending
+    rows, items : int64 arrays of shape (n,)
+    sums : float64 array of shape (n,); zeros without weights
+    nbytes : bytes of the items
+    """
+
+    codes: Array
+    rows: Array
+    items: Array
+    sums: Array
+    nbytes: int
+
+    def __add__(self, other: Outline) -> Outline:
+        """The outline of both."""
+        codes = np.union1d(self.codes, other.codes)
+        columns = (np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), np.zeros(codes.size))
+        for part in (self, other):
+            at = np.searchsorted(codes, part.codes)
+            for column, values in zip(columns, (part.rows, part.items, part.sums), strict=True):
+                column[at] += values
+        return Outline(codes, *columns, self.nbytes + other.nbytes)
+
+    def spread(self, values: Array, codes: int) -> Array:
+        """One of the columns, as an array of shape (codes,)."""
+        out = np.zeros(codes, values.dtype)
+        out[self.codes] = values
+        return out

@@ -1,0 +1,255 @@
+"""Packing: the table of a keyed state ↔ the bytes that are stored, which become runs without being sorted again.
+
+A row of what is stored is a *piece*: the items of one code (`streameval.states.keyed.counts`) in ascending order, at
+most 2¹⁶ of them, so that reading is one pass that adds up differences where the runs want their words. Sorted words are
+stored as differences (`streameval.kernels.packing`): about 1 byte a row for scores of 16-bit words, 5 for 64-bit words.
+
+================  ======================================================================
+``code``            twice the bucket, plus the label; ascending within a batch
+``rows``            rows of the piece
+``items``           its distinct keys
+``first``           the first word
+``width``           bytes of a difference
+``words``           the differences
+``counts``          rows of each item; nothing where the words are repeated instead
+``second``          further words of the items, where keys have them
+``weights``         weights of the items, where rows have them
+================  ======================================================================
+
+Items of at most `FEW` rows and items of more are never in one piece: the former are read as rows, which are sorted
+fastest, the latter keep their counts. Both follow from the state alone, and so do the bytes of a piece.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import starmap
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.kernels import packing as kernels
+from streameval.kernels.runs import sum_pieces
+from streameval.states.keyed.layout import Run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from streameval.budget import Budget
+    from streameval.states.keyed.layout import Layout
+    from streameval.states.protocol import Array
+
+__all__ = ["Packing"]
+
+FEW = 32  # rows of an item up to which it is read as rows
+ITEMS = 1 << 16  # items of a piece at most
+RUN_BYTES = 1 << 25  # of a run that is read, about: few runs merge faster than many
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How the tables of a spec are stored.
+
+    Parameters
+    ----------
+    layout : Layout
+        Of the runs.
+    bucket : callable
+        From uint64 keys to their buckets; unused for words of 16 bits, whose keys say it.
+
+    Examples
+    --------
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([0, 1, 1], np.uint8), np.array([0.5, 0.5, 0.25], np.float32))
+    >>> [table] = state.to_arrow()
+    >>> packed = state.spec.packing.pack(table)
+    >>> packed.column("code").to_pylist(), packed.column("first").to_pylist()
+    ([33278, 33279, 33535], [65535, 65535, 65535])
+    """
+
+    layout: Layout
+    bucket: Callable[[Array], Array]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of what is stored."""
+        small = {"code": pa.uint32(), "rows": pa.int64(), "items": pa.int32(), "first": pa.uint64()}
+        columns = small | {"width": pa.uint8(), "words": pa.binary(), "counts": pa.binary()}
+        more = {"second": self.layout.words == 2, "weights": self.layout.weighted}
+        return pa.schema(columns | {name: pa.binary() for name, there in more.items() if there})
+
+    def pack(self, table: pa.RecordBatch) -> pa.RecordBatch:
+        """The pieces of a table of distinct keys in ascending order, or of a part of it."""
+        columns = {name: table.column(name).to_numpy() for name in table.schema.names}
+        keys = columns["key"]
+        narrow = self.layout.bits == 16
+        words, buckets = (keys.astype(np.uint16), keys >> np.uint64(16)) if narrow else (keys, self.bucket(keys))
+        few = self._few
+        parts = []
+        for label, side in enumerate(("negative", "positive")):
+            counts = columns[f"{side}s"]
+            for together, here in ((False, (counts > 0) & (counts <= few)), (True, counts > few)):
+                beside = [columns[name][here] for name in ("second", f"{side}_weight") if name in columns]
+                repeat = not together and not beside
+                codes = (buckets[here].astype(np.int64) << 1) | label
+                parts.append(self._pieces(codes, words[here], counts[here], beside, repeat=repeat))
+        pieces = pa.Table.from_batches(parts).combine_chunks().to_batches() or parts[:1]
+        order = np.argsort(pieces[0].column("code").to_numpy(), kind="stable")
+        return pieces[0].take(pa.array(order))
+
+    @property
+    def _few(self) -> int:
+        """Rows of an item up to which it is read as rows."""
+        return 1 if self.layout.weighted else FEW
+
+    def _pieces(
+        self, codes: Array, words: Array, counts: Array, beside: list[Array], *, repeat: bool
+    ) -> pa.RecordBatch:
+        """Pieces of items of one kind."""
+        starts = _starts(codes)
+        widths, plain, word_bytes, count_bytes = kernels.measure(words, counts, starts, repeat)
+        ends = [np.concatenate(([0], np.cumsum(sizes))) for sizes in (word_bytes, count_bytes)]
+        packed = [np.empty(int(end[-1]), np.uint8) for end in ends]
+        kernels.pack(words, counts, starts, widths, plain, *packed)
+        begin = starts[:-1]
+        rows = np.add.reduceat(counts, begin) if begin.size else counts
+        arrays = [codes[begin].astype(np.uint32), rows, np.diff(starts).astype(np.int32), words[begin]]
+        arrays += [arrays.pop().astype(np.uint64), widths]
+        stored = [pa.array(array) for array in arrays] + list(starmap(_binary, zip(packed, ends, strict=True)))
+        stored += [_binary(values.view(np.uint8), 8 * starts) for values in beside]
+        return pa.RecordBatch.from_arrays(stored, schema=self.schema)
+
+    def runs(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> Iterator[Run]:
+        """The runs of stored pieces, in any batches: one for every `RUN_BYTES` of words, two where some have counts.
+
+        Raises
+        ------
+        ValueError
+            If the pieces are damaged.
+        """
+        limit = max(min(RUN_BYTES, budget.limit // 8) // self.layout.dtype.itemsize, 1)
+        held: list[_Stored] = []
+        rows = 0
+        for batch in batches:
+            for part in _Stored.parts(batch, self.layout, self._few, limit):
+                if held and rows + part.words > limit:
+                    yield from self._unpacked(held, budget)
+                    held, rows = [], 0
+                held.append(part)
+                rows += part.words
+        if held:
+            yield from self._unpacked(held, budget)
+
+    def _unpacked(self, parts: list[_Stored], budget: Budget) -> Iterator[Run]:
+        """The runs of some pieces: that of items with few rows, and that of items with counts.
+
+        Tables are of the codes that occur, which are few where rows are few.
+        """
+        codes, places = _places([part.codes for part in parts], self.layout.codes)
+        sizes = np.zeros((2, codes.size), np.int64)
+        several = np.zeros(codes.size, np.int64)
+        for part, place in zip(parts, places, strict=True):
+            many = part.many
+            np.add.at(sizes[0], place[~many], part.rows[~many])
+            np.add.at(sizes[1], place[many], part.items[many])
+            np.add.at(several, place[many], part.rows[many])
+        starts = [np.concatenate(([0], np.cumsum(table))) for table in sizes]
+        out = []
+        for start in starts:
+            n = int(start[-1])
+            weights = np.empty(n if self.layout.weighted else 0)
+            out.append((np.empty(n, self.layout.dtype), np.empty((n, self.layout.words - 1), np.uint64), weights))
+        counts = np.empty(out[1][0].size, np.int64)
+        cursors = [start[:-1].copy() for start in starts]
+        for part, place in zip(parts, places, strict=True):
+            part.unpack(self._few, place, cursors, *out[0], *out[1], counts)
+        each = (sizes[0], None), (several, counts)
+        for table, start, (words, rest, weights), (rows, count) in zip(sizes, starts, out, each, strict=True):
+            here = np.flatnonzero(table)
+            if here.size:
+                bounds = np.append(start[here], start[-1])
+                sums = sum_pieces(weights, bounds) if self.layout.weighted else None
+                held = (budget.hold(c) if c is not None and c.size else None for c in (rest, count, weights))
+                yield Run(codes[here], bounds, rows[here], sums, budget.hold(words), *held)
+
+
+def _starts(codes: Array) -> Array:
+    """Where pieces begin, and the end: where the code changes, and after every `ITEMS` items."""
+    if not codes.size:
+        return np.zeros(1, np.int64)
+    first = np.flatnonzero(np.diff(codes, prepend=-1))
+    within = np.arange(codes.size) - np.repeat(first, np.diff(np.append(first, codes.size)))
+    return np.append(np.flatnonzero(within % ITEMS == 0), codes.size)
+
+
+def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
+    """The codes that occur, below `most`, in ascending order, and the place of each one among them."""
+    occurs = np.zeros(most, np.bool_)
+    for some in codes:
+        occurs[some] = True
+    found = np.flatnonzero(occurs).astype(np.uint32)
+    place = np.empty(most, np.uint32)  # only those that occur are written and read
+    place[found] = np.arange(found.size)
+    return found, [place[some] for some in codes]
+
+
+def _binary(data: Array, ends: Array) -> pa.Array:
+    """Binary values that lie one after the other."""
+    return pa.Array.from_buffers(
+        pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
+    )
+
+
+def _bytes(column: pa.Array) -> tuple[Array, Array]:
+    """The bytes of binary values, and where each begins and the last one ends."""
+    _, offsets, data = column.buffers()
+    ends = np.frombuffer(offsets, np.int32)[column.offset : column.offset + len(column) + 1]
+    found = np.frombuffer(data or b"", np.uint8)
+    found.flags.writeable = False  # whatever Arrow says: kernels are compiled for one kind of array
+    return found, ends.astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """Pieces as they are stored, found to be possible."""
+
+    codes: Array
+    rows: Array
+    items: Array
+    many: Array
+    batch: pa.RecordBatch
+    words: int  # that will be in memory
+
+    @classmethod
+    def parts(cls, batch: pa.RecordBatch, layout: Layout, few: int, limit: int) -> Iterator[_Stored]:
+        """The pieces of a batch, by about `limit` words."""
+        codes, rows, items = (batch.column(name).to_numpy() for name in ("code", "rows", "items"))
+        sound = (items > 0) & (items <= ITEMS) & (rows >= items) & (codes < layout.codes)
+        if not sound.all():
+            msg = f"{int((~sound).sum())} pieces are impossible"
+            raise ValueError(msg)
+        items = items.astype(np.int64)
+        many = rows > few * items
+        ends = np.cumsum(np.where(many, items, rows))
+        cuts = np.flatnonzero(np.diff(ends // limit, prepend=0))
+        for a, b in zip([0, *cuts.tolist()], [*cuts.tolist(), len(batch)], strict=True):
+            if a < b:
+                words = int(ends[b - 1] - (ends[a - 1] if a else 0))
+                yield cls(codes[a:b], rows[a:b], items[a:b], many[a:b], batch.slice(a, b - a), words)
+
+    def unpack(self, few: int, place: Array, cursors: list[Array], *out: Array) -> None:
+        """Write the items to the cursors of their codes, which are at `place`."""
+        n = int(self.items.sum())
+        beside: dict[str, Array] = {"second": np.empty((n, 0), np.uint64), "weights": np.empty(0)}
+        for name, kind, shape in (("second", np.uint64, (n, 1)), ("weights", np.float64, (n,))):
+            if name in self.batch.schema.names:
+                data, ends = _bytes(self.batch.column(name))
+                beside[name] = data[ends[0] : ends[-1]].copy().view(kind).reshape(shape)  # a copy is aligned
+        first, width = (self.batch.column(name).to_numpy() for name in ("first", "width"))
+        stored = (part for name in ("words", "counts") for part in _bytes(self.batch.column(name)))
+        sizes = (place, self.rows, self.items)
+        done = kernels.unpack(*sizes, first, width, *stored, *beside.values(), few, *cursors, *out)
+        if done != self.codes.size:
+            msg = f"piece {done} of {self.codes.size} is not what it says"
+            raise ValueError(msg)

@@ -1,0 +1,159 @@
+"""Drawing a deterministic sample of rows, and what the states that hold one have in common.
+
+A row is drawn if a keyed hash of its origin (the file's path relative to the input's root, and the row's offset in the
+file) lies below the share asked for, so that any worker draws the same rows in any order. Five more bits of the hash
+put it into one of 32 random groups; leaving out one group at a time gives the standard error of whatever is computed
+(`streameval.metrics.scores.gain_sampled`). Where whole row groups are drawn instead, the scan leaves the others out:
+then all rows that arrive are taken, and a row group lies in one group as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.kernels.hashing import hash_bytes
+from streameval.kernels.jit import read_only
+from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
+from streameval.states.scores.counts import refuse_nan
+from streameval.states.scores.types import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streameval.budget import Budget
+    from streameval.states.protocol import Array, Batch
+
+__all__ = ["CELLS", "GROUPS", "Draws", "GroupedBins", "check_sample", "facts", "origin_hash"]
+
+FILL = 1 << 20  # drawn scores that are sorted together
+SLICE = 1 << 16  # rows drawn from at a time
+
+
+@lru_cache(maxsize=1024)
+def origin_hash(seed: int, origin: str) -> int:
+    """64 bits that stand for a file under a seed."""
+    return hash_bytes(f"{seed}\0{origin}".encode(errors="surrogateescape"))[0]
+
+
+def check_sample(sample: float) -> None:
+    """Raise `OptionError` unless `sample` is a share in (0, 1]."""
+    if not (isinstance(sample, int | float | np.number) and 0 < sample <= 1):
+        msg = f"sample={sample!r} is not a share in (0, 1] (--sample)"
+        raise OptionError(msg)
+
+
+class DrawsSpec(Protocol):
+    """What a spec says about the sample; see `streameval.states.sampled.digests.DigestsSpec`."""
+
+    @property
+    def column(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+    @property
+    def nan(self) -> str: ...
+    @property
+    def sample(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def whole(self) -> bool: ...
+
+
+class Draws:
+    """Draws rows from batches and hands them on, about a million at a time, cell by cell and in ascending order.
+
+    How many are sorted together does not depend on the batches, so that digests do not either.
+    """
+
+    def __init__(self, spec: DrawsSpec, take: Callable[[int, Array], None], budget: Budget) -> None:
+        self.spec = spec
+        self.seen = np.zeros(2, np.int64)
+        self.nan_rows = np.zeros(2, np.int64)
+        self._take = take
+        self._share = math.ceil(spec.sample * (1 << BITS))
+        self._budget = budget
+        self._values, self._sorted = (budget.borrow(FILL + SLICE, np.float64) for _ in range(2))
+        self._cells = budget.borrow(FILL + SLICE, np.uint8)
+        self._fill = 0
+
+    def update(self, batch: Batch) -> None:
+        """Draw from a batch."""
+        array, label, kept = batch.columns[self.spec.column], batch.label, batch.kept
+        nan = np.zeros(2, np.int64)
+        if array.null_count:
+            valid = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
+            nan += np.bincount(np.delete(label, valid), minlength=2)
+            array, label, kept = array.drop_null(), label[valid], valid if kept is None else kept[valid]
+        values = numbers(array, self.spec.type)
+        values = read_only(values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values)
+        label = read_only(label)
+        nan += _nan_rows(values, label)
+        seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
+        group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1
+        for start in range(0, values.size, SLICE):
+            part = slice(start, start + SLICE)
+            out = self._values[self._fill :], self._cells[self._fill :]
+            rest = seed, self._share, group, *out
+            if kept is None:
+                self._fill += draw(values[part], label[part], batch.row + start, *rest)
+            else:
+                self._fill += draw_kept(values[part], label[part], batch.row, kept[part], *rest)
+            if self._fill >= FILL:
+                self._hand_on(FILL)
+        refuse_nan(self.spec.nan, nan, batch.name, self.spec.column)
+        positives = np.count_nonzero(batch.label)
+        self.seen += (batch.label.size - positives, positives) - nan
+        self.nan_rows += nan
+
+    def _hand_on(self, size: int) -> None:
+        starts = gather(self._values[:size], self._cells[:size], self._sorted)
+        for cell, (a, b) in enumerate(pairwise(starts.tolist())):
+            if b > a:
+                ascending = self._sorted[a:b]
+                ascending.sort()
+                self._take(cell, ascending)
+        rest = self._fill - size
+        for buffer in (self._values, self._cells):
+            buffer[:rest] = buffer[size : self._fill]
+        self._fill = rest
+
+    def finish(self) -> tuple[Array, Array]:
+        """Hand on the rest; rows seen, and rows whose score is NaN or null, by label."""
+        self._hand_on(self._fill)
+        for buffer in (self._values, self._sorted, self._cells):
+            self._budget.give_back(buffer)
+        return self.seen, self.nan_rows
+
+
+def _nan_rows(values: Array, label: Array) -> Array:
+    """NaN scores by label."""
+    lowest = values.min() if values.size and values.dtype.kind == "f" else 0.0  # NaN if there is one, and fast
+    return np.bincount(label[np.isnan(values)], minlength=2) if lowest != lowest else np.zeros(2, np.int64)
+
+
+@dataclass(frozen=True)
+class GroupedBins:
+    """A sample in bins, from the best scores to the worst.
+
+    Attributes
+    ----------
+    counts : array of shape (32, 2, n_bins), rows by group and label; int64, or float64 if interpolated
+    single : bool array of shape (n_bins,), whether a bin is known to hold one score only
+    counted : whether the counts are exact
+    """
+
+    counts: Array
+    single: Array
+    counted: bool = True
+
+
+def facts(header: Mapping[str, Any]) -> dict[str, Array]:
+    """What a header says beside the spec."""
+    return {name: np.array(values, np.int64) for name, values in header.items() if name != "spec"}

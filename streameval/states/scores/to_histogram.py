@@ -1,0 +1,59 @@
+"""Bounded: exact scores to the fixed histogram, for nights that are too old to keep every score of.
+
+The histogram is the one that folding with ``approx`` gives: the same bins with the same counts, so that a night turned
+into it merges with any other. A metric of nights of which some are bounded is bounded: a certain interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.histogram import BINS, FIRSTS, SHIFTS, add_groups, bin_weights
+from streameval.kernels.jit import read_only
+from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
+from streameval.states.scores.types import float_limit
+
+if TYPE_CHECKING:
+    from streameval.states.protocol import Array
+    from streameval.states.scores.counts import Groups, ScoreCounts, ScoreSpec
+
+__all__ = ["bounded", "bounded_spec"]
+
+
+def bounded_spec(spec: ScoreSpec) -> HistogramSpec:
+    """The histogram's spec of an exact one."""
+    return HistogramSpec(**asdict(spec))
+
+
+def bounded(state: ScoreCounts) -> ScoreHistogram:
+    """The histogram of exact counts, as folding the rows into it gives.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = bounded(fold_arrays(np.array([0, 1, 1], dtype=np.uint8), np.array([0.25, 0.5, 0.5])))
+    >>> [(part.neg.tolist(), part.pos.tolist(), part.scores.tolist()) for part in state.parts()]
+    [([0, 1], [2, 0], [0.5, 0.25])]
+    """
+    spec = bounded_spec(state.spec)
+    table = np.zeros((3, BINS), np.int64)
+    sums, errors = np.zeros((2, BINS if spec.weighted else 0, 2))
+    limit = float_limit(spec.type)
+    for groups in state.parts():
+        scores = read_only(groups.scores)
+        add_groups(scores, read_only(groups.neg), read_only(groups.pos), limit, table, FIRSTS, SHIFTS)
+        if spec.weighted:
+            _add_weights(groups, scores, sums, errors)
+    return ScoreHistogram(spec, table, sums + errors, state.nan_rows, state.nan_weights)
+
+
+def _add_weights(groups: Groups, scores: Array, sums: Array, errors: Array) -> None:
+    """Add weights to their bins."""
+    if groups.neg_weight is not None and groups.pos_weight is not None:
+        for label, weight in enumerate((groups.neg_weight, groups.pos_weight)):
+            labels = read_only(np.full(scores.size, label, np.uint8))
+            bin_weights(scores, labels, read_only(weight), sums, errors, FIRSTS, SHIFTS)

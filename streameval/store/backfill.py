@@ -1,0 +1,165 @@
+"""Joining: a new column for nights that were folded without it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from streameval import scan
+from streameval.errors import DataError, MissingColumnError, MissingInputError, OptionError
+from streameval.store.nights.configuration import Configuration
+from streameval.store.nights.fold import fold_partitions, typed
+from streameval.store.nights.partitions import discover
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.engine.threads import Engine
+    from streameval.store.files.ledger import Entry
+    from streameval.store.files.states import StateFiles
+    from streameval.store.nights.partitions import Partition
+    from streameval.store.nights.workers import Workers
+
+__all__ = ["Joined", "join"]
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What a new column brought.
+
+    Attributes
+    ----------
+    configuration : with the column
+    entries : nights that were folded for it
+    gone, without : nights whose files are not there any more, or do not have the column
+    """
+
+    configuration: Configuration
+    entries: tuple[Entry, ...]
+    gone: tuple[str, ...]
+    without: tuple[str, ...]
+
+
+def join(
+    configuration: Configuration,
+    columns: dict[str, tuple[str, ...]],
+    entries: Sequence[Entry],
+    data: Any,
+    engine: Engine,
+    files: StateFiles,
+    workers: Workers | None = None,
+) -> Joined:
+    """Fold nights for new columns alone.
+
+    Parameters
+    ----------
+    configuration : the store's
+    columns : new columns, under ``score`` and ``cluster``
+    entries : the nights
+    data : where their files are; None for where they were
+    engine, files, workers : what folds, and keeps the states
+
+    Raises
+    ------
+    DataError
+        If the files of a night changed since it was folded, or no night has the columns.
+    """
+    narrow = _narrow(configuration, columns)
+    due = [entry for entry in entries if entry.rows and _lacks(entry, columns)]
+    found, gone = _there(due, data)
+    has = [partition for partition in found if _has(partition, narrow, engine)]
+    whole = _whole(configuration, columns)
+    if not has and not set(whole.key_columns) <= set(whole.types):
+        names = ", ".join(name for some in columns.values() for name in some)
+        msg = f"no night at hand has a column {names}; add it once one has"
+        raise MissingColumnError(msg)
+    nights: dict[str, Entry] = {}
+    if has:
+        narrow = typed(has, narrow, engine)
+        folded = fold_partitions(has, narrow, engine, files, workers)
+        nights = {night.entry.partition: night.entry for night in folded}
+    joined = tuple(_with(entry, nights[entry.partition]) for entry in due if entry.partition in nights)
+    without = tuple(partition.name for partition in found if partition.name not in nights)
+    return Joined(replace(whole, types=whole.types | narrow.types), joined, tuple(gone), without)
+
+
+def _narrow(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
+    """The configuration of new columns alone."""
+    classes = configuration.options["classes"] if columns["cluster"] else None
+    narrow = Configuration(configuration.options | columns | {"classes": classes, "metrics": ()}, {})
+    known = {name: kind for name, kind in configuration.types.items() if name in narrow.key_columns}
+    return replace(narrow, types=known)
+
+
+def _whole(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
+    """The configuration with new columns."""
+    options = configuration.options
+    lists = {name: tuple(dict.fromkeys((*options[name], *new))) for name, new in columns.items()}
+    return replace(configuration, options=options | lists)
+
+
+def _lacks(entry: Entry, columns: dict[str, tuple[str, ...]]) -> bool:
+    """Whether a night has no state of one of the columns."""
+    return any(entry.state(group, of) is None for group, some in columns.items() for of in some)
+
+
+def _there(entries: Sequence[Entry], data: Any) -> tuple[list[Partition], list[str]]:
+    """The nights whose files are there, and the names of the others."""
+    roots = {entry.root for entry in entries}
+    at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots)}
+    found, gone = [], []
+    for entry in entries:
+        partition = at_hand.get(entry.partition) if data is not None else _where_it_was(entry)
+        if partition is None:
+            gone.append(entry.partition)
+        elif partition.fingerprint != entry.fingerprint:
+            msg = f"{entry.partition}: its files changed since it was folded; update or replace it first"
+            raise DataError(msg)
+        else:
+            found.append(partition)
+    return found, gone
+
+
+def _where_it_was(entry: Entry) -> Partition | None:
+    """A night where it was folded from, if it is still there."""
+    try:
+        found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root])
+    except MissingInputError:
+        return None
+    return next((partition for partition in found if partition.name == entry.partition), None)
+
+
+def _has(partition: Partition, configuration: Configuration, engine: Engine) -> bool:
+    """Whether a night has the columns, and rows."""
+    try:
+        scan.plan(list(partition.files), configuration.folding.columns, threads=engine.threads)
+    except (MissingColumnError, MissingInputError):
+        return False
+    return True
+
+
+def _with(entry: Entry, folded: Entry) -> Entry:
+    """The entry with the states of new columns."""
+    if folded.labels != entry.labels:
+        msg = f"{entry.partition}: its labels are not those that were folded; update or replace it first"
+        raise DataError(msg)
+    known = {(kept.group, kept.of) for kept in entry.states}
+    new = (kept for kept in folded.states if (kept.group, kept.of) not in known)
+    return replace(entry, states=(*entry.states, *new))
+
+
+def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
+    """New columns as they were given.
+
+    Raises
+    ------
+    OptionError
+        If there are none.
+    """
+    from streameval.arguments import texts
+
+    columns = {"score": texts("score", score), "cluster": texts("cluster", cluster)}
+    if not any(columns.values()):
+        msg = "name the column that joins (--score, --cluster)"
+        raise OptionError(msg)
+    return columns

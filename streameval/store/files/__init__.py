@@ -1,0 +1,1 @@
+"""What a store keeps on disk."""

@@ -1,0 +1,1 @@
+"""Nights: what a store folds and merges."""

@@ -1,0 +1,154 @@
+"""Merging: states of any partitions → an evaluation of them all.
+
+States are merged and finalized exactly as if the files had been read: the numbers are the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from functools import partial, reduce
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from streameval.budget import Budget
+from streameval.engine.fold import Folded, Plan
+from streameval.errors import FormatError
+from streameval.evaluation.conclude import conclude
+from streameval.results import Scalar
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.to_histogram import bounded, bounded_spec
+from streameval.store.results.cache import Later
+from streameval.wording import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.engine.threads import Engine
+    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.request import Wanted
+    from streameval.states.labels import LabelCounts, LabelSpec
+    from streameval.store.files.compaction import Runs
+    from streameval.store.files.ledger import Entry
+    from streameval.store.files.states import StateFiles
+    from streameval.store.nights.configuration import Configuration
+
+__all__ = ["Growing", "columns_kept", "evaluated", "labels_of", "states_of"]
+
+
+def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
+    """The labels of several partitions: their counts added up at once."""
+    try:
+        headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
+        budget = Budget(1)
+        return spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
+        raise FormatError(msg) from error
+
+
+def evaluated(
+    entries: Sequence[Entry],
+    configuration: Configuration,
+    engine: Engine,
+    files: StateFiles | Runs,
+    *,
+    only: tuple[str, str] | None = None,
+    merge: Callable[..., Any] | None = None,
+    **changes: Any,
+) -> Evaluation:
+    """Evaluate partitions by merging their states.
+
+    Parameters
+    ----------
+    entries : the partitions, at least one
+    only : the one state to evaluate, by its group and column
+    merge : a `Growing`, where more and more partitions are evaluated
+    changes : metrics and their options, where they are not the store's own
+    """
+    names = [entry.partition for entry in entries]
+    wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
+    request = configuration.request(**changes)
+    complete = [all(entry.state(w.group, w.of) for entry in entries if entry.rows) for w in wanted]
+    wanted = [_as_kept(w, entries) for w in wanted]
+    whole = [w for w, there in zip(wanted, complete, strict=True) if there]
+    states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}
+    for w in whole:
+        try:
+            states[w.spec] = (merge or _merged)(w, entries, engine, files)
+        except FormatError as error:
+            hurt = ", ".join(e.partition for e in entries if any(state.file in str(error) for state in e.states))
+            msg = f"{hurt}: {error}" if hurt else str(error)
+            raise FormatError(msg) from error
+    engine.budget.settle()
+    plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
+    found = conclude(engine, names, plan, whole, Folded(states), threshold=request.threshold)
+    return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
+
+
+def states_of(
+    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Runs, **changes: Any
+) -> Later:
+    """The states that an evaluation of these partitions would have, each read when it is asked for."""
+    wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
+    whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
+    return Later({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in whole})
+
+
+def _as_kept(w: Wanted, entries: Sequence[Entry]) -> Wanted:
+    """The state to be had: a histogram where a partition has no exact scores any more."""
+    kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
+    return w.remade(bounded_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
+
+
+def _merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
+    """The state of a column over all partitions."""
+    kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
+    same = [state.file for state in kept if state.kind == w.spec.kind]
+    parts = files.read_all(same, engine.budget, w.spec, engine.each)
+    exact = [state.file for state in kept if state.kind != w.spec.kind]
+    if exact:
+        spec = ScoreSpec(**asdict(w.spec))
+        parts += engine.each(lambda name: bounded(files.read(name, engine.budget, spec)), exact, "bounded")
+    return reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
+
+
+class Growing:
+    """The state of a column over the nights up to one, and then to a later one: what was merged is not read again."""
+
+    def __init__(self) -> None:
+        self._state: Any = None
+        self._nights = 0
+
+    def __call__(self, w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
+        """The state over all partitions, which begin with those of the call before."""
+        if self._state is None or self._state.spec != w.spec:  # exact up to here, and now there is a histogram
+            self._state, self._nights = None, 0
+        new = _merged(w, entries[self._nights :], engine, files)
+        self._state, self._nights = self._state.merge(new) if self._state else new, len(entries)
+        return self._state
+
+
+def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:
+    """The spec and the state files, in order of the nights, of every column, exact and bounded apart."""
+    found: dict[Any, list[str]] = {}
+    for column, spec in configuration.specs([entry.partition for entry in entries]).items():
+        for kept in (state for entry in entries if (state := entry.state(*column))):
+            found.setdefault(spec if kept.kind == spec.kind else bounded_spec(spec), []).append(kept.file)
+    return list(found.items())
+
+
+def _with_absent(
+    found: Evaluation, wanted: Sequence[Wanted], whole: Sequence[Wanted], entries: Sequence[Entry]
+) -> Evaluation:
+    """The evaluation with null results of the columns that some partitions do not have."""
+    known, results = iter(found.results), list[Scalar]()
+    for w in wanted:
+        if w in whole:
+            results += islice(known, len(w.metrics))
+            continue
+        absent = [entry.partition for entry in entries if entry.rows and not entry.state(w.group, w.of)]
+        reason = f"no {w.of} in {len(absent)} of {plural(len(entries), 'partition')} ({few(absent)})"
+        results += [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
+    return replace(found, results=tuple(results))

@@ -1,0 +1,248 @@
+"""Partitions: what lies in the data, what of it is new, and how nights are named and ordered.
+
+A partition is a leaf directory of a Hive tree (``night=2026-01-15``), or a file where there is no tree. It is known by
+its path relative to the root it came from, the same however it was named: the tree, or one night of it. Its fingerprint
+is a hash of the names, sizes and times of the last change of its files. In a bucket these are what a listing says:
+`pyarrow.fs.FileInfo` has no ETag, and to ask for it costs a request a file. The time there is the server's, of the last
+write, so that only a second write of as many bytes within the clock's resolution goes unseen; to look into the files
+finds that too (``verify``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streameval.arguments import whole
+from streameval.errors import DataError, MissingInputError, OptionError
+from streameval.scan import File, details, locate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from datetime import date
+
+    from streameval.store.files.ledger import Entry
+
+__all__ = ["Changes", "Partition", "changes", "chosen", "discover", "fingerprint", "in_order", "moment", "order"]
+
+_NUMBER = re.compile(r"(\d+)")
+_DATE = re.compile(r"(?<!\d)(\d{4})[-_/.]?(\d{1,2})(?:[-_/.]?(\d{1,2}))?(?!\d)")
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition as it lies in the data.
+
+    Attributes
+    ----------
+    name : path relative to the root
+    root : the root's path, with its scheme
+    files : its files, sorted
+    fingerprint : see the module
+    bytes : size of the files
+    """
+
+    name: str
+    root: str
+    files: tuple[File, ...]
+    fingerprint: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an update finds.
+
+    Attributes
+    ----------
+    new, changed, unchanged : partitions in the data
+    gone : names that the store has under the roots that were looked at, and the data no more
+    """
+
+    new: tuple[Partition, ...]
+    changed: tuple[Partition, ...]
+    unchanged: tuple[Partition, ...]
+    gone: tuple[str, ...]
+
+
+def discover(data: Any, roots: Iterable[str] = ()) -> list[Partition]:
+    """The partitions of paths, patterns or URIs.
+
+    Parameters
+    ----------
+    data : str, path, or sequence of those
+    roots : iterable of str
+        Known roots; a file below one of them is named relative to it.
+
+    Returns
+    -------
+    list of Partition
+        In order of their names.
+
+    Raises
+    ------
+    DataError
+        If two directories hold a partition of the same name.
+    """
+    named = [data] if isinstance(data, str | os.PathLike) else data
+    if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
+        msg = f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}"
+        raise OptionError(msg)
+    files = {(_whole(file, file.path), file.name): file for item in named for file in locate(os.fspath(item))}
+    grouped: dict[str, list[File]] = {}
+    for (where, _), file in sorted(files.items(), key=lambda pair: pair[0]):
+        known = max((root for root in roots if where.startswith(root.rstrip("/") + "/")), key=len, default=None)
+        rooted = file if known is None else replace(file, root=known.partition("://")[2] if "://" in known else known)
+        grouped.setdefault(rooted.partition, []).append(rooted)
+    _refuse_ambiguous(grouped)
+    found = [_partition(name, files) for name, files in grouped.items()]
+    return sorted(found, key=lambda partition: order(partition.name))
+
+
+def _whole(file: File, path: str) -> str:
+    """A path with the scheme of its file system, if it is not local."""
+    kind = file.filesystem.type_name
+    return path if kind == "local" else f"{kind}://{path}"
+
+
+def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
+    """Raise if a name means two places, or a file was named twice."""
+    for name, files in grouped.items():
+        roots = sorted({_whole(file, file.root) for file in files})
+        if len(roots) > 1:
+            msg = f"{name}: in {roots[0]} and in {roots[1]}; a store knows a partition by this name: rename one"
+            raise DataError(msg)
+        if len({file.path for file in files}) < len(files):
+            msg = f"{files[0].name}: named more than once; name inputs that do not overlap"
+            raise DataError(msg)
+
+
+def _partition(name: str, files: list[File]) -> Partition:
+    """A partition with its fingerprint."""
+    return Partition(name, _whole(files[0], files[0].root), tuple(files), *fingerprint(files))
+
+
+def fingerprint(files: Sequence[File]) -> tuple[str, int]:
+    """Hash of the names, sizes and times of files as they are now, and their size together."""
+    sizes = details(files)
+    text = "\n".join(f"{file.origin}\t{size}\t{time}" for file, (size, time) in zip(files, sizes, strict=True))
+    return hashlib.sha256(text.encode()).hexdigest()[:32], sum(size for size, _ in sizes)
+
+
+def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
+    """Compare what lies in the data with what the store has.
+
+    Raises
+    ------
+    DataError
+        If a partition has the name of another one, in another place.
+    """
+    new, changed, unchanged = [], [], []
+    for partition in found:
+        entry = entries.get(partition.name)
+        if entry is None:
+            new.append(partition)
+        elif entry.fingerprint == partition.fingerprint:
+            unchanged.append(partition)
+        elif entry.root != partition.root:
+            msg = (
+                f"{partition.name}: the store has it from {entry.root}, and the files in {partition.root} have "
+                "other names, sizes or times; "
+                "if it is the same partition, use replace, else rename it"
+            )
+            raise DataError(msg)
+        else:
+            changed.append(partition)
+    return Changes(tuple(new), tuple(changed), tuple(unchanged), _gone(found, entries, data))
+
+
+def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
+    """Partitions of the roots that were named as a whole which are not there any more."""
+    named = [data] if isinstance(data, str | os.PathLike) else data
+    whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
+    whole |= {os.fspath(item).partition("?")[0].rstrip("/") for item in named if "://" in os.fspath(item)}
+    here = {partition.name for partition in found}
+    return tuple(name for name, entry in entries.items() if entry.root in whole and name not in here)
+
+
+def order(name: str) -> list[Any]:
+    """What partitions are sorted by: the numbers in a name as numbers, the rest as text, by turns.
+
+    Examples
+    --------
+    >>> sorted(["night=10", "night=9", "night=9/hour=11"], key=order)
+    ['night=9', 'night=9/hour=11', 'night=10']
+    """
+    parts: list[Any] = _NUMBER.split(name)
+    parts[1::2] = map(int, parts[1::2])
+    return parts
+
+
+def in_order(entries: Iterable[Entry]) -> list[Entry]:
+    """Entries by `order`."""
+    return sorted(entries, key=lambda entry: order(entry.partition))
+
+
+def moment(text: str) -> tuple[int, ...]:
+    """The date of a partition's name, or of an argument: year, month, and day where there is one.
+
+    Examples
+    --------
+    >>> moment("region=3/night=2026-01-15"), moment("year=2026/month=1/day=5"), moment("20260115"), moment("2026-01")
+    ((2026, 1, 15), (2026, 1, 5), (2026, 1, 15), (2026, 1))
+    """
+    values = "/".join(part.rpartition("=")[2] for part in text.split("/"))
+    found = next((match for match in _DATE.finditer(values) if 1 <= int(match[2]) <= 12), None)
+    return tuple(int(part) for part in found.groups() if part) if found else ()
+
+
+def chosen(
+    entries: Mapping[str, Entry],
+    *,
+    partition: Sequence[str] = (),
+    since: str | date | None = None,
+    until: str | date | None = None,
+    last: int | None = None,
+) -> list[Entry]:
+    """The entries asked for, in order: those named, those between two dates (both included), the last few of these.
+
+    Raises
+    ------
+    MissingInputError
+        If there are none.
+    OptionError
+        If an argument is no date, or a partition has none.
+    """
+    since, until = (None if given is None else str(given) for given in (since, until))
+    known = sorted(entries, key=order)
+    kept = f"{known[0]} to {known[-1]}" if known else "no partitions"
+    absent = [name for name in partition if name not in entries]
+    if absent:
+        msg = f"{absent[0]}: no such partition; the store has {kept}"
+        raise MissingInputError(msg)
+    names = [name for name in known if not partition or name in partition]
+    for text, option in ((since, "since"), (until, "until")):
+        if text is not None and not moment(text):
+            msg = f"{option}={text!r} must be a date such as 2026-01-08"
+            raise OptionError(msg)
+    if since or until:
+        names = [name for name in names if _between(name, since, until)]
+    names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
+    if not names:
+        msg = f"no partition is of these dates; the store has {kept}" if known else f"the store has {kept}"
+        raise MissingInputError(msg)
+    return [entries[name] for name in names]
+
+
+def _between(name: str, since: str | None, until: str | None) -> bool:
+    """Whether the date of a name is in a span; a month as an end means all of it."""
+    when = moment(name)
+    if not when:
+        msg = f"{name}: there is no date in this partition's name; choose it with partition= (--partition)"
+        raise OptionError(msg)
+    first, last = moment(since or "") or (0,), moment(until or "") or (9999,)
+    return first <= when and when[: len(last)] <= last

@@ -1,0 +1,1 @@
+"""What a store computes and remembers of its nights."""
