@@ -40,7 +40,7 @@ def timed(**options: Any) -> tuple[float, str]:
     return time.perf_counter() - start, found.to_json()
 
 
-def settle(*, fresh: bool) -> None:
+def release_spares(*, fresh: bool) -> None:
     """Give this process, started again if need be, and the workers the same settings of memory."""
     theirs = dask.config.get(WORKERS) | ({} if fresh else KEEP)
     dask.config.set({WORKERS: theirs})
@@ -60,7 +60,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="run only these cases")
     parser.add_argument("--fresh-memory", action="store_true", help="the C library's memory as Dask's workers have it")
     given = parser.parse_args()
-    settle(fresh=given.fresh_memory)
+    release_spares(fresh=given.fresh_memory)
     files = make(given.data, given.rows, 20)[: given.files]
     start = time.perf_counter()
     with (

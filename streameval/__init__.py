@@ -14,6 +14,15 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 
 if TYPE_CHECKING:
+    from streameval.arrays.contingency.clustering import (
+        adjusted_mutual_info_score,
+        adjusted_rand_score,
+        cohen_kappa,
+        homogeneity_completeness_v_measure,
+        jaccard_similarity,
+        mutual_info_score,
+        product_moment,
+    )
     from streameval.arrays.contingency.confusion import ConfusionMatrix2, confmat2_type
     from streameval.arrays.contingency.table import ClusteringMetrics, ContingencyTable
     from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
@@ -33,15 +42,6 @@ if TYPE_CHECKING:
         ratio2weights,
         unitsq_sigmoid,
     )
-    from streameval.metrics.contingency.clustering import (
-        adjusted_mutual_info_score,
-        adjusted_rand_score,
-        cohen_kappa,
-        homogeneity_completeness_v_measure,
-        jaccard_similarity,
-        mutual_info_score,
-        product_moment,
-    )
     from streameval.plots import plot_curve
     from streameval.results import Curve, Scalar
     from streameval.simulation import Simulation, simulate
@@ -56,7 +56,7 @@ _WHERE = {
     "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
     "arrays.roc": ("RocCurve",),
     "evaluation": ("evaluate",),
-    "metrics.contingency.clustering": (
+    "arrays.contingency.clustering": (
         "adjusted_mutual_info_score",
         "adjusted_rand_score",
         "cohen_kappa",

@@ -29,9 +29,10 @@ from streameval.errors import OptionError, SpillError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streameval.typing import Array
+
 __all__ = ["Budget", "Buffer", "available_memory", "available_threads", "parse_bytes", "spill_directory"]
 
-Array = np.ndarray[Any, np.dtype[Any]]
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _DISK = Path("/var/tmp")  # noqa: S108 - spill files have no name there, and /tmp is often memory
@@ -279,7 +280,7 @@ class Budget:
             with self._lock:
                 self._spare.setdefault((array.shape, array.dtype), []).append(array)
 
-    def settle(self) -> None:
+    def release_spares(self) -> None:
         """Drop the spare arrays; call when no builder is running."""
         with self._lock:
             self._spare.clear()

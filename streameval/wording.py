@@ -1,4 +1,4 @@
-"""Wording: counts and lists of names as messages have them."""
+"""How messages spell counts, numbers and lists of names."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["few", "plural"]
+__all__ = ["few", "format_number", "plural"]
 
 
 def plural(count: int, word: str) -> str:
-    """So many of something.
+    """A count with its noun.
 
     Examples
     --------
@@ -22,7 +22,7 @@ def plural(count: int, word: str) -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """The first three names, and a sign that there are more.
+    """The first three names, with an ellipsis if there are more.
 
     Examples
     --------
@@ -30,3 +30,15 @@ def few(names: Sequence[str]) -> str:
     ('a, b', 'a, b, c, …')
     """
     return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+
+
+def format_number(number: float) -> str:
+    """A number as it is spelled in names: ``%g``, with more digits where six are not enough.
+
+    Examples
+    --------
+    >>> format_number(0.01), format_number(2000), format_number(1234567)
+    ('0.01', '2000', '1234567')
+    """
+    short = f"{number:g}"
+    return short if float(short) == number else f"{number:.15g}"

@@ -197,7 +197,7 @@ def test_the_matching_does_not_come_to_the_client(client: Any, monkeypatch: pyte
     assert sizes["Matching"] < 1000
     assert set(sizes) <= {"NoneType", "Folded", "tuple", "Summary", "Matching"}
     runs = [value for value in received if isinstance(value, tuple) and hasattr(value[-1], "others")]
-    assert all(not cells.rows.runs and not cells.others.runs for _, cells in runs)
+    assert all(not cells.rows.segments and not cells.others.segments for _, cells in runs)
 
 
 def test_an_active_client_is_found_and_threads_stay_here(client: Any) -> None:

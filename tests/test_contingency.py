@@ -426,12 +426,12 @@ def test_interval_of_a_metric_holds_its_value() -> None:
 @given(matrices, st.sampled_from(["m1", "m2r", "m2c", "m3"]))
 def test_closed_form_nulls_equal_the_expected_table(table: list[list[int]], model: str) -> None:
     """Null models in closed form agree with the dense table of expected counts."""
-    from streameval.metrics.contingency.null_models import null_facts
+    from streameval.metrics.contingency.null_models import null_statistics
 
     real = ContingencyTable(rows=table)
     if not real.grand_total:
         return
-    null, dense = null_facts(real.facts, model), real.expected(model).facts
+    null, dense = null_statistics(real.facts, model), real.expected(model).facts
     assert float(null.matching) == pytest.approx(float(dense.matching))
     assert float(null.maxima) == pytest.approx(float(dense.maxima))
     assert tuple(map(float, null.pairs)) == pytest.approx(tuple(map(float, dense.pairs)), abs=1e-9)

@@ -332,7 +332,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_SMALL", 64)
     monkeypatch.setattr(runs, "SLAB", 1 << 9)
     monkeypatch.setattr(runs, "REFINE", 1 << 11)
-    monkeypatch.setattr(runs.Runs.intervals, "__defaults__", (300,))
+    monkeypatch.setattr(runs.KeyedCounts.intervals, "__defaults__", (300,))
     monkeypatch.setattr(fold, "BATCH_ROWS", 1 << 9)
     monkeypatch.setattr(fold, "TASK_ROWS", 1 << 8)
     monkeypatch.setattr(footers, "GATHER_ROWS", 1 << 8)

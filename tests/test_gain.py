@@ -160,7 +160,7 @@ def test_no_split_changes_a_result(weighted):
     for piece in np.array_split(rng.permutation(label.size), 7):
         split = split.merge(fold_arrays(label[piece], score[piece], None if weight is None else weight[piece]))
     expected = combine(whole, metrics, [partials(whole, shard, metrics) for shard in whole.shards()])
-    shards = [partials(split, shard, metrics) for shard in split.runs.intervals(1000)]
+    shards = [partials(split, shard, metrics) for shard in split.keyed.intervals(1000)]
     assert len(shards) > 20
     for a, b in zip(expected, combine(split, metrics, shards[::-1]), strict=True):
         assert b.threshold == a.threshold

@@ -22,7 +22,7 @@ from streameval.metrics import LIFT, RANKING
 from streameval.metrics.clusters.lift import Aul, RocAucBySize, aul, size_roc_auc
 from streameval.metrics.finalize import compute
 from streameval.states.clusters.counts import ClusterSpec, SizeTable
-from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.to_histogram import bounded
@@ -64,7 +64,7 @@ def test_huge_counts_are_exact(kind: str, cells: list[tuple[int, int]], cut: int
     halves = scores(cells[:cut], kind).merge(scores(cells[cut:], kind, first=cut))
     for items in (1, 3, 1 << 20):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Runs.intervals, "__defaults__", (items,))
+            patch.setattr(KeyedCounts.intervals, "__defaults__", (items,))
             again = {metric.name: compute(halves, metric) for metric in RANKING}
         assert json.dumps([r.to_dict() for r in again.values()]) == json.dumps([r.to_dict() for r in values.values()])
 

@@ -56,7 +56,7 @@ def sizes(*, tiny: bool) -> Iterator[None]:
             patch.setattr(runs, "CHUNK", 8)
             patch.setattr(runs, "DENSE", 4)
             patch.setattr(runs, "SLAB", 16)
-            patch.setattr(runs.Runs.intervals, "__defaults__", (5,))
+            patch.setattr(runs.KeyedCounts.intervals, "__defaults__", (5,))
         yield
 
 

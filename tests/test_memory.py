@@ -24,10 +24,10 @@ from streameval import budget as memory
 from streameval import evaluate
 from streameval.budget import Budget, parse_bytes
 from streameval.engine import fold
-from streameval.engine.graph import CancelledError, Progress, run, tree
+from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.states.keyed import counts as runs
-from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Place
 from streameval.store.files.states import StateFiles
@@ -203,7 +203,7 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket of more than 8,192 items is partitioned again; slabs are of 4,096."""
     monkeypatch.setattr(runs, "REFINE", KEYS)
     monkeypatch.setattr(runs, "SLAB", KEYS // 2)
-    monkeypatch.setattr(Runs.intervals, "__defaults__", (KEYS // 2,))
+    monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (KEYS // 2,))
 
 
 def _subject(name: str) -> Subject:
@@ -246,13 +246,13 @@ def test_a_heavy_bucket_of_scores_is_taken_in_parts(name: str, case: str, tmp_pa
     state = subject.fold(table, 5_000, 3_000, budget)
     with pytest.MonkeyPatch.context() as patch:
         sizes: list[int] = []
-        gathered = Runs._gathered
+        gathered = KeyedCounts._gathered
 
-        def watched(self: Runs, start: int, stop: int, items: Any) -> Any:
+        def watched(self: KeyedCounts, start: int, stop: int, items: Any) -> Any:
             sizes.append(int(items.sum()))
             return gathered(self, start, stop, items)
 
-        patch.setattr(Runs, "_gathered", watched)
+        patch.setattr(KeyedCounts, "_gathered", watched)
         parts = [part for shard in state.shards() for part in state.parts(shard, budget)]
         if case == "distinct" and name != "float":
             assert max(sizes, default=0) <= 2 * KEYS
@@ -288,7 +288,7 @@ def test_a_heavy_bucket_of_clusters_is_taken_in_parts(name: str, tmp_path: Path)
     spilled = subject.fold(table, 5_000, 1_000, Budget(200_000, tmp_path))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(runs, "REFINE", 16)
-        patch.setattr(Runs.intervals, "__defaults__", (8,))
+        patch.setattr(KeyedCounts.intervals, "__defaults__", (8,))
         assert not difference(plain, spilled)
         sizes = [int(size) for shard in spilled.shards()[:50] for part in spilled.parts(shard) for size in part.size]
         assert max(sizes) > 0
@@ -391,10 +391,10 @@ def test_a_cancelled_run_ends_at_the_next_batch() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_graph_keeps_order_and_passes_errors_on(threads: int) -> None:
     """Results come in the order of the items, a tree merges all of them, and an error is the task's own."""
-    assert run(lambda x: x * x, list(range(100)), "square", threads) == [x * x for x in range(100)]
+    assert map_tasks(lambda x: x * x, list(range(100)), "square", threads) == [x * x for x in range(100)]
     assert tree(lambda x: [x], list(range(100)), lambda parts: sum(parts, []), "list", threads) == list(range(100))  # noqa: RUF017
     with pytest.raises(ZeroDivisionError):
-        run(lambda x: 1 / x, [2, 1, 0], "divide", threads)
+        map_tasks(lambda x: 1 / x, [2, 1, 0], "divide", threads)
 
 
 def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.ranges import (
     balanced,
     buckets,
-    hollow,
     joined,
     keyed,
+    outline_only,
     ranged,
     rebuilt,
     restored,
@@ -45,7 +45,7 @@ from streameval.states.scores.histogram import HistogramSpec
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.states.keyed.counts import Runs
+    from streameval.states.keyed.counts import KeyedCounts
 
 KEYED = [subject for subject in SUBJECTS if keyed(subject.spec.empty())]
 
@@ -64,7 +64,7 @@ def test_ranges_of_two_folds_are_the_state(subject: Subject) -> None:
     def check(table: pa.Table, at: float, count: int) -> None:
         whole, here = subject.fold(table), int(at * table.num_rows)
         folds = [subject.fold(part) for part in (table.slice(0, here), table.slice(here))]
-        outline = sent(hollow(folds[0])).merge(sent(hollow(folds[1])))
+        outline = sent(outline_only(folds[0])).merge(sent(outline_only(folds[1])))
         ranges = [cut for cut, _ in balanced(outline, buckets(outline), count)]
         parts = [joined([sent(ranged(keyed(fold), cut)) for fold in folds]) for cut in ranges]
         assert not difference(whole, rebuilt(whole, joined(parts)))
@@ -85,13 +85,13 @@ def vars_of(totals: Any) -> list[float]:
 
 def test_an_outline_says_where_its_rows_are() -> None:
     """Reading rows that lie elsewhere is an error, not garbage."""
-    outline = hollow(fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9])))
+    outline = outline_only(fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9])))
     with pytest.raises(ClusterError, match="lie on the workers"):
         list(outline.parts())
     builder = ContingencySpec("class", "cluster").builder(Budget(), 8)
     builder.update(Batch(np.zeros(3, np.uint8), None, {name: pa.array([1, 1, 2]) for name in ("class", "cluster")}))
     with pytest.raises(ClusterError, match="lie on the workers"):
-        hollow(builder.state()).summary(Budget())
+        outline_only(builder.state()).summary(Budget())
 
 
 @pytest.fixture(scope="module")
@@ -133,10 +133,10 @@ def test_an_exchange_in_levels_is_one_exchange(client: Any, tasks: int) -> None:
     """However few tasks a level may have, the ranges are the same."""
     rng = np.random.default_rng(0)
     states = [fold_arrays(rng.integers(0, 2, 500).astype(np.uint8), rng.random(500)) for _ in range(20)]
-    outline = hollow(states[0])
+    outline = outline_only(states[0])
     for state in states[1:]:
-        outline = outline.merge(hollow(state))
-    shards = outline.runs.intervals(items=100)
+        outline = outline.merge(outline_only(state))
+    shards = outline.keyed.intervals(items=100)
     cuts = [{"state": cut} for cut, _ in balanced(outline, shards, 9)]
     folds = client.scatter([{"state": keyed(state)} for state in states])
     nodes = exchange(folds, cuts, names(), tasks=tasks)
@@ -156,12 +156,12 @@ def difference_in(whole: Any, rows: Any, cut: tuple[int, int]) -> str:
     return difference(expected, rebuilt(whole, rows))
 
 
-def scores_in(budget: Budget) -> Runs:
+def scores_in(budget: Budget) -> KeyedCounts:
     """The runs of many scores."""
     rng = np.random.default_rng(0)
     builder = ScoreSpec("score", "f8").builder(budget, 100_000)
     builder.update(Batch(rng.integers(0, 2, 100_000).astype(np.uint8), None, {"score": pa.array(rng.random(100_000))}))
-    return builder.state().runs
+    return builder.state().keyed
 
 
 def test_dask_is_told_how_large_states_are() -> None:
@@ -193,7 +193,7 @@ def test_merges_have_a_bounded_fan_in() -> None:
 def test_a_split_takes_folds_and_ranges_alike() -> None:
     """The second level splits what the first one joined."""
     state = fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9]))
-    cut = {"state": (0, state.runs.layout.buckets)}
+    cut = {"state": (0, state.keyed.layout.buckets)}
     one = work.split((None, {"state": keyed(state)}), cut)
     assert not difference(state, rebuilt(state, work.join([work.split(work.join([one]), cut)])["state"]))
 
@@ -204,8 +204,8 @@ def test_a_split_copies_nothing_and_travels_as_rows() -> None:
     runs = scores_in(budget)
     rows = {"state": {"runs": runs}}
     here = work.split((None, rows), {"state": (1 << 14, 1 << 15)})
-    [part] = here.rows["state"]["runs"].runs
-    assert np.shares_memory(part.words.read(), runs.runs[0].words.read())
+    [part] = here.rows["state"]["keyed"].segments
+    assert np.shares_memory(part.words.read(), runs.segments[0].words.read())
     there = pickle.loads(pickle.dumps(here))
     assert sys.getsizeof(here) < 100 < sys.getsizeof(there["state"]["runs"]) - part.words.nbytes + 100
     before = part.words.read().copy()
@@ -213,7 +213,7 @@ def test_a_split_copies_nothing_and_travels_as_rows() -> None:
     budget.hold(np.zeros(1 << 16))
     assert not part.words.resident
     np.testing.assert_array_equal(part.words.read(), before)
-    np.testing.assert_array_equal(there["state"]["runs"].runs[0].words.read(), before)
+    np.testing.assert_array_equal(there["state"]["keyed"].segments[0].words.read(), before)
 
 
 def planner(workers: int, threads: int) -> tuple[ClusterEngine, Plan]:

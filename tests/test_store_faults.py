@@ -19,7 +19,7 @@ from nightly import FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.errors import FormatError, StoreError
-from streameval.store.files.states import ledger
+from streameval.store.files import ledger
 
 
 @pytest.fixture(scope="module")

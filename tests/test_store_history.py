@@ -20,7 +20,7 @@ from streameval import Scalar, Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.store import context as opened
-from streameval.store.files.compaction import Runs
+from streameval.store.files.compaction import KeyedCounts
 from streameval.store.files.states import StateFiles
 from streameval.store.results import history
 from streameval.store.results.rules import Rule, judge
@@ -87,7 +87,7 @@ def test_nights_up_to_each_join_what_was_merged(tmp_path):
             read[name] += 1
             return super()._verified(name)
 
-    store._opened.runs = Runs(store._opened.place.child("merged"), Counted(store._opened.files.place))
+    store._opened.runs = KeyedCounts(store._opened.place.child("merged"), Counted(store._opened.files.place))
     for i, point in enumerate(store.history("pr_auc").points):
         raw = evaluate([data / name for name in NIGHTS[: i + 1]], score="score_lr", approx=i > 1)
         assert (point.cumulative.value, point.cumulative.lower) == (raw.value("pr_auc"), raw.interval("pr_auc")[0])
@@ -153,7 +153,7 @@ def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkey
     assert cumulative.is_empty()
     store.update(correct(NIGHTS[3], data))
     with monkeypatch.context() as patch:
-        patch.setattr(opened.Opened, "derive", lambda *_: None)  # as if killed after the commit
+        patch.setattr(opened.StoreContext, "derive", lambda *_: None)  # as if killed after the commit
         store.update(land(NIGHTS[8], data))
         store.remove(NIGHTS[1])
     store.update(land(NIGHTS[9], data))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streameval import Store, evaluate
 from streameval.errors import MissingInputError
-from streameval.store.files.states import compaction as runs
+from streameval.store.files import compaction as runs
 
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 5)]
 POLICIES = [

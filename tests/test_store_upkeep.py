@@ -21,9 +21,9 @@ from streameval.cli import main
 from streameval.errors import DataError, MissingColumnError, OptionError
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.to_histogram import bounded, bounded_spec
+from streameval.states.scores.to_histogram import bounded, histogram_spec
 from streameval.states.scores.types import score_type
-from streameval.store.files.states import compaction as runs
+from streameval.store.files import compaction as runs
 
 
 @pytest.fixture
@@ -302,7 +302,7 @@ def test_a_bounded_state_is_the_folded_histogram(kind, weighted, drawn, seed):
     label, weight = rng.integers(0, 2, len(drawn)).astype(np.uint8), rng.integers(0, 5, len(drawn)).astype(float)
     spec = ScoreSpec("s", score_type(kind), weighted, "drop")
     states = []
-    for each in (spec, bounded_spec(spec)):
+    for each in (spec, histogram_spec(spec)):
         builder = each.builder(Budget(), 8)
         builder.update(Batch(label, weight, {"s": array}))
         states.append(builder.state())

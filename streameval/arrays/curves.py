@@ -22,8 +22,8 @@ from streameval.errors import DataError
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
     from streameval.states.scores.counts import ScoreCounts
+    from streameval.typing import Array
 
 __all__ = ["Steps", "auc", "precision_recall_curve", "roc_curve", "roc_points", "steps"]
 

@@ -28,7 +28,7 @@ from streameval.states.protocol import Totals
 from streameval.states.scores.counts import Groups, fold_arrays
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve"]
 

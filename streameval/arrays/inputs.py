@@ -17,8 +17,8 @@ from streameval.states.scores.counts import fold_arrays
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
     from streameval.states.scores.counts import ScoreCounts
+    from streameval.typing import Array
 
 __all__ = ["first", "fold", "numbers", "plain", "refuse_nan", "same_length", "scores", "weights", "without_nan"]
 

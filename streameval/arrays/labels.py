@@ -16,8 +16,8 @@ from streameval.arrays.inputs import first, fold, numbers, plain, refuse_nan, sa
 from streameval.errors import DataError, LabelError, NullError, SchemaError
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
     from streameval.states.scores.counts import ScoreCounts
+    from streameval.typing import Array
 
 __all__ = [
     "ClusterSizes",

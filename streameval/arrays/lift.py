@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from streameval.arrays.labels import Predicate
     from streameval.plots import Style
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"]
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streameval.budget import Budget
-    from streameval.states.protocol import Array
     from streameval.states.scores.counts import ScoreCounts
+    from streameval.typing import Array
 
 __all__ = ["auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"]
 

@@ -23,9 +23,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.protocol import Array, Builder, Spec
+    from streameval.states.protocol import Builder, Spec
+    from streameval.typing import Array
 
-__all__ = ["ROW_BYTES", "TASKS", "Folded", "Plan", "batch_rows", "fold", "merge", "run_capacity", "tasks"]
+__all__ = [
+    "ROW_BYTES",
+    "TASKS",
+    "Folded",
+    "Plan",
+    "batch_rows",
+    "fold",
+    "merge",
+    "run_capacity",
+    "task_threads",
+    "tasks",
+]
 
 BATCH_ROWS = 1 << 20
 LONG_BATCH_ROWS = 1 << 14  # where there are strings or binaries
@@ -33,6 +45,7 @@ RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where th
 TASK_ROWS = 1 << 20
 TASKS = 4  # for each thread, whatever the number of rows: so many states live at a time
 ROW_BYTES = 16  # a builder's buffers, for a row
+ROWS_A_TASK = 1 << 22  # of states that depend on their tasks
 HEAVIEST = 1e280  # of weights: no sum of them exceeds a float64
 
 
@@ -193,6 +206,11 @@ def merge(parts: Sequence[Folded]) -> Folded:
         for spec, state in part.states.items():
             states[spec] = states[spec].merge(state)
     return Folded(states, tuple(skipped for part in parts for skipped in part.skipped))
+
+
+def task_threads(rows: int) -> int:
+    """Threads to cut tasks for where a state depends on its tasks: the same on every machine."""
+    return max(1, rows // (TASKS * ROWS_A_TASK))
 
 
 def run_capacity(limit: int, threads: int, specs: int) -> int:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     R = TypeVar("R")
 
-__all__ = ["CancelledError", "Progress", "run", "thread_count", "tree"]
+__all__ = ["CancelledError", "Progress", "map_tasks", "thread_count", "tree"]
 
 FAN_IN = 2
 
@@ -59,7 +59,7 @@ def thread_count(threads: int | None) -> int:
     return available_threads() if threads is None else whole("threads", threads, "a whole number of at least 1", 1)
 
 
-def run(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
+def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
     """Map over items on Dask's threads; results in order."""
     return list(_compute(_calls(function, items, name), threads))
 

@@ -12,10 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import Budget, available_memory, parse_bytes, spill_directory
-from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, tasks
-from streameval.engine.graph import Progress, run, thread_count, tree
+from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks
+from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.errors import SpillError
-from streameval.evaluation.sampling import task_threads
 from streameval.metrics.contingency.finalize import contingency_results
 from streameval.metrics.finalize import combine, partials
 from streameval.states.sampled.bins import BinsSpec
@@ -98,7 +97,7 @@ class Engine:
         self.begin(rows)
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
         folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
-        self.budget.settle()
+        self.budget.release_spares()
         return folded
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
@@ -135,7 +134,7 @@ class Engine:
             self.progress(0)
             return function(item)
 
-        return run(one, items, name, self.threads)
+        return map_tasks(one, items, name, self.threads)
 
     def finalize(self, wanted: Sequence[tuple[Any, Sequence[Metric]]]) -> list[list[Any]]:
         """Results of several states, all their shards side by side."""
@@ -146,7 +145,7 @@ class Engine:
             i, shard = item
             return partials(wanted[i][0], shard, wanted[i][1], self.budget)
 
-        found = run(one, work, "finalize", self.threads)
+        found = map_tasks(one, work, "finalize", self.threads)
         return [
             combine(state, metrics, [part for (j, _), part in zip(work, found, strict=True) if j == i])
             for i, (state, metrics) in enumerate(wanted)

@@ -17,7 +17,7 @@ from streameval import scan
 from streameval.engine.fold import Plan
 from streameval.engine.threads import Engine
 from streameval.errors import SchemaError
-from streameval.evaluation.conclude import conclude
+from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.forecast import forecast
 from streameval.evaluation.request import Request
 from streameval.evaluation.sampling import SAMPLING, sampling
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.engine.cluster import ClusterEngine
     from streameval.evaluation.conclude import Evaluation
     from streameval.evaluation.forecast import Forecast
-    from streameval.evaluation.request import Wanted
+    from streameval.evaluation.request import MetricRequest
 
 __all__ = ["evaluate", "explain"]
 
@@ -219,7 +219,7 @@ class _Run:
     request: Request
     engine: Engine | ClusterEngine
     found: scan.Scan
-    wanted: list[Wanted]
+    wanted: list[MetricRequest]
     plan: Plan
 
     @classmethod
@@ -262,7 +262,7 @@ class _Run:
                 folded = engine.read(found.pieces, found.rows, plan)
             folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
             names = [piece.name for piece in found.pieces]
-            return conclude(engine, names, plan, wanted, folded, threshold=self.request.threshold)
+            return finalize_all(engine, names, plan, wanted, folded, threshold=self.request.threshold)
         except BaseException:
             engine.progress.cancel()
             raise

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval._version import __version__
+from streameval.arrays.contingency.confusion import ConfusionMatrix2
 from streameval.errors import LabelError, MissingInputError, OptionError, WeightError
 from streameval.metrics.clusters.lift import Aul
 from streameval.metrics.scores.curves import AllSizes, ScorePath, lift_curve, score_curve
@@ -18,15 +19,14 @@ from streameval.metrics.scores.threshold import ConfusionAt
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.arrays.contingency.confusion import ConfusionMatrix2
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.fold import Folded, Plan
     from streameval.engine.threads import Engine
-    from streameval.evaluation.request import Wanted
+    from streameval.evaluation.request import MetricRequest
     from streameval.results import Curve, Scalar
     from streameval.states.labels import LabelCounts
 
-__all__ = ["Evaluation", "conclude"]
+__all__ = ["Evaluation", "finalize_all"]
 
 _WEIGHTS = 1e-300, 1e300  # products of the two classes' weights that leave room for a metric
 
@@ -164,8 +164,7 @@ class Evaluation:
         ConfusionMatrix2(rows=[[1, 1], [1, 1]])
         """
         engine, _, state = self._counts("score", of, "2×2 table")
-        table: ConfusionMatrix2 = engine.finalize([(state, [ConfusionAt(threshold)])])[0][0]
-        return table
+        return ConfusionMatrix2(*engine.finalize([(state, [ConfusionAt(threshold)])])[0][0])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line's JSON has them."""
@@ -211,11 +210,11 @@ class Evaluation:
         return pa.table(columns)
 
 
-def conclude(
+def finalize_all(
     engine: Engine | ClusterEngine,
     names: Sequence[str],
     plan: Plan,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[MetricRequest],
     folded: Folded,
     *,
     threshold: float,
@@ -272,7 +271,7 @@ def _check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, 
         raise MissingInputError(msg)
 
 
-def _check_weights(state: Any, wanted: Wanted, which: str) -> None:
+def _check_weights(state: Any, wanted: MetricRequest, which: str) -> None:
     """Raise if the weights of a score are so small or large together that their products are no float64."""
     if wanted.group == "score":
         neg, pos = state.totals().neg_weight, state.totals().pos_weight
@@ -283,13 +282,15 @@ def _check_weights(state: Any, wanted: Wanted, which: str) -> None:
             raise WeightError(msg)
 
 
-def _results(engine: Engine | ClusterEngine, answered: Sequence[tuple[Wanted, Any]], absent: Any) -> Iterator[Scalar]:
+def _results(
+    engine: Engine | ClusterEngine, answered: Sequence[tuple[MetricRequest, Any]], absent: Any
+) -> Iterator[Scalar]:
     """Results of all states, those of classes one after the other; `absent` is a positive label that no row has."""
     plain = sum(w.group != "classes" for w, _ in answered)  # they come first
     values = engine.finalize([(state, w.metrics) for w, state in answered[:plain]])
     for w, state in answered[plain:]:
         values.append(engine.compare(state, w.metrics))
-        engine.budget.settle()
+        engine.budget.release_spares()
     for (w, state), row in zip(answered, values, strict=True):
         rows, positives = _evaluated_rows(state, w)
         for value in row:
@@ -297,7 +298,7 @@ def _results(engine: Engine | ClusterEngine, answered: Sequence[tuple[Wanted, An
             yield replace(value, of=w.of, rows=rows, positives=positives, reason=reason)
 
 
-def _dropped(state: Any, wanted: Wanted) -> list[tuple[str, int]]:
+def _dropped(state: Any, wanted: MetricRequest) -> list[tuple[str, int]]:
     """Rows that a state left out, by reason."""
     if wanted.group in ("score", "sample"):
         return [(f"NaN or null score {wanted.of}", int(state.nan_rows.sum()) if wanted.spec.nan == "drop" else 0)]
@@ -308,7 +309,7 @@ def _dropped(state: Any, wanted: Wanted) -> list[tuple[str, int]]:
     return [(cluster, int(state.dropped_rows.sum()))]
 
 
-def _evaluated_rows(state: Any, wanted: Wanted) -> tuple[int, int]:
+def _evaluated_rows(state: Any, wanted: MetricRequest) -> tuple[int, int]:
     """Rows and positives that a state's metrics were computed from."""
     total = state.totals()
     if wanted.group in ("score", "sample") and wanted.spec.nan == "half":

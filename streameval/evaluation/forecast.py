@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streameval.engine.cluster import ClusterEngine
     from streameval.engine.fold import Plan
     from streameval.engine.threads import Engine
-    from streameval.evaluation.request import Wanted
+    from streameval.evaluation.request import MetricRequest
     from streameval.scan import Piece, Scan
 
 __all__ = ["Forecast", "StateForecast", "forecast"]
@@ -120,7 +120,7 @@ def _size(nbytes: int) -> str:
     return f"{value:.{0 if unit == 'B' else 1}f} {unit}"
 
 
-def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Sequence[Wanted]) -> Forecast:
+def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Sequence[MetricRequest]) -> Forecast:
     """What a run of this plan will do.
 
     Parameters
@@ -150,7 +150,7 @@ def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Se
     )
 
 
-def _state(wanted: Wanted, rows: int) -> StateForecast:
+def _state(wanted: MetricRequest, rows: int) -> StateForecast:
     """A state of so many rows."""
     state = wanted.spec.empty()
     row = row_bytes(state)

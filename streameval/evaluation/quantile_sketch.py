@@ -10,10 +10,9 @@ import numpy as np
 
 from streameval import scan
 from streameval.budget import Budget
-from streameval.engine.fold import TASKS, tasks
+from streameval.engine.fold import TASKS, task_threads, tasks
 from streameval.engine.graph import Progress, thread_count, tree
 from streameval.errors import SchemaError
-from streameval.evaluation.sampling import task_threads
 from streameval.states.protocol import Batch
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 from streameval.states.scores.types import score_type

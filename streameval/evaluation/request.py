@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.scan import Scan
 
-__all__ = ["Request", "Wanted"]
+__all__ = ["MetricRequest", "Request"]
 
 _CHOICES = {
     "nan": ("error", "drop", "half"),
@@ -42,7 +42,7 @@ _CHOICES = {
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MetricRequest:
     """A state to build, the metrics of it, and what they are of.
 
     Attributes
@@ -58,7 +58,7 @@ class Wanted:
     spec: Any
     metrics: tuple[Any, ...]
 
-    def remade(self, spec: Any, metrics: tuple[Any, ...]) -> Wanted:
+    def remade(self, spec: Any, metrics: tuple[Any, ...]) -> MetricRequest:
         """The same of another state."""
         return replace(self, spec=spec, metrics=metrics)
 
@@ -247,7 +247,7 @@ class Request:
         """The metrics that a pattern names, or all."""
         return tuple(m for m in metrics if not self.patterns or any(fnmatchcase(m.name, p) for p in self.patterns))
 
-    def wanted(self, found: Scan) -> list[Wanted]:
+    def wanted(self, found: Scan) -> list[MetricRequest]:
         """States to build and the metrics of each, classes last."""
         where = found.pieces[0].name
         scores = {name: _typed(score_type, found, name, where) for name in self.scores}
@@ -260,34 +260,34 @@ class Request:
             self.sampling.check(found, self.weight)
         return [*self._score_states(scores), *self._cluster_states(ids), *self._samples(scores), *self._tables(ids)]
 
-    def _score_states(self, kinds: Mapping[str, str]) -> Iterator[Wanted]:
+    def _score_states(self, kinds: Mapping[str, str]) -> Iterator[MetricRequest]:
         """Exact counts of every score, or a histogram."""
         if self.of_scores or not self._areas:
             spec = HistogramSpec if self.approx else ScoreSpec
             for name, kind in kinds.items():
-                yield Wanted("score", name, spec(name, kind, self.weight is not None, self.nan), self.of_scores)
+                yield MetricRequest("score", name, spec(name, kind, self.weight is not None, self.nan), self.of_scores)
 
-    def _cluster_states(self, ids: Mapping[str, str]) -> Iterator[Wanted]:
+    def _cluster_states(self, ids: Mapping[str, str]) -> Iterator[MetricRequest]:
         """Sizes of the clusters of every cluster column."""
         metrics = self._chosen(self._lift)
         if metrics or not self.of_classes:
             for name in self.clusters:
-                yield Wanted("cluster", name, ClusterSpec(name, ids[name], self.scope, self.nulls), metrics)
+                yield MetricRequest("cluster", name, ClusterSpec(name, ids[name], self.scope, self.nulls), metrics)
 
-    def _samples(self, kinds: Mapping[str, str]) -> Iterator[Wanted]:
+    def _samples(self, kinds: Mapping[str, str]) -> Iterator[MetricRequest]:
         """A sample of every score, where its area is asked for."""
         if self.sampling:
             areas = self._chosen(self._areas) or self._areas
             for name, kind in kinds.items():
-                yield Wanted("sample", name, self.sampling.spec(name, kind, self.nan), areas)
+                yield MetricRequest("sample", name, self.sampling.spec(name, kind, self.nan), areas)
 
-    def _tables(self, ids: Mapping[str, str]) -> Iterator[Wanted]:
+    def _tables(self, ids: Mapping[str, str]) -> Iterator[MetricRequest]:
         """The table of classes and clusters of every cluster column."""
         if self.classes is not None and self.of_classes:
             for name in self.clusters:
                 options = self.scope, self.nulls
                 spec = ContingencySpec(self.classes, name, ids[self.classes], ids[name], *options)
-                yield Wanted("classes", name, spec, self.of_classes)
+                yield MetricRequest("classes", name, spec, self.of_classes)
 
 
 def _typed(kind: Callable[..., str], found: Scan, column: str, where: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.arguments import number, whole
-from streameval.engine.fold import TASKS, Folded
+from streameval.engine.fold import Folded
 from streameval.errors import OptionError
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
 from streameval.scan.rowgroups import row_groups
@@ -34,15 +34,9 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 
-__all__ = ["SAMPLING", "Sampling", "sampling", "task_threads"]
+__all__ = ["SAMPLING", "Sampling", "sampling"]
 
 ATOMS = 0.01  # share of the sample in atoms from which a second pass is made
-ROWS_A_TASK = 1 << 22  # about
-
-
-def task_threads(rows: int) -> int:
-    """Threads to cut tasks for, on every machine alike, because digests depend a little on the tasks."""
-    return max(1, rows // (TASKS * ROWS_A_TASK))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.plots.drawing import BaseStyle, Drawing, Look, Style, share, vectors
+from streameval.plots.drawing import AxesText, BaseStyle, Drawing, Style, share, vectors
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 __all__ = ["BaseStyle", "Style", "plot_curve", "plot_gain", "plot_lift", "plot_precision_recall", "plot_roc"]
 
-_ROC = Look("ROC curve", "False positive rate", "True positive rate", "AUC")
-_PR = Look("Precision-recall curve", "Recall", "Precision", "area", "lower left")
-_GAIN = Look("Gain curve", "Share of points, best scores first", "Share of positives found", "area", zoom=True)
-_LIFT = Look("Lift curve", "Share of points, largest clusters first", "Share of assumed positives", "AUL")
+_ROC = AxesText("ROC curve", "False positive rate", "True positive rate", "AUC")
+_PR = AxesText("Precision-recall curve", "Recall", "Precision", "area", "lower left")
+_GAIN = AxesText("Gain curve", "Share of points, best scores first", "Share of positives found", "area", zoom=True)
+_LIFT = AxesText("Lift curve", "Share of points, largest clusters first", "Share of assumed positives", "AUL")
 
 
 def plot_roc(

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from streameval.plots.placement import Place
-    from streameval.results import Array
+    from streameval.typing import Array
 
     Points = tuple[Sequence[float], Sequence[float]]
 
-__all__ = ["COLORS", "BaseStyle", "Drawing", "Look", "Style", "share", "vectors"]
+__all__ = ["COLORS", "AxesText", "BaseStyle", "Drawing", "Style", "share", "vectors"]
 
 COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # of Okabe and Ito
 _GREY, _GREEN = "#7F7F7F", "#009E73"
@@ -65,7 +65,7 @@ class Style(BaseStyle, total=False):
 
 
 @dataclass(frozen=True)
-class Look:
+class AxesText:
     """What one kind of picture says, and how it is laid out.
 
     Attributes
@@ -160,12 +160,12 @@ class Drawing:
 
     Parameters
     ----------
-    look : Look
+    look : AxesText
     points : x and y of the curve, float64 arrays of shape (n_points,); points that are not finite are left out
     style : Style
     """
 
-    def __init__(self, look: Look, points: Sequence[Array], style: Style) -> None:
+    def __init__(self, look: AxesText, points: Sequence[Array], style: Style) -> None:
         self.look, self.style = look, style
         self.limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
         save_to, ax = style.get("save_to"), style.get("ax")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
     from streameval.plots.placement import Box, Line, Place
-    from streameval.results import Array
+    from streameval.typing import Array
 
     Thresholds = tuple[Array, Array, Array]
 

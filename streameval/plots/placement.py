@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-    from streameval.results import Array
+    from streameval.typing import Array
 
 __all__ = ["Box", "Line", "Place", "along", "dense_lines", "label_box", "legend_place", "overlap", "touches"]
 

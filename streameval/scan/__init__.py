@@ -27,7 +27,7 @@ The modules, in the order the data meet them:
 Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.
 """
 
-from streameval.scan.deferred_footers import LayoutError, WholeFile
+from streameval.scan.deferred_footers import DeferredFile, LayoutError
 from streameval.scan.lazy import LazySource, uncomputable
 from streameval.scan.listing import details
 from streameval.scan.paths import READ_ERRORS, File, locate, reason, shown
@@ -38,6 +38,7 @@ from streameval.scan.widen import widen as widened
 
 __all__ = [
     "READ_ERRORS",
+    "DeferredFile",
     "File",
     "LayoutError",
     "LazySource",
@@ -45,7 +46,6 @@ __all__ = [
     "RowGroups",
     "Scan",
     "TableSource",
-    "WholeFile",
     "details",
     "join",
     "locate",

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streameval.scan.paths import File
     from streameval.scan.pieces import Constant
 
-__all__ = ["LayoutError", "Sample", "WholeFile", "fits"]
+__all__ = ["DeferredFile", "LayoutError", "Sample", "fits"]
 
 SMALL = 64 << 20  # bytes of a file that is small, whatever its rows
 ASKED = 16  # files whose footers are read, at most, until one has rows
@@ -57,7 +57,7 @@ def fits(kind: pa.DataType, planned: pa.DataType) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeFile:
+class DeferredFile:
     """All row groups of a Parquet file that has not been opened yet.
 
     Attributes
@@ -140,7 +140,7 @@ class Sample:
         keys = file.keys
         given = tuple(keys.items())
         absent = self.layout.absent
-        source = WholeFile(file.filesystem, file.path, file.name, self.columns, self.layout.kinds, absent, given)
+        source = DeferredFile(file.filesystem, file.path, file.name, self.columns, self.layout.kinds, absent, given)
         nbytes = round((file.size or 0) * self.nbytes)
         constants = tuple((column, keys[column]) for column in absent if column in keys)
         piece = Piece(

@@ -15,12 +15,13 @@ import pyarrow.compute as pc
 
 from streameval.errors import LabelError, NullError
 from streameval.states.compatible import mergeable
-from streameval.states.protocol import Array, Totals
+from streameval.states.protocol import Small, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.typing import Array
 
 __all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
 
@@ -76,7 +77,7 @@ class LabelSpec:
 
 
 @dataclass(frozen=True)
-class LabelCounts:
+class LabelCounts(Small):
     """Rows of each class.
 
     Attributes

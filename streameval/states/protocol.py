@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.budget import Budget
+    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.packing import Packing
+    from streameval.typing import Array
 
-__all__ = ["Array", "Batch", "Builder", "Spec", "State", "Totals"]
-
-Array = np.ndarray[Any, np.dtype[Any]]
+__all__ = ["Batch", "Builder", "Small", "Spec", "State", "Totals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,3 +149,21 @@ class State(Protocol):
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """The canonical table, one batch a shard: a state may be larger than memory."""
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """What grows with the rows, by name: it is spilled, split into ranges and sent between workers."""
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
+        """The state with other keyed counts under the same names."""
+
+
+class Small:
+    """A state that does not grow with the rows: nothing of it is keyed."""
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """None."""
+        return {}
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
+        """The state itself."""
+        return self

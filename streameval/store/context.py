@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from streameval.engine.threads import Engine
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
-from streameval.store.files.compaction import Runs
+from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.states import StateFiles
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.merge import columns_kept
 from streameval.store.nights.workers import Workers
-from streameval.store.results.cache import Remembered
+from streameval.store.results.cache import ResultCache
 from streameval.store.results.history import Series
-from streameval.store.results.nightly import Nightly
+from streameval.store.results.nightly import MetricSeries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.conclude import Evaluation
     from streameval.store.files.ledger import Snapshot
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
 
-__all__ = ["Opened"]
+__all__ = ["StoreContext"]
 
 
-class Opened:
+class StoreContext:
     """The parts of a store.
 
     Parameters
@@ -40,14 +40,14 @@ class Opened:
         ``memory, spill, threads, progress`` of every run.
     """
 
-    def __init__(self, place: Place, client: Any, run: Mapping[str, Any]) -> None:
+    def __init__(self, place: Location, client: Any, run: Mapping[str, Any]) -> None:
         self.place = place
         self.client = client
         self.run = run
         self.ledger = Ledger(place.child("ledger"))
         self.files = StateFiles(place.child("states"))
-        self.runs = Runs(place.child("merged"), self.files)
-        self.remembered = Remembered(place.child("results"))
+        self.runs = Compaction(place.child("merged"), self.files)
+        self.remembered = ResultCache(place.child("results"))
 
     def engine(self) -> Engine:
         """An engine for one run in this process."""
@@ -74,14 +74,14 @@ class Opened:
             raise StoreError(msg)
         return snapshot
 
-    def nightly(self, snapshot: Snapshot, configuration: Configuration | None = None) -> Nightly:
+    def nightly(self, snapshot: Snapshot, configuration: Configuration | None = None) -> MetricSeries:
         """What is kept of every night."""
         configuration = configuration or Configuration.read(snapshot.configuration)
         engine = Engine.start(**{**self.run, "progress": None})
-        return Nightly(snapshot, configuration, engine, self.runs, Series(self.place.child("history")))
+        return MetricSeries(snapshot, configuration, engine, self.runs, Series(self.place.child("history")))
 
     def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
-        """Merge the states of nights into runs; see `Runs.compact`."""
+        """Merge the states of nights into runs; see `Compaction.compact`."""
         columns = columns_kept(list(snapshot.entries.values()), configuration)
         return self.runs.compact(columns, engine, exact=exact)
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
-    from streameval.store.context import Opened
+    from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry, Snapshot
-    from streameval.store.nights.fold import Night
+    from streameval.store.nights.night import Night
     from streameval.store.nights.partitions import Partition
 
 __all__ = ["Update", "add", "remove", "replace", "update"]
@@ -59,7 +59,7 @@ class Update:
         return ", ".join(parts) or "nothing to do"
 
 
-def update(opened: Opened, data: Any, options: Mapping[str, Any], *, dry_run: bool, verify: bool) -> Update:
+def update(opened: StoreContext, data: Any, options: Mapping[str, Any], *, dry_run: bool, verify: bool) -> Update:
     """Fold what is new or changed; see `Store.update`."""
     snapshot = opened.ledger.read()
     configuration = _configuration(snapshot, options)
@@ -71,7 +71,7 @@ def update(opened: Opened, data: Any, options: Mapping[str, Any], *, dry_run: bo
     return _fold(opened, snapshot, configuration, found.new, again, found, verify=verify)
 
 
-def replace(opened: Opened, data: Any) -> Update:
+def replace(opened: StoreContext, data: Any) -> Update:
     """Fold partitions again; see `Store.replace`."""
     snapshot = opened.begun()
     found = discover(data, _roots(snapshot))
@@ -82,7 +82,7 @@ def replace(opened: Opened, data: Any) -> Update:
     return _fold(opened, snapshot, Configuration.read(snapshot.configuration), (), found)
 
 
-def remove(opened: Opened, names: Sequence[str]) -> Update:
+def remove(opened: StoreContext, names: Sequence[str]) -> Update:
     """Take partitions out; see `Store.remove`."""
     snapshot = opened.begun()
     out = [entry.partition for entry in chosen(snapshot.entries, partition=names)] if names else []
@@ -93,7 +93,7 @@ def remove(opened: Opened, names: Sequence[str]) -> Update:
     return done
 
 
-def add(opened: Opened, score: Any, cluster: Any, data: Any, since: str | date | None) -> Update:
+def add(opened: StoreContext, score: Any, cluster: Any, data: Any, since: str | date | None) -> Update:
     """Let columns join; see `Store.add`."""
     snapshot, columns = opened.begun(), columns_of(score, cluster)
     entries = chosen(snapshot.entries, since=since)
@@ -128,7 +128,7 @@ def _roots(snapshot: Snapshot) -> set[str]:
 
 
 def _fold(
-    opened: Opened,
+    opened: StoreContext,
     snapshot: Snapshot,
     configuration: Configuration,
     new: Sequence[Partition],
@@ -159,7 +159,7 @@ def _fold(
 
 
 def _folded(
-    opened: Opened, configuration: Configuration, partitions: Sequence[Partition]
+    opened: StoreContext, configuration: Configuration, partitions: Sequence[Partition]
 ) -> tuple[Configuration, list[Night]]:
     """Partitions folded here or on workers, with the configuration that knows their types."""
     engine, workers = opened.engine(), opened.workers()
@@ -173,7 +173,7 @@ def _folded(
 
 
 def _commit(
-    opened: Opened, snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night], action: str
+    opened: StoreContext, snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night], action: str
 ) -> None:
     """Make folded partitions count, if all labels together are two classes."""
     entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
@@ -182,7 +182,7 @@ def _commit(
     opened.derive(snapshot, done, configuration, {name: night.evaluation for name, night in nights.items()})
 
 
-def _same(entry: Entry, again: Entry, configuration: Configuration, opened: Opened) -> bool:
+def _same(entry: Entry, again: Entry, configuration: Configuration, opened: StoreContext) -> bool:
     """Whether a partition that was folded again has the states that it had, in whatever order they joined.
 
     What vacuum turned into histograms is compared as histograms.

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from datetime import date
 
     from streameval.evaluation.conclude import Evaluation
-    from streameval.store.context import Opened
+    from streameval.store.context import StoreContext
     from streameval.store.results.rules import Check
 
 __all__ = ["check", "evaluate", "history"]
 
 
 def evaluate(
-    opened: Opened, as_of: str | int | date | None, selection: Mapping[str, Any], metrics: Mapping[str, Any]
+    opened: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], metrics: Mapping[str, Any]
 ) -> Evaluation:
     """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
     snapshot = opened.begun(as_of)
@@ -44,7 +44,7 @@ def evaluate(
 
 
 def history(
-    opened: Opened,
+    opened: StoreContext,
     metric: str,
     of: str | None,
     as_of: str | int | date | None,
@@ -64,7 +64,7 @@ def history(
     return History(metric, nights[0].of, tuple(points))
 
 
-def check(opened: Opened, rules: Sequence[str], partition: str | None) -> Check:
+def check(opened: StoreContext, rules: Sequence[str], partition: str | None) -> Check:
     """Judge a night; see `Store.check`."""
     read = [Rule.read(text) for text in rules]
     if not read:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.store import ingest as updating
 from streameval.store import query as looking
-from streameval.store.context import Opened
-from streameval.store.files.location import Place
+from streameval.store.context import StoreContext
+from streameval.store.files.location import Location
 from streameval.store.nights.partitions import chosen
 from streameval.store.vacuum import vacuum
 
@@ -72,7 +72,7 @@ class Store:
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         run = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
-        self._opened = Opened(Place.of(path, storage_options), client, run)
+        self._opened = StoreContext(Location.of(path, storage_options), client, run)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r})"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.to_histogram import bounded, bounded_spec
-from streameval.store.files.ledger import Kept
+from streameval.states.scores.to_histogram import histogram_spec, to_histogram
+from streameval.store.files.ledger import StoredState
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.partitions import moment
 from streameval.wording import plural
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from streameval.budget import Budget
-    from streameval.store.context import Opened
+    from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry
     from streameval.store.files.states import StateFiles
 
@@ -116,13 +116,13 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     for kept in entry.states:
         if kept.kind == ScoreSpec.kind and (kept.group, kept.of) in specs:
             spec = specs[kept.group, kept.of]
-            state = bounded(files.read(kept.file, budget, spec))
-            kept = Kept(kept.group, kept.of, bounded_spec(spec).kind, *files.write(state))
+            state = to_histogram(files.read(kept.file, budget, spec))
+            kept = StoredState(kept.group, kept.of, histogram_spec(spec).kind, *files.write(state))
         states.append(kept)
     return replace(entry, states=tuple(states))
 
 
-def vacuum(opened: Opened, keep: str | None, grace: str) -> Vacuumed:
+def vacuum(opened: StoreContext, keep: str | None, grace: str) -> Vacuumed:
     """Delete, bound and merge; see `Store.vacuum`."""
     wait, snapshot, engine = seconds(grace), opened.begun(), opened.engine()
     old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
@@ -144,7 +144,7 @@ def vacuum(opened: Opened, keep: str | None, grace: str) -> Vacuumed:
     return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, runs)
 
 
-def _needed(opened: Opened, old: set[str]) -> set[str]:
+def _needed(opened: StoreContext, old: set[str]) -> set[str]:
     """State files that a version names, without the exact scores of old nights."""
     needed = set()
     for fact in opened.ledger.versions():

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
-    from streameval.metrics.contingency.null_models import TableFacts
+    from streameval.metrics.contingency.null_models import CountedStatistics
 
 __all__ = ["ConfusionMatrix2", "confmat2_type"]
 
@@ -270,7 +270,7 @@ class ConfusionMatrix2(TableMeasures):
         return catalogue.adjusted(actual, null, (ceilings[0], ceilings[1]))
 
     @cached_property
-    def facts(self) -> TableFacts:
+    def facts(self) -> CountedStatistics:
         """What the measures of tables of any shape read."""
         return catalogue.twoway_facts(self.cells)
 

@@ -11,7 +11,7 @@ from streameval.metrics.contingency.catalogue import of_facts, with_model
 if TYPE_CHECKING:
     from typing import Self
 
-    from streameval.metrics.contingency.null_models import TableFacts
+    from streameval.metrics.contingency.null_models import CountedStatistics
 
 __all__ = ["TableMeasures"]
 
@@ -21,7 +21,7 @@ class TableMeasures(ABC):
 
     @property
     @abstractmethod
-    def facts(self) -> TableFacts:
+    def facts(self) -> CountedStatistics:
         """What the measures read."""
 
     @abstractmethod

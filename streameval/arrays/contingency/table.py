@@ -29,7 +29,13 @@ from streameval.metrics.contingency.catalogue import (
     of_facts,
     warn_if_adjusted,
 )
-from streameval.metrics.contingency.null_models import MODELS, Facts, TableFacts, diagonal, null_facts
+from streameval.metrics.contingency.null_models import (
+    MODELS,
+    CountedStatistics,
+    TableStatistics,
+    diagonal,
+    null_statistics,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,8 +178,13 @@ class ContingencyTable(SparseTable, TableMeasures):
         True
         """
         name = name_of(measure)
-        null: Facts = null_facts(self.facts, model) if model in MODELS else self.expected(model).facts
-        tables: tuple[Facts, ...] = (self.facts, null, diagonal(self.facts.classes), diagonal(self.facts.clusters))
+        null: TableStatistics = null_statistics(self.facts, model) if model in MODELS else self.expected(model).facts
+        tables: tuple[TableStatistics, ...] = (
+            self.facts,
+            null,
+            diagonal(self.facts.classes),
+            diagonal(self.facts.clusters),
+        )
         actual, centre, *ceilings = (measure_by_name(facts, name) for facts in tables)
         if with_warnings:
             warn_if_adjusted(name, centre, (ceilings[0], ceilings[1]))
@@ -182,9 +193,9 @@ class ContingencyTable(SparseTable, TableMeasures):
     # -- measures
 
     @cached_property
-    def facts(self) -> TableFacts:
+    def facts(self) -> CountedStatistics:
         """What the measures read."""
-        return TableFacts(self.summary, self._best_matching)
+        return CountedStatistics(self.summary, self._best_matching)
 
     def _best_matching(self) -> Number:
         return best_matching(self.cells.rows, self.cells.cols, self.cells.counts).lower

@@ -20,7 +20,7 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["Connection", "connect", "names"]
+__all__ = ["Connection", "connect", "key_factory"]
 
 
 _GONE = (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError)
@@ -78,12 +78,12 @@ class Connection:
             raise ClusterError(msg) from error
 
 
-def names() -> Callable[..., str]:
+def key_factory() -> Callable[..., str]:
     """Makes the keys of one graph: the dashboard shows their names, and no two graphs share a task.
 
     Examples
     --------
-    >>> key = names()
+    >>> key = key_factory()
     >>> key("split", 3, 0)
     'streameval-split-...-3-0'
     """

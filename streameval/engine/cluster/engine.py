@@ -15,19 +15,17 @@ import dask
 
 from streameval.budget import parse_bytes
 from streameval.engine.cluster import work
-from streameval.engine.cluster.connection import names
-from streameval.engine.cluster.exchange import MOST_TASKS, exchange, tally, tree
+from streameval.engine.cluster.connection import key_factory
+from streameval.engine.cluster.exchange import MOST_TASKS, count_tasks, exchange, tree
 from streameval.engine.cluster.folds import folds
-from streameval.engine.cluster.tables import Table
-from streameval.engine.cluster.tables import tally as tables_tally
-from streameval.engine.fold import ROW_BYTES, TASKS, Folded, run_capacity, tasks
+from streameval.engine.cluster.tables import Table, count_table_tasks
+from streameval.engine.fold import ROW_BYTES, TASKS, Folded, run_capacity, task_threads, tasks
 from streameval.engine.threads import STATE_SHARE, Engine
 from streameval.errors import ClusterError
-from streameval.evaluation.sampling import task_threads
 from streameval.metrics.contingency.finalize import summary_results
 from streameval.metrics.finalize import combine
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.keyed.ranges import balanced, buckets, keyed, nbytes, row_bytes
+from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.wording import plural
@@ -128,7 +126,7 @@ class ClusterEngine:
         if not made:
             nothing = {spec: spec.empty() for spec in plan.specs}
             return Folded({plan.label: plan.label.empty()} | nothing, skipped)
-        key = names()
+        key = key_factory()
         [outlines] = self.connection.submit([tree([fold.outline for fold in made], work.merge, key)])
         [folded] = self.connection.gather([outlines])
         self._keep([fold.spread for fold in made], outlines, folded, key)
@@ -174,8 +172,8 @@ class ClusterEngine:
         `shards` are those of states, tables of classes apart; of each table it is known whether it is to be matched.
         """
         ranges = self._range_count(nbytes) if nbytes else 0
-        each = tally(folds, ranges) + Counter(finalize=ranges * bool(shards))
-        return max(ranges, 1), dict(sum((tables_tally(ranges, matched=matched) for matched in tables), each))
+        each = count_tasks(folds, ranges) + Counter(finalize=ranges * bool(shards))
+        return max(ranges, 1), dict(sum((count_table_tasks(ranges, matched=matched) for matched in tables), each))
 
     def _resources(self, capacity: int) -> work.Resources:
         return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)
@@ -192,7 +190,7 @@ class ClusterEngine:
 
     def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
         """Send the rows of large states to their ranges, and remember where these are."""
-        states = {spec: state for spec, state in folded.states.items() if keyed(state)}
+        states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
             return
         count = self._range_count(sum(map(nbytes, states.values())))
@@ -216,7 +214,7 @@ class ClusterEngine:
 
     def _partials(self, ranges: Ranges, asked: Sequence[tuple[Any, Sequence[Metric]]]) -> list[Any]:
         """Of every range and every state asked for, the partials of its shards."""
-        key, nodes = names(), []
+        key, nodes = key_factory(), []
         for r, future in enumerate(ranges.futures):
             wanted = [
                 (spec, ranges.shards[spec][r], metrics) for spec, metrics in asked if r < len(ranges.shards[spec])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Cut = Mapping[Any, Interval]  # of every state
 
-__all__ = ["MOST_TASKS", "exchange", "merges", "size", "tally", "tree"]
+__all__ = ["MOST_TASKS", "count_tasks", "exchange", "merges", "size", "tree"]
 
 FAN_IN = 32  # results merged by one task
 MOST_TASKS = 100_000  # of a run at most, which is also most split tasks of one level
@@ -99,7 +99,7 @@ def size(folds: int, ranges: int, tasks: int = MOST_TASKS) -> tuple[int, int]:
     return sum(splits for splits, _ in parts), sum(joins for _, joins in parts)
 
 
-def tally(folds: int, ranges: int) -> Counter[str]:
+def count_tasks(folds: int, ranges: int) -> Counter[str]:
     """Tasks by name that make ranges.
 
     Examples

@@ -19,9 +19,9 @@ from distributed import CancelledError, KilledWorker, as_completed
 from distributed.comm import CommClosedError
 
 from streameval.engine.cluster import work
-from streameval.engine.cluster.connection import names
+from streameval.engine.cluster.connection import key_factory
 from streameval.errors import ClusterError, CorruptFileError, OptionError, StreamevalError
-from streameval.scan import LazySource, RowGroups, TableSource, WholeFile, uncomputable
+from streameval.scan import DeferredFile, LazySource, RowGroups, TableSource, uncomputable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,21 +91,21 @@ def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan
     """Refuse what cannot leave this process; let a worker open the first file, which only the client may see."""
     pieces = [piece for task in tasks for piece in task]
     for piece in pieces:
-        if not isinstance(piece.source, RowGroups | WholeFile | TableSource | LazySource):
+        if not isinstance(piece.source, RowGroups | DeferredFile | TableSource | LazySource):
             try:
                 pickle.dumps(piece)
             except (TypeError, pickle.PicklingError) as error:
                 msg = f"{piece.name} cannot leave this process; give threads= to run here, or a path or a table"
                 raise OptionError(msg) from error
-    if isinstance(pieces[0].source, RowGroups | WholeFile):
+    if isinstance(pieces[0].source, RowGroups | DeferredFile):
         probe = dask.delayed(partial(work.probe, pieces[0], plan), pure=False)
-        connection.gather(connection.submit([probe(dask_key_name=names()("open"))]))
+        connection.gather(connection.submit([probe(dask_key_name=key_factory()("open"))]))
 
 
 def _submitted(
     connection: Connection, tasks: Sequence[Sequence[Piece]], *, plan: Plan, resources: work.Resources
 ) -> list[Fold]:
-    key, nodes = names(), []
+    key, nodes = key_factory(), []
     for i, pieces in enumerate(tasks):
         parts = [piece.source.data for piece in pieces if isinstance(piece.source, LazySource)]
         fold = dask.delayed(partial(work.fold, pieces, plan, resources), pure=False)

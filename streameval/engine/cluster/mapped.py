@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from streameval.engine.cluster import work
-from streameval.engine.cluster.connection import names
+from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.folds import Fold, finish
 from streameval.errors import ClusterError
 
@@ -52,7 +52,7 @@ def mapped(
     StreamevalError
         What the function raised, a file that could not be read having been tried twice more; the rest is cancelled.
     """
-    key = names()
+    key = key_factory()
     nodes = [
         dask.delayed(partial(work.whole, function, item), pure=False)(dask_key_name=key(name, i))
         for i, (_, item) in enumerate(items)

@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 
-from streameval.engine.cluster.connection import names
+from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.exchange import MOST_TASKS, exchange, size
 from streameval.metrics.contingency.finalize import matching
 from streameval.states.contingency.counts import one_by_one
 from streameval.states.contingency.matching_core import CellsLeft, core_of_classes, core_of_clusters, core_of_table
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.summary import Summary
-from streameval.states.keyed.ranges import balanced, buckets, hollow, joined, keyed, rebuilt, restored
+from streameval.states.keyed.ranges import balanced, buckets, joined, outline_only, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.states.keyed.ranges import Rows
 
-__all__ = ["Table", "tally"]
+__all__ = ["Table", "count_table_tasks"]
 
 SPLITS = MOST_TASKS // 8  # split tasks of one level: a table has up to two exchanges beside that of its state
 
@@ -69,7 +69,7 @@ def first(
     found = [state.first(shard, resources.budget, owner=owner) for shard in shards]
     cells = state.classes((part for _, part in found), owner=owner)
     total = Summary().merge(*(part for part, _ in found))
-    return (total, hollow(cells)), {_CELLS: keyed(cells)}
+    return (total, outline_only(cells)), {_CELLS: cells.runs()}
 
 
 def second(ranges: Mapping[str, Rows], cells: ClassCells, interval: Interval, resources: Resources) -> Summary:
@@ -89,7 +89,7 @@ def match_classes(
 ) -> tuple[list[Lines], dict[str, Rows]]:
     """On a worker: of a range of classes, what the matching needs of classes, and rows of what it needs of cells."""
     left = core_of_classes(restored(cells, ranges[_CELLS]), keys, resources.budget, one_by_one, interval)
-    return left.settled, {_CELLS: keyed(left)}
+    return left.settled, {_CELLS: left.runs()}
 
 
 def match_clusters(
@@ -107,7 +107,7 @@ def match(
     return matching(outlines.states[spec].settling(core_of_table(classes, clusters, spec.keys)), cells)
 
 
-def tally(ranges: int, *, matched: bool) -> Counter[str]:
+def count_table_tasks(ranges: int, *, matched: bool) -> Counter[str]:
     """Tasks of one table by name, at most: classes may need fewer ranges than clusters.
 
     Examples
@@ -147,7 +147,7 @@ class Table:
 
     def summary(self, assignment_cells: int | None) -> Summary:
         """What metrics are computed from; with the best matching, where a limit to its components is given."""
-        key, matched, state = names(), assignment_cells is not None, self.state
+        key, matched, state = key_factory(), assignment_cells is not None, self.state
         one = partial(self._task, first, spec=state.spec, resources=self.resources, owner=matched)
         nodes = [
             one(shards=part)(future, self.outlines, dask_key_name=key("clusters", r))
@@ -155,7 +155,7 @@ class Table:
         ]
         made = self.connection.submit([part for node in nodes for part in (node, self._outline(node, key))])
         found = self.connection.gather(made[1::2])
-        cells = rebuilt(found[0][1], joined([keyed(part) for _, part in found]))
+        cells = found[0][1].with_runs(joined([part.runs() for _, part in found]))
         cuts = [cut for cut, _ in balanced(cells, buckets(cells), len(found))]
         merged = exchange(made[0::2], [{_CELLS: cut} for cut in cuts], key, tasks=SPLITS)
         two = partial(self._task, second, cells=cells, resources=self.resources)
@@ -173,7 +173,7 @@ class Table:
 
     def _matching(self, merged: Sequence[Any], cuts: Sequence[Interval], cells: ClassCells, most: int) -> Any:
         """The node of the best matching, from nodes of ranges of classes."""
-        key, spec = names(), self.state.spec
+        key, spec = key_factory(), self.state.spec
         one = partial(self._task, match_classes, cells=cells, keys=spec.keys, resources=self.resources)
         left = [
             one(interval=cut)(node, dask_key_name=key("matching-classes", q))

@@ -16,7 +16,7 @@ from streameval.engine.fold import Folded, Plan
 from streameval.errors import MissingInputError
 from streameval.metrics.finalize import partials
 from streameval.scan import LazySource, read
-from streameval.states.keyed.ranges import hollow, joined, keyed, ranged, restored
+from streameval.states.keyed.ranges import joined, outline_only, ranged, restored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,8 +95,8 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
         folded = folding.fold(pieces, plan, resources.budget, resources.capacity, lambda _: None)
     except MissingInputError as error:
         raise _here(error) from None
-    rows = {spec: found for spec, state in folded.states.items() if (found := keyed(state))}
-    return Folded({spec: hollow(state) for spec, state in folded.states.items()}, folded.skipped), rows
+    rows = {spec: found for spec, state in folded.states.items() if (found := state.runs())}
+    return Folded({spec: outline_only(state) for spec, state in folded.states.items()}, folded.skipped), rows
 
 
 def whole(function: Callable[[Any], Any], item: Any) -> Any:

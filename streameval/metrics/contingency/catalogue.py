@@ -20,7 +20,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import association, fisher, measures, twoway
 from streameval.metrics.contingency.arithmetic import safe_divide
 from streameval.metrics.contingency.association import OneSided
-from streameval.metrics.contingency.null_models import MODELS, Facts, TableFacts
+from streameval.metrics.contingency.null_models import MODELS, CountedStatistics, TableStatistics
 from streameval.states.contingency.summary import summarize
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 @lru_cache(maxsize=256)
-def twoway_facts(t: TwoWay) -> TableFacts:
+def twoway_facts(t: TwoWay) -> CountedStatistics:
     """Facts of a 2×2 table, for the measures that tables of any shape have.
 
     Examples
@@ -53,7 +53,7 @@ def twoway_facts(t: TwoWay) -> TableFacts:
     codes = np.array([(row, col) for row, col, _ in found], dtype=np.int64).reshape(-1, 2)
     counts = np.empty(len(found), dtype=object)
     counts[:] = [Fraction(n) if isinstance(n, float) else n for _, _, n in found]
-    return TableFacts(summarize(codes[:, 0], codes[:, 1], counts), solve=lambda: max(t.TP + t.TN, t.FP + t.FN))
+    return CountedStatistics(summarize(codes[:, 0], codes[:, 1], counts), solve=lambda: max(t.TP + t.TN, t.FP + t.FN))
 
 
 def entropy_scores(t: TwoWay, mean: str = "harmonic") -> EntropyScores:
@@ -152,7 +152,7 @@ PAIR_MEASURES: dict[str, Callable[..., Any]] = {
 }
 
 
-def measure_by_name(facts: Facts, name: str) -> Any:
+def measure_by_name(facts: TableStatistics, name: str) -> Any:
     """Value of a table measure, or of a measure of the pair table, at its defaults."""
     if name in TABLE_MEASURES:
         return TABLE_MEASURES[name](facts)
@@ -194,7 +194,7 @@ def name_of(measure: str | Callable[..., Any]) -> str:
     return measure if isinstance(measure, str) else measure.__name__
 
 
-def of_facts(function: Callable[Concatenate[Facts, P], T]) -> Callable[Concatenate[Any, P], T]:
+def of_facts(function: Callable[Concatenate[TableStatistics, P], T]) -> Callable[Concatenate[Any, P], T]:
     """Turn a measure of facts into a method of anything with an attribute ``facts``."""
 
     def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Clustering metrics for an evaluation: each a name and a pure function of a summary; and the module-level forms.
+"""Clustering metrics for an evaluation: each a name and a pure function of a summary.
 
 `CLUSTERING_METRICS` are computed when a class column is given and nothing is picked. Everything else has a name too,
 and `clustering_metric` reads it:
@@ -24,36 +24,26 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from streameval.arrays.contingency.confusion import ConfusionMatrix2
-from streameval.arrays.contingency.table import ContingencyTable
 from streameval.errors import OptionError
 from streameval.metrics.contingency import measures
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES
 from streameval.metrics.contingency.names import MetricName, variants
-from streameval.metrics.contingency.null_models import TableFacts
+from streameval.metrics.contingency.null_models import CountedStatistics
 from streameval.metrics.contingency.twoway import TwoWay
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from streameval.metrics.contingency.measures import EntropyScores
-    from streameval.metrics.contingency.null_models import Facts
+    from streameval.metrics.contingency.null_models import TableStatistics
     from streameval.states.contingency.summary import Summary
 
 __all__ = [
     "CLUSTERING_METRICS",
     "ClusteringMetric",
-    "adjusted_mutual_info_score",
-    "adjusted_rand_score",
     "clustering_metric",
     "clustering_metrics",
-    "cohen_kappa",
-    "homogeneity_completeness_v_measure",
-    "jaccard_similarity",
-    "mutual_info_score",
     "names_measure",
-    "product_moment",
 ]
 
 
@@ -88,7 +78,7 @@ class ClusteringMetric:
     """
 
     name: str
-    function: Callable[[Facts], Any]
+    function: Callable[[TableStatistics], Any]
     element: tuple[int, ...] = ()
     needs_matching: bool = False
     assignment_cells: int = ASSIGNMENT_CELLS
@@ -109,7 +99,7 @@ class ClusteringMetric:
         low, high = (self._value(_facts(replace(summary, matching=(m, m)))) for m in summary.matching)
         return min(low, high), max(low, high)
 
-    def _value(self, facts: Facts) -> float:
+    def _value(self, facts: TableStatistics) -> float:
         value = self.function(facts)
         for i in self.element:
             value = value[i]
@@ -117,12 +107,12 @@ class ClusteringMetric:
 
 
 @lru_cache(maxsize=32)
-def _facts(summary: Summary) -> TableFacts:
+def _facts(summary: Summary) -> CountedStatistics:
     known = summary.matching
-    return TableFacts(summary, solve=lambda: known[0]) if known is not None else TableFacts(summary)
+    return CountedStatistics(summary, solve=lambda: known[0]) if known is not None else CountedStatistics(summary)
 
 
-def _flattened(function: Callable[[Facts], Any], *names: str) -> tuple[ClusteringMetric, ...]:
+def _flattened(function: Callable[[TableStatistics], Any], *names: str) -> tuple[ClusteringMetric, ...]:
     return tuple(ClusteringMetric(name, function, (i,)) for i, name in enumerate(names))
 
 
@@ -236,7 +226,7 @@ def clustering_metric(name: str) -> ClusteringMetric:
     return ClusteringMetric(name, function, parsed.element, needs_matching="assignment_score" in name)
 
 
-def _parsed(name: str) -> tuple[MetricName, Callable[[Facts], Any]]:
+def _parsed(name: str) -> tuple[MetricName, Callable[[TableStatistics], Any]]:
     """The parts of a name, and what computes its measure; refused if there is no such measure or variant."""
     parsed = MetricName.of(name)
     if not parsed.known:
@@ -244,88 +234,3 @@ def _parsed(name: str) -> tuple[MetricName, Callable[[Facts], Any]]:
         msg = f"{name!r} is no clustering metric; known are {known}, variants such as assignment_score/m3/raw"
         raise OptionError(msg)
     return parsed, parsed.function()
-
-
-def adjusted_rand_score(labels_true: Any, labels_pred: Any) -> float:
-    """Adjusted Rand index of two labellings, in [−1, 1], exact at any size.
-
-    Unlike scikit-learn's it is ½ where both sides are one group or both are singletons, and NaN for a single point.
-
-    Examples
-    --------
-    >>> round(adjusted_rand_score([1, 1, 2, 2, 2, 2, 3, 3, 3, 3], [1, 2, 1, 2, 2, 3, 3, 3, 3, 3]), 3)
-    0.313
-    """
-    return ContingencyTable.from_labels(labels_true, labels_pred).adjusted_rand_index()
-
-
-def adjusted_mutual_info_score(labels_true: Any, labels_pred: Any, average_method: str = "max") -> float:
-    """Adjusted mutual information of two labellings, at most 1, 0 by chance.
-
-    Parameters
-    ----------
-    labels_true, labels_pred : sequences of hashables, or arrays
-    average_method : {"max", "min", "arithmetic", "geometric"}
-        How the two entropies are averaged; scikit-learn's default is ``arithmetic``.
-
-    Examples
-    --------
-    >>> adjusted_mutual_info_score([0, 0, 1, 1], [1, 1, 0, 0]), adjusted_mutual_info_score([0] * 4, [0, 1, 2, 3])
-    (1.0, 0.0)
-    """
-    return ContingencyTable.from_labels(labels_true, labels_pred).adjusted_mutual_info(average_method)
-
-
-def mutual_info_score(labels_true: Any, labels_pred: Any) -> float:
-    """Mutual information of two labellings, in nats.
-
-    Examples
-    --------
-    >>> mutual_info_score(["a", "a", "b", "b"], [0, 0, 1, 1])
-    0.6931471805599453
-    """
-    return ContingencyTable.from_labels(labels_true, labels_pred).mutual_info_score()
-
-
-def homogeneity_completeness_v_measure(labels_true: Any, labels_pred: Any) -> EntropyScores:
-    """Homogeneity, completeness and V-measure of two labellings, each in [0, 1].
-
-    Examples
-    --------
-    >>> homogeneity_completeness_v_measure([0, 0, 1, 1], [0, 0, 1, 2]).homogeneity
-    1.0
-    """
-    return ContingencyTable.from_labels(labels_true, labels_pred).entropy_scores()
-
-
-def jaccard_similarity(iterable1: Iterable[Any], iterable2: Iterable[Any]) -> float:
-    """Jaccard similarity of two sets, in [0, 1]; NaN if both are empty.
-
-    Examples
-    --------
-    >>> jaccard_similarity("abc", "bcd")
-    0.5
-    """
-    return ConfusionMatrix2.from_sets(iterable1, iterable2).jaccard_coeff()
-
-
-def product_moment(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
-    """Matthews correlation of a 2×2 table, in [−1, 1].
-
-    Examples
-    --------
-    >>> round(product_moment(22, 4, 11, 2), 2)
-    0.67
-    """
-    return ConfusionMatrix2.from_ccw(TP, FP, TN, FN).matthews_corr()
-
-
-def cohen_kappa(TP: Any, FP: Any, TN: Any, FN: Any) -> float:
-    """Cohen's kappa of a 2×2 table, in [−1, 1].
-
-    Examples
-    --------
-    >>> round(cohen_kappa(147, 10, 62, 3), 2)
-    0.86
-    """
-    return ConfusionMatrix2.from_ccw(TP, FP, TN, FN).kappa()

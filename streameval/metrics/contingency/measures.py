@@ -1,8 +1,8 @@
 """Measures of a contingency table of classes (rows) against clusters (columns), each a pure function of its facts.
 
 Notation: n are cell counts, r class sizes, c cluster sizes, N their total; R, C and V the numbers of classes, of
-clusters and of non-zero cells; H entropies and MI the mutual information, in nats. A measure reads a `Facts`, so it
-works on a table in memory, on the merged summary of a sharded one, and on the table of a null model.
+clusters and of non-zero cells; H entropies and MI the mutual information, in nats. A measure reads a `TableStatistics`,
+so it works on a table in memory, on the merged summary of a sharded one, and on the table of a null model.
 
 Three scores take ``model=``: the score of that null model is subtracted, and with ``normalize=True`` the difference is
 divided by what it is for a perfect match. A score equal to its maximum is 1, even where that is 0/0.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from streameval.metrics.contingency import association, twoway
 from streameval.metrics.contingency.arithmetic import Number, harmonic_mean, mean_of, plain, safe_divide
 from streameval.metrics.contingency.mutual_information import adjusted_information, log_of
-from streameval.metrics.contingency.null_models import Facts, check_model, null_facts
+from streameval.metrics.contingency.null_models import TableStatistics, check_model, null_statistics
 
 __all__ = ["EntropyScores", "Scores"]
 
@@ -41,12 +41,12 @@ class Scores(NamedTuple):
     fscore: float
 
 
-def chisq_score(t: Facts) -> float:
+def chisq_score(t: TableStatistics) -> float:
     """Pearson's chi-square statistic, N·(Σ n²/(r·c) − 1), at least 0, over all R×C cells."""
     return float(t.chi_square)
 
 
-def g_score(t: Facts) -> float:
+def g_score(t: TableStatistics) -> float:
     """G-statistic (log-likelihood ratio), 2·N·MI, at least 0; not divided by N.
 
     References
@@ -56,12 +56,12 @@ def g_score(t: Facts) -> float:
     return float(2 * t.total * t.entropies.mutual)
 
 
-def mutual_info_score(t: Facts) -> float:
+def mutual_info_score(t: TableStatistics) -> float:
     """Mutual information in nats, at least 0; NaN for an empty table."""
     return float(t.entropies.mutual) if t.total else math.nan
 
 
-def entropy_scores(t: Facts, mean: str = "harmonic") -> EntropyScores:
+def entropy_scores(t: TableStatistics, mean: str = "harmonic") -> EntropyScores:
     """Homogeneity MI/H(classes), completeness MI/H(clusters), and their mean; each in [0, 1].
 
     The harmonic mean is the V-measure, or normalised mutual information. A side of one group scores 1.
@@ -76,7 +76,7 @@ def entropy_scores(t: Facts, mean: str = "harmonic") -> EntropyScores:
     return EntropyScores(homogeneity, completeness, mean_of(mean, homogeneity, completeness))
 
 
-def adjusted_mutual_info(t: Facts, average_method: str = "max") -> float:
+def adjusted_mutual_info(t: TableStatistics, average_method: str = "max") -> float:
     """Mutual information adjusted for chance, (MI − E) / (max(H, H) − E), at most 1; refuses fractional counts.
 
     Two partitions into one group each, two into singletons, and an empty table are equal and score 1.
@@ -93,7 +93,7 @@ def adjusted_mutual_info(t: Facts, average_method: str = "max") -> float:
     return adjusted_information(t.entropies, t.classes, t.clusters, average_method)
 
 
-def assignment_score(t: Facts, normalize: bool = True, model: str | None = "m1") -> int | float:
+def assignment_score(t: TableStatistics, normalize: bool = True, model: str | None = "m1") -> int | float:
     """Weight of the best one-to-one matching of classes and clusters, minus that of a null model.
 
     Parameters
@@ -107,11 +107,11 @@ def assignment_score(t: Facts, normalize: bool = True, model: str | None = "m1")
     ----------
     Gusfield, D. (2002), Partition-distance. Information Processing Letters 82(3), 159-164.
     """
-    null = null_facts(t, model).matching if model is not None else 0
+    null = null_statistics(t, model).matching if model is not None else 0
     return above(t, t.matching, null, t.total, normalize, model)
 
 
-def split_join_similarity(t: Facts, normalize: bool = True, model: str | None = "m1") -> int | float:
+def split_join_similarity(t: TableStatistics, normalize: bool = True, model: str | None = "m1") -> int | float:
     """Σ row maxima + Σ column maxima (at most 2N), minus that of a null model.
 
     Parameters
@@ -125,11 +125,13 @@ def split_join_similarity(t: Facts, normalize: bool = True, model: str | None = 
     ----------
     van Dongen, S. (2000), Performance criteria for graph clustering and Markov cluster experiments. INS R0012.
     """
-    null = null_facts(t, model).maxima if model is not None else 0
+    null = null_statistics(t, model).maxima if model is not None else 0
     return above(t, t.maxima, null, 2 * t.total, normalize, model)
 
 
-def above(t: Facts, score: Number, null: Number, maximum: Number, normalize: bool, model: str | None) -> int | float:
+def above(
+    t: TableStatistics, score: Number, null: Number, maximum: Number, normalize: bool, model: str | None
+) -> int | float:
     """Return score − null, or its share of maximum − null."""
     if t.total == 0 and model is not None:
         return math.nan
@@ -138,13 +140,13 @@ def above(t: Facts, score: Number, null: Number, maximum: Number, normalize: boo
     return 1.0 if score == maximum else safe_divide(score - null, maximum - null)
 
 
-def split_join_distance(t: Facts, normalize: bool = True) -> int | float:
+def split_join_distance(t: TableStatistics, normalize: bool = True) -> int | float:
     """Points that have to move, both ways: 2N − Σ row maxima − Σ column maxima, divided by 2N if `normalize`."""
     distance = 2 * t.total - t.maxima
     return safe_divide(distance, 2 * t.total) if normalize else plain(distance)
 
 
-def vi_distance(t: Facts, normalize: bool = True) -> float:
+def vi_distance(t: TableStatistics, normalize: bool = True) -> float:
     """Variation of information, H(classes) + H(clusters) − 2·MI, in nats; divided by ln N if `normalize`.
 
     References
@@ -157,7 +159,7 @@ def vi_distance(t: Facts, normalize: bool = True) -> float:
     return safe_divide(distance, log_of(t.total)) if normalize else float(distance)
 
 
-def vi_similarity(t: Facts, normalize: bool = True, model: str | None = "m1") -> float:
+def vi_similarity(t: TableStatistics, normalize: bool = True, model: str | None = "m1") -> float:
     """Ln N − variation of information, in nats, minus that of a null model.
 
     The null variation is ln R + ln C (``m1``), ln C + H(classes) (``m2r``), ln R + H(clusters) (``m2c``) or
@@ -179,7 +181,7 @@ def vi_similarity(t: Facts, normalize: bool = True, model: str | None = "m1") ->
     return 1.0 if distance == 0 else safe_divide(largest - distance, largest)
 
 
-def _null_variation(t: Facts, model: str) -> Number:
+def _null_variation(t: TableStatistics, model: str) -> Number:
     check_model(model)
     h = t.entropies
     rows = log_of(t.classes.count) if model in ("m1", "m2c") else h.classes
@@ -187,7 +189,7 @@ def _null_variation(t: Facts, model: str) -> Number:
     return rows + cols
 
 
-def talburt_wang_index(t: Facts) -> float:
+def talburt_wang_index(t: TableStatistics) -> float:
     """Talburt-Wang index, √(R·C) / V, in (0, 1].
 
     References
@@ -198,7 +200,7 @@ def talburt_wang_index(t: Facts) -> float:
     return safe_divide(math.sqrt(t.classes.count * t.clusters.count), t.nonzero)
 
 
-def muc_scores(t: Facts) -> Scores:
+def muc_scores(t: TableStatistics) -> Scores:
     """MUC precision (N − V)/(N − C), recall (N − V)/(N − R) and F-score; NaN for a side of singletons only.
 
     References
@@ -210,7 +212,7 @@ def muc_scores(t: Facts) -> Scores:
     return Scores(precision, recall, harmonic_mean(recall, precision))
 
 
-def bc_metrics(t: Facts) -> Scores:
+def bc_metrics(t: TableStatistics) -> Scores:
     """B-cubed precision Σ n²/c / N, recall Σ n²/r / N and F-score; each in (0, 1].
 
     Zero cells are left out, also where clustering-metrics divides by an empty row or column.
@@ -224,7 +226,7 @@ def bc_metrics(t: Facts) -> Scores:
     return Scores(precision, recall, harmonic_mean(recall, precision))
 
 
-def adjusted_rand_index(t: Facts) -> float:
+def adjusted_rand_index(t: TableStatistics) -> float:
     """Adjusted Rand index: the kappa of the pair table, in [−1, 1], 0 by chance.
 
     Exact integers of any size are divided once, so it holds at any N. One group on both sides, and singletons on both
@@ -237,28 +239,28 @@ def adjusted_rand_index(t: Facts) -> float:
     return association.kappa(t.pairs)
 
 
-def rand_index(t: Facts) -> float:
+def rand_index(t: TableStatistics) -> float:
     """Rand index: the accuracy of the pair table, in [0, 1], not corrected for chance."""
     return twoway.accuracy(t.pairs)
 
 
-def fowlkes_mallows(t: Facts) -> float:
+def fowlkes_mallows(t: TableStatistics) -> float:
     """Fowlkes-Mallows index: the Ochiai similarity of the pair table, in [0, 1]; NaN if no pair is together."""
     return twoway.ochiai_coeff(t.pairs)
 
 
-def adjusted_fowlkes_mallows(t: Facts) -> float:
+def adjusted_fowlkes_mallows(t: TableStatistics) -> float:
     """Fowlkes-Mallows index corrected for chance, at most 1: the adjusted Ochiai coefficient of the pair table."""
     return association.ochiai_coeff_adj(t.pairs)
 
 
-def mirkin_mismatch_coeff(t: Facts, normalize: bool = True) -> int | float:
+def mirkin_mismatch_coeff(t: TableStatistics, normalize: bool = True) -> int | float:
     """Ordered pairs on which the partitions disagree, 2·(FP + FN), divided by N² if `normalize`."""
     mismatches = 2 * (t.pairs.FP + t.pairs.FN)
     return safe_divide(mismatches, t.total * t.total) if normalize else plain(mismatches)
 
 
-def mirkin_match_coeff(t: Facts, normalize: bool = True) -> int | float:
+def mirkin_match_coeff(t: TableStatistics, normalize: bool = True) -> int | float:
     """Ordered pairs on which the partitions agree, N² minus the mismatches, divided by N² if `normalize`."""
     matches = t.total * t.total - 2 * (t.pairs.FP + t.pairs.FN)
     return safe_divide(matches, t.total * t.total) if normalize else plain(matches)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import OptionError
 from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES, adjusted, measure_by_name
-from streameval.metrics.contingency.null_models import MODELS, TableFacts, diagonal, null_facts
+from streameval.metrics.contingency.null_models import MODELS, CountedStatistics, diagonal, null_statistics
 from streameval.metrics.contingency.twoway import TwoWay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.metrics.contingency.null_models import Facts
+    from streameval.metrics.contingency.null_models import TableStatistics
 
 __all__ = ["MetricName", "variants"]
 
@@ -102,7 +102,7 @@ class MetricName(NamedTuple):
             return 2, *_lengths(self.variant[0])
         return _lengths(self.base)
 
-    def function(self) -> Callable[[Facts], Any]:
+    def function(self) -> Callable[[TableStatistics], Any]:
         """What computes a known measure from facts.
 
         Raises
@@ -196,7 +196,12 @@ def _lengths(measure: str) -> tuple[int, ...]:
     return (_LENGTHS[measure],) if measure in _LENGTHS else ()
 
 
-def _adjusted_to_null(facts: TableFacts, measure: str, model: str) -> Any:
-    tables: tuple[Facts, ...] = (facts, null_facts(facts, model), diagonal(facts.classes), diagonal(facts.clusters))
+def _adjusted_to_null(facts: CountedStatistics, measure: str, model: str) -> Any:
+    tables: tuple[TableStatistics, ...] = (
+        facts,
+        null_statistics(facts, model),
+        diagonal(facts.classes),
+        diagonal(facts.clusters),
+    )
     actual, null, by_rows, by_cols = (measure_by_name(table, measure) for table in tables)
     return adjusted(actual, null, (by_rows, by_cols))

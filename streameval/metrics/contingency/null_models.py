@@ -2,9 +2,9 @@
 
 A measure of a contingency table is a function of a dozen numbers, the *facts*. Three kinds of tables give them:
 
-- `TableFacts`: a real table, from its `Summary`;
-- `NullFacts`: the expected table of a null model. Each model fixes the two margins (r, c) and makes the cells r·c/N,
-  so everything follows from the margins alone: MI is 0, Σ n² = Σ r²·Σ c²/N², the best matching pairs the largest
+- `CountedStatistics`: a real table, from its `Summary`;
+- `NullStatistics`: the expected table of a null model. Each model fixes the two margins (r, c) and makes the cells
+  r·c/N, so everything follows from the margins alone: MI is 0, Σ n² = Σ r²·Σ c²/N², the best matching pairs the largest
   margins. No dense R×C table is built;
 - `diagonal`: the table that agrees perfectly with one margin.
 
@@ -35,12 +35,12 @@ from streameval.states.contingency.summary import INERTIA_BITS, Summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MODELS", "Facts", "NullFacts", "TableFacts", "diagonal", "null_facts"]
+__all__ = ["MODELS", "CountedStatistics", "NullStatistics", "TableStatistics", "diagonal", "null_statistics"]
 
 MODELS = ("m1", "m2r", "m2c", "m3")
 
 
-class Facts(Protocol):
+class TableStatistics(Protocol):
     """The numbers that measures are made of; all exact, or fractions with a certain error."""
 
     @property
@@ -112,14 +112,14 @@ def _unsolved() -> Number:
 
 
 @dataclass(frozen=True)
-class TableFacts:
+class CountedStatistics:
     """Facts of a real table, from its summary; `solve` finds the best matching when it is asked for.
 
     Examples
     --------
     >>> import numpy as np
     >>> from streameval.states.contingency.summary import summarize
-    >>> facts = TableFacts(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 2])))
+    >>> facts = CountedStatistics(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 2])))
     >>> facts.total, facts.nonzero, facts.pairs
     (5, 3, TwoWay(TP=2, FP=2, TN=4, FN=2))
     """
@@ -189,14 +189,14 @@ def _divided(squares: Mapping[Number, Number]) -> Number:
 
 
 @dataclass(frozen=True)
-class NullFacts:
+class NullStatistics:
     """Facts of the table of products of two margins, r·c/N: independence, so nothing but the margins matters.
 
     Examples
     --------
     >>> import numpy as np
     >>> sizes = Sizes.of(np.array([3, 1]))
-    >>> null = NullFacts(4, sizes, sizes)
+    >>> null = NullStatistics(4, sizes, sizes)
     >>> null.matching, null.maxima, float(null.entropies.mutual), null.pairs.TP
     (Fraction(5, 2), 6, 0.0, Fraction(9, 8))
     """
@@ -247,20 +247,20 @@ class NullFacts:
         return Fraction(x) / Fraction(self.total) ** power if self.total else 0
 
 
-def null_facts(facts: Facts, model: str) -> NullFacts:
+def null_statistics(facts: TableStatistics, model: str) -> NullStatistics:
     """Facts of the expected table under `model`, one of ``m1``, ``m2r``, ``m2c``, ``m3``.
 
     Examples
     --------
     >>> import numpy as np
     >>> from streameval.states.contingency.summary import summarize
-    >>> facts = TableFacts(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 3])))
+    >>> facts = CountedStatistics(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 3])))
     >>> null_facts(facts, "m1").classes.values.tolist(), null_facts(facts, "m3").classes.values.tolist()
     ([3], [3])
     """
     check_model(model)
     free_rows, free_cols = model in ("m1", "m2c"), model in ("m1", "m2r")
-    return NullFacts(
+    return NullStatistics(
         facts.total,
         _even(facts.total, facts.classes.count) if free_rows else facts.classes,
         _even(facts.total, facts.clusters.count) if free_cols else facts.clusters,
@@ -280,7 +280,7 @@ def _even(total: Number, groups: int) -> Sizes:
     return Sizes.repeat(total / groups if isinstance(total, float) else Fraction(total) / groups, groups)
 
 
-def diagonal(sizes: Sizes) -> TableFacts:
+def diagonal(sizes: Sizes) -> CountedStatistics:
     """Facts of the diagonal table of these sizes: a perfect agreement.
 
     Examples
@@ -295,4 +295,4 @@ def diagonal(sizes: Sizes) -> TableFacts:
         sizes, sizes, sizes, squares, squares, sizes.count << INERTIA_BITS, sizes.total, sizes.total,
         (sizes.total, sizes.total),
     )  # fmt: skip
-    return TableFacts(summary)
+    return CountedStatistics(summary)

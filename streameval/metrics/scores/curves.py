@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.results import Scalar
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["MAX_POINTS", "AllSizes", "Path", "ScorePath", "lift_curve", "score_curve"]
 

@@ -39,6 +39,7 @@ from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.undefined import HALF, class_sizes, halved_rows, outward
 from streameval.results import Scalar
 from streameval.states.scores.counts import Groups
+from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,18 +48,6 @@ if TYPE_CHECKING:
     from streameval.states.scores.histogram import Bins
 
 __all__ = ["GAIN", "Agc", "truncated"]
-
-
-def written(number: float) -> str:
-    """A number as names have it: ``%g``, with more digits where six are not enough.
-
-    Examples
-    --------
-    >>> written(0.01), written(2000), written(1234567)
-    ('0.01', '2000', '1234567')
-    """
-    short = f"{number:g}"
-    return short if float(short) == number else f"{number:.15g}"
 
 
 @dataclass(frozen=True)
@@ -89,7 +78,8 @@ class Agc:
     @property
     def name(self) -> str:
         """``agc``, ``agc_ratio``, ``agc@0.01``, ``agc_ratio@200``."""
-        return ("agc_ratio" if self.ratio else "agc") + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
+        name = "agc_ratio" if self.ratio else "agc"
+        return name if self.truncate == 1 else f"{name}@{format_number(self.truncate)}"
 
     def basis(self, part: Groups) -> GainSums | RocAuc:
         """What takes the partials of groups: of counts that are not cut, the pairs won, which `roc_auc` takes as well.

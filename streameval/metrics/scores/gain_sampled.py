@@ -37,21 +37,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.gain import written
 from streameval.metrics.scores.gain_bounds import cut_bounds, open_sums
 from streameval.metrics.scores.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
 from streameval.metrics.scores.undefined import HALF
 from streameval.results import Scalar
 from streameval.states.protocol import Totals
 from streameval.states.scores.histogram import Bins
+from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.states.protocol import Array
     from streameval.states.sampled.bins import SampledBins
     from streameval.states.sampled.digests import SampledDigests
     from streameval.states.sampled.draws import GroupedBins
+    from streameval.typing import Array
 
     SampledState = SampledDigests | SampledBins
 
@@ -108,7 +108,7 @@ class AgcApprox:
     @property
     def name(self) -> str:
         """``agc_approx``, ``agc_approx@0.01``, ``agc_approx@200``."""
-        return "agc_approx" + ("" if self.truncate == 1 else f"@{written(self.truncate)}")
+        return "agc_approx" + ("" if self.truncate == 1 else f"@{format_number(self.truncate)}")
 
     def population(self, state: SampledState) -> float:
         """Rows that the sample stands for: those seen, and those in row groups that were not read."""

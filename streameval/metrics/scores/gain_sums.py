@@ -14,8 +14,8 @@ from streameval.kernels import gain as kernels
 from streameval.metrics.scores.undefined import integer
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
     from streameval.states.scores.counts import Groups
+    from streameval.typing import Array
 
 __all__ = [
     "NO_NEGATIVES",

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.gain import written
 from streameval.metrics.scores.gain_sums import NO_POSITIVES, NO_WEIGHT, WEIGHTED, running
 from streameval.metrics.scores.undefined import HALF, ONE_CLASS, class_sizes, halved_rows, outward
 from streameval.results import Scalar
 from streameval.states.scores.counts import total_weight
 from streameval.states.scores.histogram import Bins
+from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.metrics.scores.undefined import ScoreState
-    from streameval.states.protocol import Array
     from streameval.states.scores.counts import Groups
+    from streameval.typing import Array
 
 __all__ = ["OperatingPoint", "operating_points", "parse_at"]
 
@@ -76,7 +76,7 @@ class OperatingPoint:
     @property
     def name(self) -> str:
         """``tpr@fpr=0.0001``, ``precision@recall=0.9``, ``precision@k=1000``."""
-        return f"{'tpr' if self.kind == 'fpr' else 'precision'}@{self.kind}={written(self.at)}"
+        return f"{'tpr' if self.kind == 'fpr' else 'precision'}@{self.kind}={format_number(self.at)}"
 
     def _limit(self, size: Any, *, most: bool) -> Any:
         """`at` times the size of a class: the largest count that is at most that, or the smallest that is at least."""

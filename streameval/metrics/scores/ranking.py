@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.metrics.scores.undefined import ScoreState
-    from streameval.states.protocol import Array, Totals
+    from streameval.states.protocol import Totals
+    from streameval.typing import Array
 
 __all__ = ["RANKING", "AveragePrecision", "MaxInformedness", "PrAuc", "RocAuc"]
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.arrays.contingency.confusion import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.kernels.histogram import EMPTY, edges
 from streameval.states.scores.histogram import ScoreHistogram
@@ -26,7 +25,7 @@ __all__ = ["ConfusionAt"]
 
 @dataclass(frozen=True)
 class ConfusionAt:
-    """The table at a threshold; a metric whose value is a `ConfusionMatrix2`, of weights where the state has them.
+    """The table at a threshold, (TP, FN, FP, TN); of weights where the state has them.
 
     Attributes
     ----------
@@ -41,7 +40,7 @@ class ConfusionAt:
     >>> from streameval.states.scores.counts import fold_arrays
     >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
     >>> compute(state, ConfusionAt(0.35))
-    ConfusionMatrix2(rows=[[2, 0], [1, 1]])
+    (2, 0, 1, 1)
     """
 
     threshold: float
@@ -61,8 +60,8 @@ class ConfusionAt:
         sides = (part.neg, part.pos) if part.neg_weight is None else (part.neg_weight, part.pos_weight)
         return sides[0][above].sum().item(), sides[1][above].sum().item()
 
-    def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> ConfusionMatrix2:
-        """The table.
+    def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> tuple[Any, Any, Any, Any]:
+        """TP, FN, FP, TN.
 
         Raises
         ------
@@ -78,7 +77,7 @@ class ConfusionAt:
         if state.spec.nan == "half":
             nan = state.nan_weights if weighted else state.nan_rows
             sums = [have + more for have, more in zip(sums, nan.tolist(), strict=True)]
-        return ConfusionMatrix2(TP=pos, FN=max(sums[1] - pos, 0), FP=neg, TN=max(sums[0] - neg, 0))
+        return pos, max(sums[1] - pos, 0), neg, max(sums[0] - neg, 0)
 
 
 def _is_number(value: object) -> bool:

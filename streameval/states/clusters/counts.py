@@ -11,7 +11,7 @@ positives those have together: the `SizeTable`, at most √(2·rows) lines.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,18 +23,19 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
 from streameval.states.compatible import mergeable, same_table
-from streameval.states.keyed.builder import RunBuilder
-from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.protocol import Batch, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.typing import Array
 
 __all__ = ["ClusterCounts", "ClusterSpec", "SizeTable", "id_type"]
 
@@ -75,7 +76,7 @@ class ClusterSpec:
 
     @property
     def layout(self) -> Layout:
-        """Layout of the runs."""
+        """Layout of the segments."""
         return Layout(ID_BUCKETS, 64, words=id_words(self.type, self.scope))
 
     @property
@@ -85,12 +86,12 @@ class ClusterSpec:
         return pa.schema(counts | {"second": pa.uint64()} if self.layout.words == 2 else counts)
 
     def builder(self, budget: Budget, capacity: int) -> _ClusterBuilder:
-        """A builder whose runs hold `capacity` rows."""
-        return _ClusterBuilder(self, RunBuilder(self.layout, budget, capacity))
+        """A builder whose segments hold `capacity` rows."""
+        return _ClusterBuilder(self, SegmentBuilder(self.layout, budget, capacity))
 
     def empty(self) -> ClusterCounts:
         """The state of no rows."""
-        return ClusterCounts(self, Runs(self.layout))
+        return ClusterCounts(self, KeyedCounts(self.layout))
 
     @property
     def packing(self) -> Packing:
@@ -100,13 +101,13 @@ class ClusterSpec:
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
         """The state whose table `ClusterCounts.to_arrow` wrote, packed."""
         rows = (np.array(header[name]) for name in ("single_rows", "dropped_rows"))
-        return ClusterCounts(self, Runs(self.layout, tuple(self.packing.runs(batches, budget))), *rows)
+        return ClusterCounts(self, KeyedCounts(self.layout, tuple(self.packing.segments(batches, budget))), *rows)
 
 
 class _ClusterBuilder:
-    def __init__(self, spec: ClusterSpec, runs: RunBuilder) -> None:
+    def __init__(self, spec: ClusterSpec, segments: SegmentBuilder) -> None:
         self.spec = spec
-        self._runs = runs
+        self._segments = segments
         self._null_rows = np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -123,13 +124,13 @@ class _ClusterBuilder:
             array, label = array.drop_null(), label[valid]
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
         first, label = read_only(first), read_only(label)
-        self._runs.add(len(first), lambda part, *out: encode_id(first[part], label[part], SHIFT, *out), rest)
+        self._segments.add(len(first), lambda part, *out: encode_id(first[part], label[part], SHIFT, *out), rest)
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"
         none = np.zeros(2, np.int64)
         rows = (self._null_rows, none) if single else (none, self._null_rows)
-        return ClusterCounts(self.spec, self._runs.finish(), *rows)
+        return ClusterCounts(self.spec, KeyedCounts.built(self._segments), *rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +183,7 @@ class ClusterCounts:
     Attributes
     ----------
     spec : ClusterSpec
-    runs : Runs
+    keyed : KeyedCounts
     single_rows : int64 array of shape (2,), null ids that are each a cluster of their own, by label
     dropped_rows : int64 array of shape (2,), null ids left out, by label
 
@@ -193,32 +194,40 @@ class ClusterCounts:
     """
 
     spec: ClusterSpec
-    runs: Runs
+    keyed: KeyedCounts
     single_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """What grows with the rows."""
+        return {"keyed": self.keyed}
+
+    def with_runs(self, runs: Mapping[str, Any]) -> ClusterCounts:
+        """The same with other keyed counts."""
+        return replace(self, **runs)
 
     def merge(self, other: ClusterCounts) -> ClusterCounts:
         """Clusters of both inputs; equal ids are one cluster."""
         mergeable(self, other)
-        runs = self.runs.merge(other.runs)
+        keyed = self.keyed.merge(other.keyed)
         return ClusterCounts(
-            self.spec, runs, self.single_rows + other.single_rows, self.dropped_rows + other.dropped_rows
+            self.spec, keyed, self.single_rows + other.single_rows, self.dropped_rows + other.dropped_rows
         )
 
     def totals(self) -> Totals:
         """Rows in clusters."""
-        neg, pos = (int(self.runs.rows[label::2].sum() + self.single_rows[label]) for label in (0, 1))
+        neg, pos = (int(self.keyed.rows[label::2].sum() + self.single_rows[label]) for label in (0, 1))
         return Totals(neg, pos, float(neg), float(pos))
 
     def shards(self) -> list[Interval]:
         """Intervals that can be finalized on their own; the first one also stands for the null ids."""
-        return self.runs.intervals() or [(0, 0)]
+        return self.keyed.intervals() or [(0, 0)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
         """One: the size table of a shard."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         tables = []
-        for rows in self.runs.stretches(shard, budget):
+        for rows in self.keyed.stretches(shard, budget):
             if isinstance(rows, Labelled):
                 bounds, alone = keep_shared(rows.words, rows.bounds, _KNOWN)
                 clusters[1] += rows.words.size - bounds[-1]
@@ -243,12 +252,12 @@ class ClusterCounts:
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """Clusters by mixed id: columns key, second (where ids have two words), negatives, positives."""
-        for shard in self.runs.intervals():
-            for counts in self.runs.grouped(shard):
+        for shard in self.keyed.intervals():
+            for counts in self.keyed.grouped(shard):
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
+        """Whether both are the same state: the same table, whatever the segments; which would be costly to hash."""
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)

@@ -1,7 +1,7 @@
 """The Arrow table of a contingency state: a row for each cell, the words of both ids and its counts.
 
 Cells of rows that have a cluster come by cluster and class; then those without one, by class, where the words of the
-cluster are 0. Only the runs' own words are written: what reads the table partitions it anew.
+cluster are 0. Only the segments' own words are written: what reads the table partitions it anew.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.states.contingency.class_sizes import ClassRows
-from streameval.states.keyed.builder import RunBuilder
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import NO_WEIGHTS
 
@@ -22,10 +23,9 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import Keys
-    from streameval.states.keyed.counts import Runs
     from streameval.states.keyed.grouping import Counts
     from streameval.states.keyed.layout import Layout
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["cell_batch", "cell_schema", "read_cells"]
 
@@ -55,9 +55,9 @@ def cell_batch(counts: Counts, keys: Keys) -> pa.RecordBatch:
 
 def read_cells(
     batches: Iterable[pa.RecordBatch], layouts: tuple[Layout, Layout], budget: Budget
-) -> tuple[Runs, Runs, Runs]:
+) -> tuple[KeyedCounts, KeyedCounts, KeyedCounts]:
     """Rows with and without a cluster, in these layouts, and the rows of each class that have one."""
-    cells, alone = (RunBuilder(layout, budget, _ROWS, counted=True) for layout in layouts)
+    cells, alone = (SegmentBuilder(layout, budget, _ROWS, counted=True) for layout in layouts)
     classes = ClassRows(layouts[1], budget, _ROWS)
     for batch in batches:
         for here, builder in enumerate((alone, cells)):
@@ -68,7 +68,7 @@ def read_cells(
                 known = rows > 0
                 own = words[known, words.shape[1] - layouts[1].words :]
                 classes.add(own[:, 0].copy(), own[:, 1:].copy(), rows[known])
-    return cells.finish(), alone.finish(), classes.finish()
+    return KeyedCounts.built(cells), KeyedCounts.built(alone), classes.finish()
 
 
 def _columns(batch: pa.RecordBatch) -> tuple[Array, tuple[Array, Array]]:
@@ -78,7 +78,7 @@ def _columns(batch: pa.RecordBatch) -> tuple[Array, tuple[Array, Array]]:
     return words, (batch.column("rows").to_numpy(), batch.column("without_class").to_numpy())
 
 
-def _add(builder: RunBuilder, words: Array, counts: Array, label: int) -> None:
+def _add(builder: SegmentBuilder, words: Array, counts: Array, label: int) -> None:
     """Add the rows of one batch; the builder's layout says how many words a key has."""
     here = counts > 0
     keys = words[here, words.shape[1] - builder.layout.words :]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.kernels.contingency import add_margins, number_keys, slots_for
 from streameval.kernels.keys import ID_BUCKETS
-from streameval.states.keyed.counts import Runs, cut
+from streameval.states.keyed.counts import KeyedCounts, cut
 from streameval.states.keyed.layout import Interval, Layout
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.keyed.grouping import Columns
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts", "interval_items", "numbered"]
 
@@ -41,18 +41,26 @@ class ClassCells:
 
     Attributes
     ----------
-    rows : Runs
+    rows : KeyedCounts
         All rows; the words are the class.
-    others : Runs
+    others : KeyedCounts
         All cells but those of one row that is alone in its cluster, with n and c after the words of the class, in one
         word where both are narrow; then the words of the cluster, where these are taken along.
     owner : int
         How many words of the cluster there are.
     """
 
-    rows: Runs
-    others: Runs
+    rows: KeyedCounts
+    others: KeyedCounts
     owner: int = 0
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """What grows with the rows."""
+        return {"rows": self.rows, "others": self.others}
+
+    def with_runs(self, runs: Mapping[str, Any]) -> ClassCells:
+        """The same with other keyed counts."""
+        return replace(self, **runs)
 
     @property
     def packed(self) -> bool:

@@ -17,15 +17,15 @@ import numpy as np
 from streameval.kernels.contingency import count_dense, count_keys, counted_keys
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
-from streameval.states.keyed.builder import RunBuilder
-from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import SHIFT
 from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Layout
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["ClassRows", "encode"]
 
@@ -41,7 +41,7 @@ class ClassRows:
     ----------
     layout : Layout of the words of a class
     budget : Budget
-        Owns the runs' arrays.
+        Owns the segments' arrays.
     capacity : int
         Rows that a run holds at most; the table has room for about as many classes.
 
@@ -51,8 +51,8 @@ class ClassRows:
     >>> from streameval.states.keyed.layout import Layout
     >>> rows = ClassRows(Layout(1 << 11, 64), Budget(), 8)
     >>> rows.add(np.array([7, 9, 7], np.uint64), np.empty((3, 0), np.uint64))
-    >>> runs = rows.finish()
-    >>> int(runs.items.sum()), int(runs.rows.sum())
+    >>> keyed = rows.finish()
+    >>> int(keyed.items.sum()), int(keyed.rows.sum())
     (2, 3)
     """
 
@@ -65,8 +65,8 @@ class ClassRows:
         self._small_rows = 0
         self._table = self._cleared(min(_FIRST, self._most))
         self._used = self._rows = 0
-        self._runs = Runs(layout)
-        self._plain: RunBuilder | None = None
+        self._keyed = KeyedCounts(layout)
+        self._plain: SegmentBuilder | None = None
 
     def _cleared(self, slots: int) -> Array:
         table = self._budget.borrow((slots, self._layout.words + 1), np.uint64)
@@ -109,7 +109,7 @@ class ClassRows:
             self._used = count_keys(read_only(first), rest, counts, self._further, self._table, 0, first.size)[1]
             return
         if self._rows < _FEW * self._used:
-            self._plain = RunBuilder(self._layout, self._budget, self._capacity)
+            self._plain = SegmentBuilder(self._layout, self._budget, self._capacity)
         self._flush()
 
     def _counted(self) -> tuple[Array, Array, Array]:
@@ -128,9 +128,9 @@ class ClassRows:
         """Keep classes with their rows."""
         if not first.size:
             return
-        builder = RunBuilder(self._layout, self._budget, self._capacity, counted=True)
+        builder = SegmentBuilder(self._layout, self._budget, self._capacity, counted=True)
         encode(builder, first, rest, counts=counts)
-        self._runs = self._runs.merge(builder.finish())
+        self._keyed = self._keyed.merge(KeyedCounts.built(builder))
 
     def _keep_small(self) -> None:
         found = np.flatnonzero(self._small)
@@ -139,16 +139,16 @@ class ClassRows:
         self._small[:] = 0
         self._small_rows = 0
 
-    def finish(self) -> Runs:
+    def finish(self) -> KeyedCounts:
         """The rows of all classes; the builder is spent."""
         self._flush()
         self._keep_small()
         self._budget.give_back(self._table)
         self._budget.give_back(self._small)
-        return self._runs if self._plain is None else self._runs.merge(self._plain.finish())
+        return self._keyed if self._plain is None else self._keyed.merge(KeyedCounts.built(self._plain))
 
 
-def encode(builder: RunBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = NO_COUNTS) -> None:
+def encode(builder: SegmentBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = NO_COUNTS) -> None:
     """Add rows by the words of their ids, which are mixed here."""
     ids, labels = read_only(ids), read_only(np.full(ids.size, label, np.uint8))
     builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest, counts=counts)

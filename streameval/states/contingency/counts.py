@@ -14,7 +14,7 @@ label. So the state does not depend on where a row came from.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -29,17 +29,18 @@ from streameval.states.contingency.class_sizes import ClassRows, encode
 from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.pass_by_cluster import by_cluster, cluster_shards
-from streameval.states.keyed.builder import RunBuilder
-from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
-from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.protocol import Batch, Totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.summary import Summary
+    from streameval.typing import Array
 
 __all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one"]
 
@@ -101,20 +102,20 @@ class ContingencySpec:
         return cell_schema(self.keys)
 
     def builder(self, budget: Budget, capacity: int) -> _ContingencyBuilder:
-        """A builder whose runs hold about `capacity` rows."""
+        """A builder whose segments hold about `capacity` rows."""
         return _ContingencyBuilder(self, budget, capacity)
 
     def empty(self) -> ContingencyCounts:
         """The state of no rows."""
-        alone = class_rows = Runs(self.class_layout)
-        return ContingencyCounts(self, Runs(self.layout), alone, class_rows)
+        alone = class_rows = KeyedCounts(self.class_layout)
+        return ContingencyCounts(self, KeyedCounts(self.layout), alone, class_rows)
 
     def from_arrow(
         self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
     ) -> ContingencyCounts:
         """The state that `ContingencyCounts.to_arrow` wrote."""
-        runs = read_cells(batches, (self.layout, self.class_layout), budget)
-        state = ContingencyCounts(self, *runs, *(np.array(header[name]) for name in _FACTS))
+        keyed = read_cells(batches, (self.layout, self.class_layout), budget)
+        state = ContingencyCounts(self, *keyed, *(np.array(header[name]) for name in _FACTS))
         if state.cell_rows != state.totals().rows:
             msg = f"{state.totals().rows} rows are due where the cells have {state.cell_rows}"
             raise ValueError(msg)
@@ -130,9 +131,9 @@ class _ContingencyBuilder:
         bytes_each = 16 * sum(spec.keys) + 4 + 8 * (spec.keys.class_ + 1)  # words are held twice when they move
         self._capacity = max(1, capacity * _ROW_BYTES // bytes_each)
         self._budget = budget
-        self._cells = RunBuilder(spec.layout, budget, self._capacity)
+        self._cells = SegmentBuilder(spec.layout, budget, self._capacity)
         self._class_rows = ClassRows(spec.class_layout, budget, self._capacity)
-        self._alone: RunBuilder | None = None
+        self._alone: SegmentBuilder | None = None
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -163,7 +164,7 @@ class _ContingencyBuilder:
         clusters, classes = columns
         self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition)
         if self._alone is None:
-            self._alone = RunBuilder(self.spec.class_layout, self._budget, self._capacity)
+            self._alone = SegmentBuilder(self.spec.class_layout, self._budget, self._capacity)
         words = self._class_words(classes.filter(pa.array(~present[0] & present[1])))
         encode(self._alone, *words, 0)
         both = int(np.count_nonzero(~(present[0] | present[1])))
@@ -184,9 +185,9 @@ class _ContingencyBuilder:
         encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, int(classes is None))
 
     def state(self) -> ContingencyCounts:
-        alone = Runs(self.spec.class_layout) if self._alone is None else self._alone.finish()
-        runs = self._cells.finish(), alone, self._class_rows.finish()
-        return ContingencyCounts(self.spec, *runs, self._label_rows, self._dropped)
+        alone = KeyedCounts(self.spec.class_layout) if self._alone is None else KeyedCounts.built(self._alone)
+        keyed = KeyedCounts.built(self._cells), alone, self._class_rows.finish()
+        return ContingencyCounts(self.spec, *keyed, self._label_rows, self._dropped)
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -201,11 +202,11 @@ class ContingencyCounts:
     Attributes
     ----------
     spec : ContingencySpec
-    cells : Runs
+    cells : KeyedCounts
         Rows by cluster and class; label 1 for rows without a class.
-    without_cluster : Runs
+    without_cluster : KeyedCounts
         Rows without a cluster, by class; label 1 for rows without either.
-    class_rows : Runs
+    class_rows : KeyedCounts
         Rows of `cells` by class; without those that have none.
     label_rows : int64 array of shape (2,), rows in the table by label
     dropped_rows : int64 array of shape (2,), rows left out for a null cluster, and for a null class only
@@ -223,11 +224,19 @@ class ContingencyCounts:
     """
 
     spec: ContingencySpec
-    cells: Runs
-    without_cluster: Runs
-    class_rows: Runs
+    cells: KeyedCounts
+    without_cluster: KeyedCounts
+    class_rows: KeyedCounts
     label_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """What grows with the rows."""
+        return {"cells": self.cells, "without_cluster": self.without_cluster, "class_rows": self.class_rows}
+
+    def with_runs(self, runs: Mapping[str, Any]) -> ContingencyCounts:
+        """The same with other keyed counts."""
+        return replace(self, **runs)
 
     def merge(self, other: ContingencyCounts) -> ContingencyCounts:
         """Cells of both inputs; equal ids are one cluster, or one class."""
@@ -255,17 +264,17 @@ class ContingencyCounts:
         """Intervals of clusters that the first pass takes on their own."""
         return cluster_shards(self.cells, budget)
 
-    def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, Runs]:
+    def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, KeyedCounts]:
         """First pass over one shard: what its clusters decide, and its cells by class, but those of lone rows."""
         return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner)
 
-    def classes(self, found: Iterable[Runs], *, owner: bool = False) -> ClassCells:
+    def classes(self, found: Iterable[KeyedCounts], *, owner: bool = False) -> ClassCells:
         """All rows by class, and the cells that the first pass found."""
         words = self.spec.keys.cluster * owner
         layouts = class_layouts(self.spec.keys, self.cell_rows, words)
-        rows = self.class_rows.runs + self.without_cluster.runs
-        others = tuple(run for part in found for run in part.runs)
-        return ClassCells(Runs(layouts[0], rows), Runs(layouts[1], others), words)
+        rows = self.class_rows.segments + self.without_cluster.segments
+        others = tuple(segment for part in found for segment in part.segments)
+        return ClassCells(KeyedCounts(layouts[0], rows), KeyedCounts(layouts[1], others), words)
 
     def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
         """Both passes; `each` maps a function over shards, one after the other by default.
@@ -290,7 +299,7 @@ class ContingencyCounts:
         classes = self.classes((part for _, part in first), owner=owner)
         found = [summary for summary, _ in first]
         del first
-        budget.settle()
+        budget.release_spares()
         found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(budget), "classes")
         rows = self.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
@@ -302,13 +311,13 @@ class ContingencyCounts:
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """Cells by cluster and class, then the rows without a cluster, by class."""
-        for runs in (self.cells, self.without_cluster):
-            for shard in runs.intervals():
-                for counts in runs.grouped(shard):
+        for keyed in (self.cells, self.without_cluster):
+            for shard in keyed.intervals():
+                for counts in keyed.grouped(shard):
                     yield cell_batch(counts, self.spec.keys)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
+        """Whether both are the same state: the same table, whatever the segments; which would be costly to hash."""
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
         return same_table(self, other)

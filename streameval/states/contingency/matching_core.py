@@ -16,27 +16,27 @@ numbers depend on how the rows were partitioned, and a matching that is only bou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.contingency.cells import Margins, interval_items
-from streameval.states.keyed.builder import RunBuilder
-from streameval.states.keyed.counts import SLAB, Runs, cut
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
 from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.contingency.cells import ClassCells, Keys, Mapper
     from streameval.states.keyed.grouping import Columns
     from streameval.states.keyed.layout import Interval
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_clusters", "core_of_table"]
 
@@ -84,28 +84,36 @@ class CellsLeft:
 
     Attributes
     ----------
-    several, single : Runs
+    several, single : KeyedCounts
         Shared cells of classes with several cells, and with one.
     settled : list of Lines
         Of the classes.
     """
 
-    several: Runs
-    single: Runs
+    several: KeyedCounts
+    single: KeyedCounts
     settled: list[Lines]
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """What grows with the rows."""
+        return {"several": self.several, "single": self.single}
+
+    def with_runs(self, runs: Mapping[str, Any]) -> CellsLeft:
+        """The same with other keyed counts."""
+        return replace(self, **runs)
 
 
 Core = tuple[Lines, list[Cells]]  # what the visit by cluster leaves of an interval
 
 
-def core_cells(cells: ClassCells, lone: Runs, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
+def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
     """The core of a table.
 
     Parameters
     ----------
     cells : ClassCells
         Of the first pass, with the words of their clusters.
-    lone : Runs
+    lone : KeyedCounts
         Rows by cluster; those of label 1 have a class of their own each.
     keys : Keys
     budget : Budget
@@ -123,12 +131,13 @@ def core_of_classes(
     """What the visit by class leaves, of all classes or of those within some buckets."""
     found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget, within), "matching-classes")
     several, single = (
-        Runs(layout, tuple(run for _, runs in found for run in runs[i].runs)) for i, layout in enumerate(_layouts(keys))
+        KeyedCounts(layout, tuple(segment for _, keyed in found for segment in keyed[i].segments))
+        for i, layout in enumerate(_layouts(keys))
     )
     return CellsLeft(several, single, [lines for lines, _ in found])
 
 
-def core_of_clusters(left: CellsLeft, lone: Runs, keys: Keys, budget: Budget, each: Mapper) -> list[Core]:
+def core_of_clusters(left: CellsLeft, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> list[Core]:
     """What the visit by cluster leaves of the cells, which may be those of some clusters: then all of theirs."""
     sizes = left.several.items[0::2] + left.single.items[0::2]
     if lone.rows[1::2].any():
@@ -149,11 +158,13 @@ def _layouts(keys: Keys) -> tuple[Layout, Layout]:
     return Layout(ID_BUCKETS, 64, keys.cluster + keys.class_ + 1), Layout(ID_BUCKETS, 64, keys.cluster + 1)
 
 
-def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Interval) -> tuple[Lines, list[Runs]]:
+def _visit_classes(
+    cells: ClassCells, keys: Keys, budget: Budget, interval: Interval
+) -> tuple[Lines, list[KeyedCounts]]:
     """By class; passes shared cells on by cluster, those of classes with several and those of classes with one."""
-    builders = [RunBuilder(layout, budget, SLAB) for layout in _layouts(keys)]
+    builders = [SegmentBuilder(layout, budget, SLAB) for layout in _layouts(keys)]
 
-    margins, singles = cells.margins(*(_chunks(runs, 0, interval, budget) for runs in (cells.rows, cells.others)))
+    margins, singles = cells.margins(*(_chunks(keyed, 0, interval, budget) for keyed in (cells.rows, cells.others)))
     lone = margins.words(singles > 0)
 
     def parts() -> Iterator[Cells]:
@@ -169,11 +180,11 @@ def _visit_classes(cells: ClassCells, keys: Keys, budget: Budget, interval: Inte
             rest = np.hstack(columns if builder is builders[0] else columns[::2])
             builder.add_items(words, id_codes(words), rest, NO_COUNTS, NO_WEIGHTS)
 
-    return _undominated(parts, keep), [builder.finish() for builder in builders]
+    return _undominated(parts, keep), [KeyedCounts.built(builder) for builder in builders]
 
 
 def _visit_clusters(
-    several: Runs, single: Runs, lone: Runs, keys: Keys, budget: Budget, interval: Interval
+    several: KeyedCounts, single: KeyedCounts, lone: KeyedCounts, keys: Keys, budget: Budget, interval: Interval
 ) -> tuple[Lines, list[Cells]]:
     """By cluster; gives back the cells that are left."""
     kept: list[Cells] = []
@@ -200,13 +211,13 @@ def _own(line: Array, counts: Array, columns: int) -> Cells:
     return Cells(line, np.zeros((counts.size, columns), np.uint64), counts, np.zeros(counts.size, np.bool_))
 
 
-def _chunks(runs: Runs, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
+def _chunks(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
     """Items of one label in an interval; those of a bucket too large for memory come in several chunks."""
     start, stop = interval
-    if stop - start == 1 and runs.items[2 * start : 2 * stop].sum() > 4 * interval_items(budget):
-        yield from runs.pieces(start, label)
+    if stop - start == 1 and keyed.items[2 * start : 2 * stop].sum() > 4 * interval_items(budget):
+        yield from keyed.pieces(start, label)
     else:
-        side = runs.gather(start, stop)[label]
+        side = keyed.gather(start, stop)[label]
         yield side.words, side.rest, side.counts, side.weights
 
 

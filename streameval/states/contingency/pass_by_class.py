@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.contingency.cells import ClassCells
     from streameval.states.keyed.layout import Interval
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["by_class", "lone_classes", "without_cluster"]
 

@@ -32,8 +32,8 @@ from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.pass_by_class import lone_classes
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
-from streameval.states.keyed.builder import RunBuilder
-from streameval.states.keyed.counts import SLAB, Runs, cut
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
 from streameval.states.keyed.ids import id_codes
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Side
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Interval
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["by_cluster", "cluster_shards"]
 
@@ -99,20 +99,20 @@ class _FirstPass:
         self.keys = keys
         layout = class_layouts(keys, rows, owner)[1]
         self._packed = layout == class_layouts(keys, 0, owner)[1]
-        self._others = RunBuilder(layout, budget, 1 << max(items - 1, 0).bit_length())
+        self._others = SegmentBuilder(layout, budget, 1 << max(items - 1, 0).bit_length())
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = NO_COUNTS
         self._maxima = 0
         self._lone = Summary()
 
-    def without_lone(self, runs: Runs, interval: Interval) -> Side:
+    def without_lone(self, keyed: KeyedCounts, interval: Interval) -> Side:
         """Count the rows that are quickly seen to be alone in their cluster; returns the others."""
-        places = runs.places(*interval)
+        places = keyed.places(*interval)
         sizes = np.diff(places.starts).sum(axis=0)[::2]
         size = int(sizes.sum())
         marks = np.empty(SLOTS << max(int(sizes.max(initial=0)) - 1, 0).bit_length(), np.uint8)
         starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
-        rest = np.empty((size + 1, runs.layout.words - 1), np.uint64)
+        rest = np.empty((size + 1, keyed.layout.words - 1), np.uint64)
         counts = np.empty((size + 1) * bool(places.counts.any()), np.int64)
         given = places.starts, places.words, places.rest, places.counts, tuple(range(rest.shape[1]))
         shared = shared_rows(*given, marks, starts, words, rest, counts)
@@ -138,28 +138,28 @@ class _FirstPass:
             self._large = np.concatenate((self._large, sizes[sizes >= _SMALL]))
         self._maxima += int(maxima.sum())
 
-    def result(self) -> tuple[Summary, Runs]:
+    def result(self) -> tuple[Summary, KeyedCounts]:
         """The partial summary, and the cells by class."""
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
         summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
-        return summary, self._others.finish()
+        return summary, KeyedCounts.built(self._others)
 
 
-def cluster_shards(runs: Runs, budget: Budget) -> list[Interval]:
+def cluster_shards(keyed: KeyedCounts, budget: Budget) -> list[Interval]:
     """Intervals of clusters for the first pass: few, but enough for many threads."""
     room = interval_items(budget)
-    return runs.intervals(min(max(int(runs.items.sum()) // 32, room), RUN * room))
+    return keyed.intervals(min(max(int(keyed.items.sum()) // 32, room), RUN * room))
 
 
 def by_cluster(
-    runs: Runs, keys: Keys, rows: int, interval: Interval, budget: Budget, *, owner: bool = False
-) -> tuple[Summary, Runs]:
+    keyed: KeyedCounts, keys: Keys, rows: int, interval: Interval, budget: Budget, *, owner: bool = False
+) -> tuple[Summary, KeyedCounts]:
     """First pass: what clusters decide, and the cells of their classes, but those n = c = 1.
 
     Parameters
     ----------
-    runs : Runs
+    keyed : KeyedCounts
         Rows by cluster and class; label 1 for rows without a class, each of which is a class of its own.
     keys : Keys
     rows : int
@@ -172,30 +172,30 @@ def by_cluster(
         Whether cells take the words of their cluster along.
     """
     start, stop = interval
-    items = runs.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
+    items = keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
     room = interval_items(budget)
     found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner)
     for i, j in cut(items, room):
         if j - i == 1 and items[i] > 4 * room:
-            parts = _spread(runs, start + i, budget)
+            parts = _spread(keyed, start + i, budget)
             _visit(partial(_gathered, parts, parts.intervals(room)), found)
         else:
-            _whole(runs, (start + i, start + j), found)
+            _whole(keyed, (start + i, start + j), found)
     return found.result()
 
 
-def _gathered(runs: Runs, cuts: list[Interval]) -> Iterator[tuple[Side, Side]]:
-    return (runs.gather(*part) for part in cuts)
+def _gathered(keyed: KeyedCounts, cuts: list[Interval]) -> Iterator[tuple[Side, Side]]:
+    return (keyed.gather(*part) for part in cuts)
 
 
-def _whole(runs: Runs, interval: Interval, found: _FirstPass) -> None:
+def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
     """Cells of whole clusters."""
     start, stop = interval
-    if runs.items[2 * start + 1 : 2 * stop : 2].any():
-        sides = runs.gather(start, stop)
+    if keyed.items[2 * start + 1 : 2 * stop : 2].any():
+        sides = keyed.gather(start, stop)
         _visit(lambda: iter([sides]), found)
         return
-    side = found.without_lone(runs, interval)
+    side = found.without_lone(keyed, interval)
     grouped = _Grouped.of(side, found.keys)
     found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
     found.close(grouped.sizes, grouped.maxima)
@@ -223,15 +223,15 @@ def _counts(side: Side) -> Array:
     return side.counts if side.counts.size else np.ones(side.words.size, np.int64)
 
 
-def _spread(runs: Runs, bucket: int, budget: Budget) -> Runs:
+def _spread(keyed: KeyedCounts, bucket: int, budget: Budget) -> KeyedCounts:
     """Rows of one bucket, partitioned by a hash of the whole key: equal keys stay together."""
-    layout = replace(runs.layout, halved=False)
-    builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in runs.runs))
+    layout = replace(keyed.layout, halved=False)
+    builder = SegmentBuilder(layout, budget, SLAB, counted=keyed.counted)
     for label in (0, 1):
-        for words, rest, counts, weights in runs.pieces(bucket, label):
+        for words, rest, counts, weights in keyed.pieces(bucket, label):
             hashed = words
             for column in rest.T:
                 hashed = ((hashed ^ (hashed >> np.uint64(29))) * _SPREAD) + column
             hashed = (hashed ^ (hashed >> np.uint64(29))) * _SPREAD
             builder.add_items(words, id_codes(hashed, label), rest, counts, weights)
-    return builder.finish()
+    return KeyedCounts.built(builder)

@@ -1,38 +1,36 @@
-"""RunBuilder: encoded rows → runs, a counting pass and a scatter at a time."""
+"""RunBuilder: encoded rows → segments, a counting pass and a scatter at a time."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels import runs as kernels
-from streameval.states.keyed.counts import Runs
+from streameval.kernels import segments as kernels
 from streameval.states.keyed.grouping import distinct
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Run
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Layout
+    from streameval.typing import Array
 
-__all__ = ["RunBuilder"]
-
-Array = np.ndarray[Any, np.dtype[Any]]
+__all__ = ["SegmentBuilder"]
 
 
-class RunBuilder:
-    """Collects encoded rows and turns every `capacity` of them into a run; owned by one task.
+class SegmentBuilder:
+    """Collects encoded rows and turns every `capacity` of them into a segment; owned by one task.
 
     Parameters
     ----------
     layout : Layout
     budget : Budget
-        Owns the runs' arrays.
+        Owns the segments' arrays.
     capacity : int
-        Rows a run holds at most.
+        Rows a segment holds at most.
     counted : bool
         Whether items come with counts, through `add_items`.
     """
@@ -48,7 +46,7 @@ class RunBuilder:
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
         self._table = np.zeros(layout.codes + 2, np.int64)
         self._size = 0
-        self._runs: list[Run] = []
+        self._segments: list[Segment] = []
         self.nan_rows = np.zeros(2, np.int64)  # rows by label whose score is NaN
         self._nan_weights: tuple[list[float], list[float]] = ([], [])
 
@@ -102,12 +100,12 @@ class RunBuilder:
             done += count
             self._size += count
 
-    def finish(self) -> Runs:
-        """The runs of everything added; the builder is spent."""
+    def finish(self) -> tuple[Segment, ...]:
+        """The segments of everything added; the builder is spent."""
         self._flush()
         for column in (self._words, self._codes, self._rest, self._counts, self._weights):
             self.budget.give_back(column)
-        return Runs(self.layout, tuple(self._runs))
+        return tuple(self._segments)
 
     def _flush(self) -> None:
         if not self._size:
@@ -154,4 +152,4 @@ class RunBuilder:
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else np.diff(starts)
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         held = (self.budget.hold(column) if column.size else None for column in (rest, counts, weights))
-        self._runs.append(Run(codes, starts, rows, sums, self.budget.hold(words), *held))
+        self._segments.append(Segment(codes, starts, rows, sums, self.budget.hold(words), *held))

@@ -1,17 +1,17 @@
 """Keyed counts, partitioned by bucket and sorted only when asked: what every exact state is made of.
 
-A *run* holds the words of some rows in pieces, one for each (bucket, label) that occurs, in ascending order of the code
-``2 * bucket + label``; inside a piece the order is free. To fold a batch is therefore one counting pass and one
-scatter, and to merge is to put two tuples of runs one after the other. Because every run is cut at the same buckets,
-any interval of buckets can be gathered from all runs on its own: work, spilling and shards are intervals, and no cut
-changes a result.
+A *segment* holds the words of some rows in pieces, one for each (bucket, label) that occurs, in ascending order of the
+code ``2 * bucket + label``; inside a piece the order is free. To fold a batch is therefore one counting pass and one
+scatter, and to merge is to put two tuples of segments one after the other. Because every segment is cut at the same
+buckets, any interval of buckets can be gathered from all segments on its own: work, spilling and shards are intervals,
+and no cut changes a result.
 
 Pieces in which words repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
 more for each further word and for weights, and a count for each distinct key once keys repeat.
 
-`Runs.grouped` sorts an interval and yields its distinct keys with their counts by label. A bucket of 16-bit words with
-many rows is tallied in a table instead; a bucket of 64-bit words too large to sort at once is partitioned again by the
-bits in which its words differ.
+`KeyedCounts.grouped` sorts an interval and yields its distinct keys with their counts by label. A bucket of 16-bit
+words with many rows is tallied in a table instead; a bucket of 64-bit words too large to sort at once is partitioned
+again by the bits in which its words differ.
 """
 
 from __future__ import annotations
@@ -25,18 +25,28 @@ import numpy as np
 
 from streameval.budget import Budget
 from streameval.errors import ClusterError, IncompatibleStatesError
-from streameval.kernels import runs as kernels
+from streameval.kernels import segments as kernels
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, together
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Interval, Layout, Outline, Places, Run, Side
+from streameval.states.keyed.layout import (
+    NO_COUNTS,
+    NO_WEIGHTS,
+    BucketCounts,
+    Interval,
+    Layout,
+    Segment,
+    SegmentAddresses,
+    Side,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streameval.budget import Buffer
+    from streameval.typing import Array
 
-__all__ = ["Runs", "cut"]
+__all__ = ["KeyedCounts", "cut"]
 
-Array = np.ndarray[Any, np.dtype[Any]]
 
 CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the second-level cache
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
@@ -45,20 +55,20 @@ REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned ag
 
 
 @dataclass(frozen=True)
-class Runs:
+class KeyedCounts:
     """An immutable multiset of (key, label) rows, with weights or without.
 
     Parameters
     ----------
     layout : Layout
-    runs : tuple of Run
-    whole : Outline, optional
-        Of the multiset that `runs` are a range of, or none of, because the rows lie elsewhere.
+    segments : tuple of Run
+    full_outline : BucketCounts, optional
+        Of the multiset that `segments` are a range of, or none of, because the rows lie elsewhere.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from streameval.states.keyed.builder import RunBuilder
+    >>> from streameval.states.keyed.builder import SegmentBuilder
     >>> from streameval.budget import Budget
     >>> layout = Layout(buckets=4, bits=64)
     >>> def encode(rows, words, codes, table):  # the key is the value, its bucket the lower two bits
@@ -66,74 +76,83 @@ class Runs:
     ...     codes[:] = 2 * (rows & 3)
     ...     np.add.at(table, codes, 1)
     >>> rows = np.array([5, 1, 5], dtype=np.uint64)
-    >>> builder = RunBuilder(layout, Budget(), capacity=8)
+    >>> builder = SegmentBuilder(layout, Budget(), capacity=8)
     >>> builder.add(3, lambda part, *out: encode(rows[part], *out))
-    >>> [counts] = builder.finish().grouped((0, 4))
+    >>> [counts] = KeyedCounts.built(builder).grouped((0, 4))
     >>> counts.keys, counts.neg
     (array([1, 5], dtype=uint64), array([1, 2]))
     """
 
     layout: Layout
-    runs: tuple[Run, ...] = ()
-    whole: Outline | None = None
+    segments: tuple[Segment, ...] = ()
+    full_outline: BucketCounts | None = None
 
-    def merge(self, other: Runs) -> Runs:
+    @classmethod
+    def built(cls, builder: SegmentBuilder) -> KeyedCounts:
+        """What a builder was given; it is spent."""
+        return cls(builder.layout, builder.finish())
+
+    def merge(self, other: KeyedCounts) -> KeyedCounts:
         """The union of both multisets."""
         if self.layout != other.layout:
             msg = f"cannot merge {self.layout} with {other.layout}; fold both with the same options"
             raise IncompatibleStatesError(msg)
-        whole = None if self.whole is None and other.whole is None else self.outline + other.outline
-        return replace(self, runs=self.runs + other.runs, whole=whole)
+        full_outline = (
+            None if self.full_outline is None and other.full_outline is None else self.outline + other.outline
+        )
+        return replace(self, segments=self.segments + other.segments, full_outline=full_outline)
 
     @property
-    def outline(self) -> Outline:
+    def outline(self) -> BucketCounts:
         """How much there is of each code."""
-        if self.whole is not None:
-            return self.whole
+        if self.full_outline is not None:
+            return self.full_outline
         codes = np.flatnonzero(self.items)
-        return Outline(codes, self.rows[codes], self.items[codes], self.sums[codes], self.nbytes)
+        return BucketCounts(codes, self.rows[codes], self.items[codes], self.sums[codes], self.nbytes)
 
-    def hollow(self) -> Runs:
+    def outline_only(self) -> KeyedCounts:
         """The outline alone."""
-        return Runs(self.layout, whole=self.outline)
+        return KeyedCounts(self.layout, full_outline=self.outline)
 
-    def range(self, start: int, stop: int) -> Runs:
+    def range(self, start: int, stop: int) -> KeyedCounts:
         """The rows of some buckets, not copied; with `within` they are what the whole is in those buckets."""
-        return Runs(self.layout, tuple(part for run in self.runs if (part := run.range(start, stop)) is not None))
+        return KeyedCounts(
+            self.layout, tuple(part for segment in self.segments if (part := segment.range(start, stop)) is not None)
+        )
 
-    def within(self, whole: Runs) -> Runs:
-        """These rows as a range of `whole`."""
-        return replace(self, whole=whole.outline)
+    def within(self, other: KeyedCounts) -> KeyedCounts:
+        """These rows as a range of `other`."""
+        return replace(self, full_outline=other.outline)
 
     @cached_property
     def rows(self) -> Array:
         """Rows of each code, as an int64 array of shape (n_codes,)."""
-        if self.whole is not None:
-            return self.whole.spread(self.whole.rows, self.layout.codes)
-        return self._total(lambda run: run.rows)
+        if self.full_outline is not None:
+            return self.full_outline.spread(self.full_outline.rows, self.layout.codes)
+        return self._total(lambda segment: segment.rows)
 
     @cached_property
     def items(self) -> Array:
         """Stored items of each code, as an int64 array of shape (n_codes,)."""
-        if self.whole is not None:
-            return self.whole.spread(self.whole.items, self.layout.codes)
-        return self._total(lambda run: np.diff(run.starts))
+        if self.full_outline is not None:
+            return self.full_outline.spread(self.full_outline.items, self.layout.codes)
+        return self._total(lambda segment: np.diff(segment.starts))
 
-    def _total(self, value: Callable[[Run], Array]) -> Array:
+    def _total(self, value: Callable[[Segment], Array]) -> Array:
         total = np.zeros(self.layout.codes, np.int64)
-        for run in self.runs:
-            total[run.codes] += value(run)
+        for segment in self.segments:
+            total[segment.codes] += value(segment)
         return total
 
     @cached_property
     def sums(self) -> Array:
         """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
-        if self.whole is not None:
-            return self.whole.spread(self.whole.sums, self.layout.codes)
+        if self.full_outline is not None:
+            return self.full_outline.spread(self.full_outline.sums, self.layout.codes)
         parts: dict[int, list[float]] = {}
-        for run in self.runs:
-            if run.sums is not None:
-                for code, weight in zip(run.codes.tolist(), run.sums.tolist(), strict=True):
+        for segment in self.segments:
+            if segment.sums is not None:
+                for code, weight in zip(segment.codes.tolist(), segment.sums.tolist(), strict=True):
                     parts.setdefault(code, []).append(weight)
         total = np.zeros(self.layout.codes)
         for code, weights in parts.items():
@@ -143,15 +162,20 @@ class Runs:
     @property
     def nbytes(self) -> int:
         """Bytes of the items that are here, in memory or spilled."""
-        columns = ((run.words, run.rest, run.counts, run.weights) for run in self.runs)
-        return sum(column.nbytes for run in columns for column in run if column is not None)
+        columns = ((segment.words, segment.rest, segment.counts, segment.weights) for segment in self.segments)
+        return sum(column.nbytes for segment in columns for column in segment if column is not None)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
-        columns = (column for run in self.runs for column in (run.words, run.rest, run.counts, run.weights))
+        columns = (column for x in self.segments for column in (x.words, x.rest, x.counts, x.weights))
         held = sum(column.nbytes for column in columns if column is not None and column.resident)
-        pieces = sum(run.codes.nbytes + run.starts.nbytes + run.rows.nbytes for run in self.runs)
+        pieces = sum(segment.codes.nbytes + segment.starts.nbytes + segment.rows.nbytes for segment in self.segments)
         return object.__sizeof__(self) + held + pieces
+
+    @property
+    def counted(self) -> bool:
+        """Whether some items stand for several rows."""
+        return any(segment.counts is not None for segment in self.segments)
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
         """Cut the buckets into intervals of about `items` items each; see `cut`."""
@@ -182,7 +206,7 @@ class Runs:
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some buckets hold nothing but words, and these a bit that can bear the label."""
-        counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
+        counted = any(segment.counts is not None and segment.has(2 * start, 2 * stop) for segment in self.segments)
         return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and not counted
 
     def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
@@ -193,10 +217,10 @@ class Runs:
                 continue
             starts = np.concatenate(([0], np.cumsum(self.items[2 * a : 2 * b])))
             words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
-            for run in self.runs:
-                i, j = np.searchsorted(run.codes, (2 * a, 2 * b)).tolist()
-                codes, pieces = run.codes[i:j] - np.uint32(2 * a), run.starts[i : j + 1]
-                given = run.words.read(int(pieces[0]), int(pieces[-1]))
+            for segment in self.segments:
+                i, j = np.searchsorted(segment.codes, (2 * a, 2 * b)).tolist()
+                codes, pieces = segment.codes[i:j] - np.uint32(2 * a), segment.starts[i : j + 1]
+                given = segment.words.read(int(pieces[0]), int(pieces[-1]))
                 kernels.place_labelled(given, pieces, codes, cursor, words)
             _check(cursor, starts[1:])
             bounds = [starts[2 * last] for _, last in _batches(np.diff(starts[::2]))]
@@ -224,11 +248,11 @@ class Runs:
                 yield aligned(*(distinct(*part) for part in parts))
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:
-        """Gather an interval of buckets from all runs: negatives bucket by bucket, then positives."""
+        """Gather an interval of buckets from all segments: negatives bucket by bucket, then positives."""
         sizes = np.concatenate((self.items[2 * start : 2 * stop : 2], self.items[2 * start + 1 : 2 * stop : 2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
         total = int(starts[-1])
-        counted = any(run.counts is not None and run.has(2 * start, 2 * stop) for run in self.runs)
+        counted = any(segment.counts is not None and segment.has(2 * start, 2 * stop) for segment in self.segments)
         columns = {
             "words": np.empty(total, self.layout.dtype),
             "rest": np.empty((total, self.layout.words - 1), np.uint64),
@@ -236,13 +260,13 @@ class Runs:
             "weights": np.empty(total if self.layout.weighted else 0, np.float64),
         }
         cursors = {name: starts[:-1].copy() for name in columns}
-        for run in self.runs:
-            a, b = np.searchsorted(run.codes, (2 * start, 2 * stop)).tolist()
-            codes, pieces = run.codes[a:b].astype(np.int64) - 2 * start, run.starts[a : b + 1]
+        for segment in self.segments:
+            a, b = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
+            codes, pieces = segment.codes[a:b].astype(np.int64) - 2 * start, segment.starts[a : b + 1]
             slots = (codes & 1) * (stop - start) + (codes >> 1)
             for name, out in columns.items():
                 if out.size and a < b:
-                    given, taken = kernels.flat(_read(getattr(run, name), pieces, out.dtype)), kernels.flat(out)
+                    given, taken = kernels.flat(_read(getattr(segment, name), pieces, out.dtype)), kernels.flat(out)
                     move = kernels.place if taken.ndim == 1 else kernels.place_rows
                     move(given, pieces, slots, cursors[name], taken)
         _check(cursors["words"], starts[1:])
@@ -252,26 +276,26 @@ class Runs:
             Side(starts[middle:] - half, **{name: out[half:] for name, out in columns.items()}),
         )
 
-    def places(self, start: int, stop: int) -> Places:
-        """Where an interval of buckets lies, for one loop over the pieces of all runs."""
-        found = Places.of(self.runs, start, stop)
+    def places(self, start: int, stop: int) -> SegmentAddresses:
+        """Where an interval of buckets lies, for one loop over the pieces of all segments."""
+        found = SegmentAddresses.of(self.segments, start, stop)
         _check(np.diff(found.starts).sum(axis=0), self.items[2 * start : 2 * stop])
         return found
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
-        """Items of one code, run by run, a bounded number at a time."""
+        """Items of one code, segment by segment, a bounded number at a time."""
         code = 2 * bucket + label
-        for run in self.runs:
-            j = int(np.searchsorted(run.codes, code))
-            if j == run.codes.size or run.codes[j] != code:
+        for segment in self.segments:
+            j = int(np.searchsorted(segment.codes, code))
+            if j == segment.codes.size or segment.codes[j] != code:
                 continue
-            for a in range(int(run.starts[j]), int(run.starts[j + 1]), SLAB):
-                b = min(a + SLAB, int(run.starts[j + 1]))
+            for a in range(int(segment.starts[j]), int(segment.starts[j + 1]), SLAB):
+                b = min(a + SLAB, int(segment.starts[j + 1]))
                 yield (
-                    run.words.read(a, b),
-                    run.rest.read(a, b) if run.rest else np.empty((b - a, 0), np.uint64),
-                    run.counts.read(a, b) if run.counts else NO_COUNTS,
-                    run.weights.read(a, b) if run.weights else NO_WEIGHTS,
+                    segment.words.read(a, b),
+                    segment.rest.read(a, b) if segment.rest else np.empty((b - a, 0), np.uint64),
+                    segment.counts.read(a, b) if segment.counts else NO_COUNTS,
+                    segment.weights.read(a, b) if segment.weights else NO_WEIGHTS,
                 )
 
     def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts | Labelled]:
@@ -280,8 +304,6 @@ class Runs:
         It is cut by the leading bits of the first word in which its keys differ. Where there is no such
         word all keys are equal, and nothing is left to partition by.
         """
-        from streameval.states.keyed.builder import RunBuilder  # which makes runs: the one circle here
-
         for column in range(self.layout.words):
             low, high = _extremes(_word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
             if low < high:
@@ -292,15 +314,14 @@ class Runs:
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
-        builder = RunBuilder(layout, budget, SLAB, counted=any(run.counts is not None for run in self.runs))
+        builder = SegmentBuilder(layout, budget, SLAB, counted=self.counted)
         for label in (0, 1):
             for part in self.pieces(bucket, label):
                 high_bits = (_word(part, column) - np.uint64(low)) >> shift
                 words, rest, counts, weights = part
-                builder.add_items(
-                    words, (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label), rest, counts, weights
-                )
-        finer = builder.finish()
+                codes = (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label)
+                builder.add_items(words, codes, rest, counts, weights)
+        finer = KeyedCounts.built(builder)
         for interval in finer.intervals():
             yield from finer.stretches(interval, budget)
 

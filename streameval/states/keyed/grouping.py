@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels import runs as kernels
+from streameval.kernels import segments as kernels
+from streameval.typing import Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 __all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "tallied", "together"]
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
 

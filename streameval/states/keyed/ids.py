@@ -18,7 +18,7 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["SHIFT", "id_codes", "id_type", "id_words", "identify", "mixed"]
 

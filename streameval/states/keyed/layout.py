@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
     from streameval.budget import Buffer
     from streameval.states.keyed.grouping import Columns
+    from streameval.typing import Array
 
-__all__ = ["NO_COUNTS", "NO_WEIGHTS", "Interval", "Layout", "Outline", "Places", "Run", "Side"]
+__all__ = ["NO_COUNTS", "NO_WEIGHTS", "BucketCounts", "Interval", "Layout", "Segment", "SegmentAddresses", "Side"]
 
-Array = np.ndarray[Any, np.dtype[Any]]
 Interval = tuple[int, int]  # of buckets
 
 NO_COUNTS = np.empty(0, np.int64)  # each item is one row
@@ -24,7 +24,7 @@ NO_WEIGHTS = np.empty(0, np.float64)  # rows have none
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a word is: the part of a spec that decides whether runs can be merged.
+    """What a word is: the part of a spec that decides whether segments can be merged.
 
     Attributes
     ----------
@@ -58,7 +58,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Segment:
     """Rows in pieces by code.
 
     Attributes
@@ -85,7 +85,7 @@ class Run:
         first, last = np.searchsorted(self.codes, (start, stop)).tolist()
         return bool(first < last)
 
-    def range(self, start: int, stop: int) -> Run | None:
+    def range(self, start: int, stop: int) -> Segment | None:
         """The pieces of some buckets, their items where they lie; None where there are none."""
         a, b = np.searchsorted(self.codes, (2 * start, 2 * stop)).tolist()
         if b - a in (0, self.codes.size):
@@ -95,7 +95,7 @@ class Run:
         parts = (None if column is None else column.part(first, last) for column in columns)
         words, sums = self.words.part(first, last), None if self.sums is None else self.sums[a:b]
         starts = self.starts[a : b + 1] - first
-        return Run(self.codes[a:b], starts, self.rows[a:b], sums, words, *parts)
+        return Segment(self.codes[a:b], starts, self.rows[a:b], sums, words, *parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +115,15 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """Where the items of an interval of buckets lie, for one loop over the pieces of all runs.
+class SegmentAddresses:
+    """Where the items of an interval of buckets lie, for one loop over the pieces of all segments.
 
     Attributes
     ----------
-    starts : int64 array of shape (n_runs, n_codes + 1)
+    starts : int64 array of shape (n_segments, n_codes + 1)
         The first item of each code, counted from the first one of the columns.
-    words, rest, counts : uint64 arrays of shape (n_runs,)
-        Addresses of the columns; 0 where a run has none.
+    words, rest, counts : uint64 arrays of shape (n_segments,)
+        Addresses of the columns; 0 where a segment has none.
     columns : the arrays that lie there, as long as this does
     """
 
@@ -134,15 +134,15 @@ class Places:
     columns: list[Array]
 
     @classmethod
-    def of(cls, runs: Sequence[Run], start: int, stop: int) -> Places:
-        """Places of the buckets of some runs; what is spilled is read."""
-        codes, columns = np.arange(2 * start, 2 * stop + 1, dtype=np.uint32), []  # of a run's type: no conversion
-        starts, addresses = np.empty((len(runs), codes.size), np.int64), np.zeros((3, len(runs)), np.uint64)
-        for r, run in enumerate(runs):
-            found = run.starts[run.codes.searchsorted(codes)]
+    def of(cls, segments: Sequence[Segment], start: int, stop: int) -> SegmentAddresses:
+        """Places of the buckets of some segments; what is spilled is read."""
+        codes, columns = np.arange(2 * start, 2 * stop + 1, dtype=np.uint32), []  # of a segment's type: no conversion
+        starts, addresses = np.empty((len(segments), codes.size), np.int64), np.zeros((3, len(segments)), np.uint64)
+        for r, segment in enumerate(segments):
+            found = segment.starts[segment.codes.searchsorted(codes)]
             first, last = int(found[0]), int(found[-1])
             np.subtract(found, first, out=starts[r])
-            for at, column in zip(addresses, (run.words, run.rest, run.counts), strict=True):
+            for at, column in zip(addresses, (segment.words, segment.rest, segment.counts), strict=True):
                 if column is not None:
                     columns.append(column.read(first, last))
                     at[r] = columns[-1].__array_interface__["data"][0]
@@ -150,7 +150,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Outline:
+class BucketCounts:
     """How much there is of each code that occurs: what totals, shards and ranges are reckoned from, without the rows.
 
     Attributes
@@ -167,7 +167,7 @@ class Outline:
     sums: Array
     nbytes: int
 
-    def __add__(self, other: Outline) -> Outline:
+    def __add__(self, other: BucketCounts) -> BucketCounts:
         """The outline of both."""
         codes = np.union1d(self.codes, other.codes)
         columns = (np.zeros(codes.size, np.int64), np.zeros(codes.size, np.int64), np.zeros(codes.size))
@@ -175,7 +175,7 @@ class Outline:
             at = np.searchsorted(codes, part.codes)
             for column, values in zip(columns, (part.rows, part.items, part.sums), strict=True):
                 column[at] += values
-        return Outline(codes, *columns, self.nbytes + other.nbytes)
+        return BucketCounts(codes, *columns, self.nbytes + other.nbytes)
 
     def spread(self, values: Array, codes: int) -> Array:
         """One of the columns, as an array of shape (codes,)."""

@@ -1,8 +1,9 @@
-"""Packing: the table of a keyed state ↔ the bytes that are stored, which become runs without being sorted again.
+"""Packing: the table of a keyed state ↔ the bytes that are stored, which become segments without being sorted again.
 
 A row of what is stored is a *piece*: the items of one code (`streameval.states.keyed.counts`) in ascending order, at
-most 2¹⁶ of them, so that reading is one pass that adds up differences where the runs want their words. Sorted words are
-stored as differences (`streameval.kernels.packing`): about 1 byte a row for scores of 16-bit words, 5 for 64-bit words.
+most 2¹⁶ of them, so that reading is one pass that adds up differences where the segments want their words. Sorted words
+are stored as differences (`streameval.kernels.packing`): about 1 byte a row for scores of 16-bit words, 5 for 64-bit
+words.
 
 ================  ======================================================================
 ``code``            twice the bucket, plus the label; ascending within a batch
@@ -30,21 +31,21 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels import packing as kernels
-from streameval.kernels.runs import sum_pieces
-from streameval.states.keyed.layout import Run
+from streameval.kernels.segments import sum_pieces
+from streameval.states.keyed.layout import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Layout
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["Packing"]
 
 FEW = 32  # rows of an item up to which it is read as rows
 ITEMS = 1 << 16  # items of a piece at most
-RUN_BYTES = 1 << 25  # of a run that is read, about: few runs merge faster than many
+RUN_BYTES = 1 << 25  # of a segment that is read, about: few segments merge faster than many
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Packing:
     Parameters
     ----------
     layout : Layout
-        Of the runs.
+        Of the segments.
     bucket : callable
         From uint64 keys to their buckets; unused for words of 16 bits, whose keys say it.
 
@@ -120,8 +121,8 @@ class Packing:
         stored += [_binary(values.view(np.uint8), 8 * starts) for values in beside]
         return pa.RecordBatch.from_arrays(stored, schema=self.schema)
 
-    def runs(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> Iterator[Run]:
-        """The runs of stored pieces, in any batches: one for every `RUN_BYTES` of words, two where some have counts.
+    def segments(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> Iterator[Segment]:
+        """Segments of stored pieces, in any batches: one for every `RUN_BYTES` of words, two where some have counts.
 
         Raises
         ------
@@ -141,8 +142,8 @@ class Packing:
         if held:
             yield from self._unpacked(held, budget)
 
-    def _unpacked(self, parts: list[_Stored], budget: Budget) -> Iterator[Run]:
-        """The runs of some pieces: that of items with few rows, and that of items with counts.
+    def _unpacked(self, parts: list[_Stored], budget: Budget) -> Iterator[Segment]:
+        """The segments of some pieces: that of items with few rows, and that of items with counts.
 
         Tables are of the codes that occur, which are few where rows are few.
         """
@@ -171,7 +172,7 @@ class Packing:
                 bounds = np.append(start[here], start[-1])
                 sums = sum_pieces(weights, bounds) if self.layout.weighted else None
                 held = (budget.hold(c) if c is not None and c.size else None for c in (rest, count, weights))
-                yield Run(codes[here], bounds, rows[here], sums, budget.hold(words), *held)
+                yield Segment(codes[here], bounds, rows[here], sums, budget.hold(words), *held)
 
 
 def _starts(codes: Array) -> Array:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streameval.errors import OptionError
 from streameval.states.compatible import mergeable
-from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
 from streameval.states.scores.types import float_limit
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.typing import Array
 
 __all__ = ["BinsSpec", "SampledBins"]
 
@@ -125,7 +126,7 @@ class _BinsBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledBins:
+class SampledBins(Small):
     """Counts of a sample in bins.
 
     Attributes

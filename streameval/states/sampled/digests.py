@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from streameval.kernels.sketch import compress, reduce_sorted
 from streameval.states.compatible import mergeable
-from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
 from streameval.states.scores.quantile_sketch import FINE, QuantileSketch, QuantileSpec
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
+    from streameval.typing import Array
 
 __all__ = ["DigestsSpec", "SampledDigests"]
 
@@ -174,7 +175,7 @@ def _none() -> tuple[Array, Array, Array]:
 
 
 @dataclass(frozen=True, eq=False)
-class SampledDigests:
+class SampledDigests(Small):
     """Digests of a sample, one a group and label.
 
     Attributes

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.protocol import Array, Batch
+    from streameval.states.protocol import Batch
+    from streameval.typing import Array
 
 __all__ = ["CELLS", "GROUPS", "Draws", "GroupedBins", "check_sample", "facts", "origin_hash"]
 

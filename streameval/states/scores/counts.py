@@ -9,7 +9,7 @@ NaN scores are not points of any curve; the state counts them apart, by label.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,19 +19,20 @@ from streameval.budget import Budget
 from streameval.errors import NullError
 from streameval.kernels import keys as kernels
 from streameval.kernels.jit import read_only
-from streameval.kernels.runs import sum_pieces
+from streameval.kernels.segments import sum_pieces
 from streameval.states.compatible import mergeable, same_table
-from streameval.states.keyed.builder import RunBuilder
-from streameval.states.keyed.counts import Runs
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
-from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.types import SIGN, decode, numbers, score_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.states.keyed.grouping import Counts
+    from streameval.typing import Array
 
 __all__ = ["Groups", "ScoreCounts", "ScoreSpec", "fold_arrays"]
 
@@ -101,7 +102,7 @@ class ScoreSpec:
 
     @property
     def layout(self) -> Layout:
-        """Layout of the runs."""
+        """Layout of the segments."""
         bits = 16 if self.type in {"f4", "i4"} else 64
         return Layout(kernels.SCORE_BUCKETS, bits, weighted=self.weighted, halved=self.type != "u8")
 
@@ -113,12 +114,12 @@ class ScoreSpec:
         return pa.schema(counts | weights if self.weighted else counts)
 
     def builder(self, budget: Budget, capacity: int) -> _ScoreBuilder:
-        """A builder whose runs hold `capacity` rows."""
-        return _ScoreBuilder(self, RunBuilder(self.layout, budget, capacity))
+        """A builder whose segments hold `capacity` rows."""
+        return _ScoreBuilder(self, SegmentBuilder(self.layout, budget, capacity))
 
     def empty(self) -> ScoreCounts:
         """The state of no rows."""
-        return ScoreCounts(self, Runs(self.layout))
+        return ScoreCounts(self, KeyedCounts(self.layout))
 
     @property
     def packing(self) -> Packing:
@@ -130,7 +131,7 @@ class ScoreSpec:
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
         """The state whose table `ScoreCounts.to_arrow` wrote, packed."""
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
-        return ScoreCounts(self, Runs(self.layout, tuple(self.packing.runs(batches, budget))), **nan)
+        return ScoreCounts(self, KeyedCounts(self.layout, tuple(self.packing.segments(batches, budget))), **nan)
 
 
 def split_nulls(
@@ -157,9 +158,9 @@ def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
 
 
 class _ScoreBuilder:
-    def __init__(self, spec: ScoreSpec, runs: RunBuilder) -> None:
+    def __init__(self, spec: ScoreSpec, segments: SegmentBuilder) -> None:
         self.spec = spec
-        self._runs = runs
+        self._segments = segments
         self._null_rows = np.zeros(2, np.int64)
         self._null_weights: tuple[list[float], list[float]] = ([], [])
 
@@ -167,8 +168,8 @@ class _ScoreBuilder:
         weight = batch.weight if self.spec.weighted else None
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._null_rows, self._null_weights)
         values = numbers(array, self.spec.type)
-        self._runs.add(len(values), self._encoder(values, label), weights=NO_WEIGHTS if weight is None else weight)
-        refuse_nan(self.spec.nan, self._runs.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
+        self._segments.add(len(values), self._encoder(values, label), weights=NO_WEIGHTS if weight is None else weight)
+        refuse_nan(self.spec.nan, self._segments.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
 
     def _encoder(self, values: Array, label: Array) -> Any:
         kind = self.spec.type
@@ -184,9 +185,9 @@ class _ScoreBuilder:
         return lambda part, *out: kernels.encode_i8(values[part], label[part], flip, *out)
 
     def state(self) -> ScoreCounts:
-        runs = self._runs.finish()
-        weights = np.array([math.fsum(side) for side in self._null_weights]) + self._runs.nan_weights
-        return ScoreCounts(self.spec, runs, self._null_rows + self._runs.nan_rows, weights)
+        keyed = KeyedCounts.built(self._segments)
+        weights = np.array([math.fsum(side) for side in self._null_weights]) + self._segments.nan_weights
+        return ScoreCounts(self.spec, keyed, self._null_rows + self._segments.nan_rows, weights)
 
 
 def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: str = "error") -> ScoreCounts:
@@ -213,7 +214,7 @@ class ScoreCounts:
     Attributes
     ----------
     spec : ScoreSpec
-    runs : Runs
+    keyed : KeyedCounts
     nan_rows : int64 array of shape (2,), rows whose score is NaN or null, by label
     nan_weights : float64 array of shape (2,), their weight
 
@@ -226,38 +227,49 @@ class ScoreCounts:
     """
 
     spec: ScoreSpec
-    runs: Runs
+    keyed: KeyedCounts
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """What grows with the rows."""
+        return {"keyed": self.keyed}
+
+    def with_runs(self, runs: Mapping[str, Any]) -> ScoreCounts:
+        """The same with other keyed counts."""
+        return replace(self, **runs)
 
     def merge(self, other: ScoreCounts) -> ScoreCounts:
         """Counts of both inputs."""
         mergeable(self, other)
         return ScoreCounts(
-            self.spec, self.runs.merge(other.runs), self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
+            self.spec,
+            self.keyed.merge(other.keyed),
+            self.nan_rows + other.nan_rows,
+            self.nan_weights + other.nan_weights,
         )
 
     def totals(self) -> Totals:
         """Rows and weights of all scores that are numbers."""
-        return self._span(self.runs.layout.buckets)
+        return self._span(self.keyed.layout.buckets)
 
     def _span(self, stop: int) -> Totals:
         """Totals of the buckets before `stop`."""
-        neg, pos = (int(self.runs.rows[label : 2 * stop : 2].sum()) for label in (0, 1))
+        neg, pos = (int(self.keyed.rows[label : 2 * stop : 2].sum()) for label in (0, 1))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        return Totals(neg, pos, *(math.fsum(self.runs.sums[label : 2 * stop : 2]) for label in (0, 1)))
+        return Totals(neg, pos, *(math.fsum(self.keyed.sums[label : 2 * stop : 2]) for label in (0, 1)))
 
     def shards(self) -> list[Interval]:
         """Intervals that can be finalized on their own, from the best scores to the worst."""
-        return self.runs.intervals()
+        return self.keyed.intervals()
 
     def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Groups]:
         """Groups of equal score in a shard, or in all, a bounded number at a time."""
         total = self.totals()
         for interval in self.shards() if shard is None else [shard]:
             before = self._span(interval[0])
-            for counts in self.runs.grouped(interval, budget):
+            for counts in self.keyed.grouped(interval, budget):
                 here = Groups(
                     counts.keys,
                     counts.neg,
@@ -278,11 +290,11 @@ class ScoreCounts:
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """Distinct keys with their counts: columns key, negatives, positives, and weights where there are any."""
         for shard in self.shards():
-            for counts in self.runs.grouped(shard):
+            for counts in self.keyed.grouped(shard):
                 yield _table(counts, self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the runs; which would be costly to hash."""
+        """Whether both are the same state: the same table, whatever the segments; which would be costly to hash."""
         if not isinstance(other, ScoreCounts):
             return NotImplemented
         return same_table(self, other)

@@ -30,7 +30,7 @@ from streameval.kernels.histogram import (
 )
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
-from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.counts import refuse_nan, split_nulls
 from streameval.states.scores.types import float_limit, numbers
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
+    from streameval.typing import Array
 
 __all__ = ["Bins", "HistogramSpec", "ScoreHistogram"]
 
@@ -162,7 +163,7 @@ class _HistogramBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreHistogram:
+class ScoreHistogram(Small):
     """Counts of scores by bin and label.
 
     Attributes

@@ -31,8 +31,9 @@ import pyarrow as pa
 from streameval.errors import DataError, FormatError, OptionError
 from streameval.kernels.sketch import compress, reduce_sorted
 from streameval.states.compatible import mergeable
-from streameval.states.protocol import Array, Batch, Totals
+from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.types import numbers
+from streameval.typing import Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -201,7 +202,7 @@ def sketch(values: Any, spec: QuantileSpec | None = None) -> QuantileSketch:
 
 
 @dataclass(frozen=True, eq=False)
-class QuantileSketch:
+class QuantileSketch(Small):
     """A t-digest, and what it leaves out: quantiles and cumulative distribution of numbers.
 
     Made by `from_values`, by `from_dict` of a digest that was kept, or by `streameval.quantile_sketch` out of core.

@@ -17,18 +17,18 @@ from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
 from streameval.states.scores.types import float_limit
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
     from streameval.states.scores.counts import Groups, ScoreCounts, ScoreSpec
+    from streameval.typing import Array
 
-__all__ = ["bounded", "bounded_spec"]
+__all__ = ["histogram_spec", "to_histogram"]
 
 
-def bounded_spec(spec: ScoreSpec) -> HistogramSpec:
+def histogram_spec(spec: ScoreSpec) -> HistogramSpec:
     """The histogram's spec of an exact one."""
     return HistogramSpec(**asdict(spec))
 
 
-def bounded(state: ScoreCounts) -> ScoreHistogram:
+def to_histogram(state: ScoreCounts) -> ScoreHistogram:
     """The histogram of exact counts, as folding the rows into it gives.
 
     Examples
@@ -39,7 +39,7 @@ def bounded(state: ScoreCounts) -> ScoreHistogram:
     >>> [(part.neg.tolist(), part.pos.tolist(), part.scores.tolist()) for part in state.parts()]
     [([0, 1], [2, 0], [0.5, 0.25])]
     """
-    spec = bounded_spec(state.spec)
+    spec = histogram_spec(state.spec)
     table = np.zeros((3, BINS), np.int64)
     sums, errors = np.zeros((2, BINS if spec.weighted else 0, 2))
     limit = float_limit(spec.type)

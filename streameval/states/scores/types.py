@@ -15,7 +15,7 @@ import pyarrow as pa
 from streameval.errors import SchemaError
 
 if TYPE_CHECKING:
-    from streameval.states.protocol import Array
+    from streameval.typing import Array
 
 __all__ = ["SIGN", "decode", "float_limit", "numbers", "score_type"]
 

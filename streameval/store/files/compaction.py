@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.engine.threads import Engine
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
 
-__all__ = ["FAN", "LENGTH", "Runs"]
+__all__ = ["FAN", "LENGTH", "Compaction"]
 
 FAN = 8  # files of histograms that become one
 LENGTH = 32  # nights of a run of exact states
 
 
 @dataclass(frozen=True)
-class _Run:
+class _CompactedFile:
     """A file, and the state files that it stands for."""
 
     file: str
@@ -53,7 +53,7 @@ class _Run:
         return Counter(self.stands_for)
 
 
-class Runs:
+class Compaction:
     """The runs of a store, beside its state files.
 
     Parameters
@@ -64,7 +64,7 @@ class Runs:
         The states of single nights.
     """
 
-    def __init__(self, place: Place, files: StateFiles) -> None:
+    def __init__(self, place: Location, files: StateFiles) -> None:
         self.place = place
         self.files = files
         self._merged = StateFiles(place)
@@ -127,15 +127,20 @@ class Runs:
             self._merged.delete([name for name, _, _ in self._merged.list() if name not in kept])
         return len(runs)
 
-    def _sound(self, runs: Sequence[_Run]) -> list[_Run]:
+    def _sound(self, runs: Sequence[_CompactedFile]) -> list[_CompactedFile]:
         """Those of the runs whose files are as they were written."""
         return [run for run in runs if self._merged.sound(run.file)]
 
     def _compacted(
-        self, columns: Sequence[tuple[Any, Sequence[str]]], known: Sequence[_Run], engine: Engine, *, exact: bool
-    ) -> list[_Run]:
+        self,
+        columns: Sequence[tuple[Any, Sequence[str]]],
+        known: Sequence[_CompactedFile],
+        engine: Engine,
+        *,
+        exact: bool,
+    ) -> list[_CompactedFile]:
         """The runs that are known and wanted, and new ones."""
-        runs: dict[_Run, None] = {}
+        runs: dict[_CompactedFile, None] = {}
         for due, names in columns:
             wanted = Counter(names)
             here = [run for run in known if _within(run.times, wanted)]
@@ -144,13 +149,15 @@ class Runs:
             runs |= dict.fromkeys(here)
         return list(runs)
 
-    def _grown(self, due: Any, names: Sequence[str], known: Sequence[_Run], engine: Engine) -> list[_Run]:
+    def _grown(
+        self, due: Any, names: Sequence[str], known: Sequence[_CompactedFile], engine: Engine
+    ) -> list[_CompactedFile]:
         """New runs of a column, of every level."""
         fan, most = (FAN, math.inf) if isinstance(due, HistogramSpec) else (LENGTH, LENGTH)
         left, parts = _covered(known, names)
-        parts += [_Run(name, (name,)) for name in left.elements()]
+        parts += [_CompactedFile(name, (name,)) for name in left.elements()]
         place = {name: i for i, name in enumerate(names)}
-        new: list[_Run] = []
+        new: list[_CompactedFile] = []
         while full := _full(sorted(parts, key=lambda part: place[part.stands_for[0]]), fan, most):
             merged = self._merged_groups(full, due, engine)
             used = Counter(part for group in full for part in group)
@@ -158,31 +165,33 @@ class Runs:
             new += merged
         return new
 
-    def _merged_groups(self, groups: Sequence[Sequence[_Run]], due: Any, engine: Engine) -> list[_Run]:
+    def _merged_groups(
+        self, groups: Sequence[Sequence[_CompactedFile]], due: Any, engine: Engine
+    ) -> list[_CompactedFile]:
         """One run of each group: several groups side by side, or the parts of a single one."""
         if len(groups) == 1:
             return [self._merge(groups[0], due, engine.budget, engine.each)]
         return engine.each(lambda group: self._merge(group, due, engine.budget, _in_turn), groups, "merged")
 
-    def _merge(self, parts: Sequence[_Run], due: Any, budget: Budget, each: Any) -> _Run:
+    def _merge(self, parts: Sequence[_CompactedFile], due: Any, budget: Budget, each: Any) -> _CompactedFile:
         """One run of several, or of nights."""
         source = self.files if len(parts[0].stands_for) == 1 else self._merged
         states = source.read_all([part.file for part in parts], budget, due, each)
         file, _ = self._merged.write(reduce(lambda a, b: a.merge(b), states))
-        return _Run(file, tuple(name for part in parts for name in part.stands_for))
+        return _CompactedFile(file, tuple(name for part in parts for name in part.stands_for))
 
-    def _index(self) -> list[_Run]:
+    def _index(self) -> list[_CompactedFile]:
         """The runs there are; none if the index cannot be read."""
         try:
             told = json.loads(read_bytes(self.place.child("index.json")))
-            return [_Run(run["file"], tuple(run["stands_for"])) for run in told]
+            return [_CompactedFile(run["file"], tuple(run["stands_for"])) for run in told]
         except (*READ_ERRORS, StoreError, TypeError):
             return []
 
 
-def _covered(runs: Iterable[_Run], names: Sequence[str]) -> tuple[Counter[str], list[_Run]]:
+def _covered(runs: Iterable[_CompactedFile], names: Sequence[str]) -> tuple[Counter[str], list[_CompactedFile]]:
     """The runs that stand for some of the names, the longest first, and the names that are left."""
-    left, used = Counter(names), list[_Run]()
+    left, used = Counter(names), list[_CompactedFile]()
     for run in sorted(runs, key=lambda run: -len(run.stands_for)):
         while _within(run.times, left):
             left.subtract(run.times)
@@ -195,9 +204,9 @@ def _within(part: Counter[str], whole: Counter[str]) -> bool:
     return all(whole[name] >= times for name, times in part.items())
 
 
-def _full(parts: Sequence[_Run], fan: int, most: float) -> list[Sequence[_Run]]:
+def _full(parts: Sequence[_CompactedFile], fan: int, most: float) -> list[Sequence[_CompactedFile]]:
     """Groups of `fan` parts of the smallest level that has one, if what they become is of `most` nights at most."""
-    levels: dict[int, list[_Run]] = {}
+    levels: dict[int, list[_CompactedFile]] = {}
     for part in parts:
         levels.setdefault(len(part.stands_for), []).append(part)
     for nights in sorted(levels):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
 
 __all__ = ["FORGET", "KEEP", "clear", "commit_table", "open_table", "read_rows"]
 
@@ -39,7 +39,7 @@ FORGET = _LIGHT | {  # opening or writing a table lists the commits that are kep
 }
 
 
-def open_table(place: Place) -> DeltaTable | None:
+def open_table(place: Location) -> DeltaTable | None:
     """The Delta table of a directory, or None where there is none.
 
     Raises
@@ -59,7 +59,7 @@ def open_table(place: Place) -> DeltaTable | None:
         raise StoreError(msg) from error
 
 
-def read_rows(table: DeltaTable, place: Place, schema: pa.Schema) -> pa.Table:
+def read_rows(table: DeltaTable, place: Location, schema: pa.Schema) -> pa.Table:
     """The rows of a Delta table whose rows fit into memory."""
     paths = table.get_add_actions(flatten=True).column("path").to_pylist()
     parts = [schema.empty_table()]
@@ -74,7 +74,7 @@ def read_rows(table: DeltaTable, place: Place, schema: pa.Schema) -> pa.Table:
 
 
 def commit_table(
-    place: Place,
+    place: Location,
     base: DeltaTable | None,
     rows: pa.Table,
     facts: dict[str, str],
@@ -135,7 +135,7 @@ def commit_table(
 
 
 @contextmanager
-def clear(place: Place) -> Iterator[None]:
+def clear(place: Location) -> Iterator[None]:
     """Errors of deltalake as those of a store."""
     from deltalake.exceptions import DeltaError
 

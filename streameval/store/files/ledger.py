@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
     from deltalake import DeltaTable
 
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
 
-__all__ = ["FORMAT", "Entry", "Kept", "Ledger", "Snapshot"]
+__all__ = ["FORMAT", "Entry", "Ledger", "Snapshot", "StoredState"]
 
 FORMAT = 1  # version of the ledger's rows and of the configuration
 _STATE = pa.struct(
@@ -58,7 +58,7 @@ _SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredState:
     """A state of a partition.
 
     Attributes
@@ -99,10 +99,10 @@ class Entry:
     bytes: int
     rows: int
     labels: str
-    states: tuple[Kept, ...]
+    states: tuple[StoredState, ...]
     updated: datetime
 
-    def state(self, group: str, of: str) -> Kept | None:
+    def state(self, group: str, of: str) -> StoredState | None:
         """The state of a column, if there is one."""
         for kept in self.states:
             if kept.of == of and kept.group == group:
@@ -141,7 +141,7 @@ class Ledger:
     Examples
     --------
     >>> import tempfile
-    >>> from streameval.store.files.location import Place
+    >>> from streameval.store.files.location import Location
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(Place.of(folder).child("ledger"))
     ...     first = ledger.commit(ledger.read(), {"label": "spam"}, [], "update")
@@ -149,7 +149,7 @@ class Ledger:
     (0, 'spam')
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
 
     def read(self, as_of: str | int | date | None = None) -> Snapshot:
@@ -242,7 +242,7 @@ class Ledger:
         return int(max(before))
 
 
-def _commits(table: DeltaTable, place: Place, limit: int | None = None) -> list[dict[str, Any]]:
+def _commits(table: DeltaTable, place: Location, limit: int | None = None) -> list[dict[str, Any]]:
     """What the commits say, newest first.
 
     Of all of them the numbers are counted from the oldest, which is kept: deltalake counts down from the version it has
@@ -272,7 +272,7 @@ def _entries(rows: pa.Table) -> dict[str, Entry]:
     """The entries of rows by name, made column by column: every verb begins with it."""
     columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
     lists = rows["states"].combine_chunks()
-    kept = list(map(Kept, *(facts.to_pylist() for facts in lists.values.flatten())))
+    kept = list(map(StoredState, *(facts.to_pylist() for facts in lists.values.flatten())))
     columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
     columns["updated"] = [when.replace(tzinfo=UTC) for when in rows["updated"].to_numpy().tolist()]
     found = map(Entry, *(columns[name] for name in rows.column_names))

@@ -21,13 +21,13 @@ from streameval.scan import shown
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Place"]
+__all__ = ["Location"]
 
 _QUERY = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """Where a store is.
 
     Attributes
@@ -40,9 +40,9 @@ class Place:
 
     Examples
     --------
-    >>> Place.of("/data/store").child("ledger").uri
+    >>> Location.of("/data/store").child("ledger").uri
     '/data/store/ledger'
-    >>> Place.of("s3://key:secret@bucket/store?endpoint_override=http://127.0.0.1:9000&region=eu").name
+    >>> Location.of("s3://key:secret@bucket/store?endpoint_override=http://127.0.0.1:9000&region=eu").name
     's3://bucket/store'
     """
 
@@ -53,7 +53,7 @@ class Place:
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Place:
+    def of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
         """The place that a path or URI names.
 
         Raises
@@ -77,13 +77,13 @@ class Place:
         """Whether it is on a local disk."""
         return isinstance(self.filesystem, fs.LocalFileSystem)
 
-    def child(self, name: str) -> Place:
+    def child(self, name: str) -> Location:
         """A directory or file in it."""
         name_, uri, path = (f"{text.rstrip('/')}/{name}" for text in (self.name, self.uri, self.path))
         return replace(self, name=name_, uri=uri, path=path)
 
 
-def _s3(text: str, options: dict[str, str]) -> Place:
+def _s3(text: str, options: dict[str, str]) -> Location:
     """A place in a bucket; what the URI says goes before the options."""
     parts = urlsplit(text)
     given = dict(parse_qsl(parts.query))
@@ -110,4 +110,4 @@ def _s3(text: str, options: dict[str, str]) -> Place:
     )
     bucket = parts.netloc.rpartition("@")[2]
     path = f"{bucket}{parts.path}".rstrip("/")
-    return Place(f"s3://{path}", f"s3://{path}", path, filesystem, options)
+    return Location(f"s3://{path}", f"s3://{path}", path, filesystem, options)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.protocol import State
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
 
 __all__ = ["StateFiles", "put", "read_bytes"]
 
@@ -60,7 +60,7 @@ class StateFiles:
     Examples
     --------
     >>> from streameval.states.clusters.counts import ClusterSpec
-    >>> from streameval.store.files.location import Place
+    >>> from streameval.store.files.location import Location
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = StateFiles(Place.of(folder))
     ...     name, nbytes = files.write(ClusterSpec("campaign").empty())
@@ -68,7 +68,7 @@ class StateFiles:
     0
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
 
     def write(self, state: State, facts: dict[str, str] | None = None) -> tuple[str, int]:
@@ -237,14 +237,14 @@ def _stored(data: pa.Buffer) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     return file.schema_arrow, (batch for group in groups for batch in group.to_batches())
 
 
-def read_bytes(place: Place) -> bytes:
+def read_bytes(place: Location) -> bytes:
     """A small file, whole."""
     with place.filesystem.open_input_file(place.path) as file:
         content: bytes = file.read()
     return content
 
 
-def put(place: Place, content: bytes) -> None:
+def put(place: Location, content: bytes) -> None:
     """Write a small file whole or not at all."""
     if not place.local:
         with place.filesystem.open_output_stream(place.path) as target:

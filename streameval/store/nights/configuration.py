@@ -22,7 +22,7 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.evaluation.request import Wanted
+    from streameval.evaluation.request import MetricRequest
 
 __all__ = ["REPORTED", "Configuration"]
 
@@ -162,7 +162,7 @@ class Configuration:
         classes = [self.options["classes"]] if self.options["classes"] else []
         return (*self.options["score"], *self.options["cluster"], *classes)
 
-    def wanted(self, names: Sequence[str], **changes: Any) -> list[Wanted]:
+    def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
         """States of the partitions and the metrics of each, as an evaluation of the raw files has them."""
         fields = {name: pa.decimal128(18, int(t[1:])) if t[0] == "d" else _ARROW[t] for name, t in self.types.items()}
         pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # they are alike

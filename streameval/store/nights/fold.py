@@ -7,43 +7,24 @@ fold the partitions and write the states; what comes back is what the ledger wil
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streameval import scan
-from streameval.engine.fold import TASK_ROWS, Folded, Plan
-from streameval.errors import DataError, MissingInputError
-from streameval.evaluation.conclude import Evaluation, conclude
-from streameval.store.files.ledger import Entry, Kept
-from streameval.store.nights.partitions import fingerprint
+from streameval.engine.fold import TASK_ROWS
+from streameval.errors import MissingInputError
+from streameval.store.nights.night import Night, empty_night, fold_partition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.engine.threads import Engine
-    from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.files.states import StateFiles
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
     from streameval.store.nights.workers import Workers
 
-__all__ = ["Night", "fold_partition", "fold_partitions", "typed"]
-
-
-@dataclass(frozen=True)
-class Night:
-    """A partition that was folded.
-
-    Attributes
-    ----------
-    entry : what the ledger will say
-    evaluation : its own metrics; None where they do not exist, as of a partition without rows
-    """
-
-    entry: Entry
-    evaluation: Evaluation | None
+__all__ = ["fold_partitions", "typed"]
 
 
 def typed(partitions: Sequence[Partition], configuration: Configuration, engine: Engine) -> Configuration:
@@ -84,28 +65,7 @@ def fold_partitions(
     else:
         nights = [fold_partition(p, found, configuration, engine, files) for p, found in full]
     folded = {night.entry.partition: night for night in nights}
-    nothing = Folded({label: label.empty()})
-    return [folded.get(p.name) or Night(_entry(p, nothing, label, ()), None) for p in partitions]
-
-
-def fold_partition(
-    partition: Partition, found: scan.Scan, configuration: Configuration, engine: Engine, files: StateFiles
-) -> Night:
-    """Fold one partition and write its states.
-
-    Raises
-    ------
-    DataError
-        If it cannot be evaluated, or its files change meanwhile.
-    """
-    request = configuration.folding
-    wanted = request.wanted(found)
-    plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}))
-    folded = engine.read(found.pieces, found.rows, plan)
-    _refuse_changed(partition)
-    kept = tuple(Kept(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in wanted)
-    own = _own(engine, partition.name, plan, configuration, folded)
-    return Night(_entry(partition, folded, request.label, kept), own)
+    return [folded.get(p.name) or empty_night(p, label) for p in partitions]
 
 
 def _plan(partition: Partition, configuration: Configuration, threads: int) -> scan.Scan | None:
@@ -117,36 +77,3 @@ def _plan(partition: Partition, configuration: Configuration, threads: int) -> s
         return None
     pieces = tuple(replace(piece, partition=partition.name) for piece in found.pieces)
     return configuration.conformed(replace(found, pieces=pieces))
-
-
-def _refuse_changed(partition: Partition) -> None:
-    """Raise if the files changed while they were read."""
-    if fingerprint(partition.files)[0] != partition.fingerprint:
-        msg = f"{partition.name}: its files changed while they were read; nothing of this update counts: run it again"
-        raise DataError(msg)
-
-
-def _entry(partition: Partition, folded: Folded, label: LabelSpec, kept: tuple[Kept, ...]) -> Entry:
-    """The ledger's row of a partition."""
-    labels: LabelCounts = folded.states[label]
-    return Entry(
-        partition.name,
-        partition.root,
-        partition.fingerprint,
-        len(partition.files),
-        partition.bytes,
-        labels.neg + labels.pos + labels.null,
-        json.dumps(labels.header(), sort_keys=True),
-        kept,
-        datetime.now(UTC),
-    )
-
-
-def _own(engine: Engine, name: str, plan: Plan, configuration: Configuration, folded: Folded) -> Evaluation | None:
-    """The metrics of one partition alone."""
-    wanted = configuration.wanted([name])
-    states = {w.spec: folded.states[w.spec] for w in wanted} | {plan.label: folded.states[plan.label]}
-    try:
-        return conclude(engine, [name], plan, wanted, Folded(states), threshold=configuration.request().threshold)
-    except DataError:
-        return None  # its labels alone are no two classes, or it has no rows: what counts is the whole

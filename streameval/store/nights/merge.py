@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import FormatError
-from streameval.evaluation.conclude import conclude
+from streameval.evaluation.conclude import finalize_all
 from streameval.results import Scalar
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.states.scores.to_histogram import bounded, bounded_spec
-from streameval.store.results.cache import Later
+from streameval.states.scores.to_histogram import histogram_spec, to_histogram
+from streameval.store.results.cache import LazyStates
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
     from streameval.engine.threads import Engine
     from streameval.evaluation.conclude import Evaluation
-    from streameval.evaluation.request import Wanted
+    from streameval.evaluation.request import MetricRequest
     from streameval.states.labels import LabelCounts, LabelSpec
-    from streameval.store.files.compaction import Runs
+    from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
     from streameval.store.files.states import StateFiles
     from streameval.store.nights.configuration import Configuration
 
-__all__ = ["Growing", "columns_kept", "evaluated", "labels_of", "states_of"]
+__all__ = ["PrefixMerge", "columns_kept", "evaluated", "labels_of", "states_of"]
 
 
 def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
@@ -52,7 +52,7 @@ def evaluated(
     entries: Sequence[Entry],
     configuration: Configuration,
     engine: Engine,
-    files: StateFiles | Runs,
+    files: StateFiles | Compaction,
     *,
     only: tuple[str, str] | None = None,
     merge: Callable[..., Any] | None = None,
@@ -64,7 +64,7 @@ def evaluated(
     ----------
     entries : the partitions, at least one
     only : the one state to evaluate, by its group and column
-    merge : a `Growing`, where more and more partitions are evaluated
+    merge : a `PrefixMerge`, where more and more partitions are evaluated
     changes : metrics and their options, where they are not the store's own
     """
     names = [entry.partition for entry in entries]
@@ -81,28 +81,28 @@ def evaluated(
             hurt = ", ".join(e.partition for e in entries if any(state.file in str(error) for state in e.states))
             msg = f"{hurt}: {error}" if hurt else str(error)
             raise FormatError(msg) from error
-    engine.budget.settle()
+    engine.budget.release_spares()
     plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
-    found = conclude(engine, names, plan, whole, Folded(states), threshold=request.threshold)
+    found = finalize_all(engine, names, plan, whole, Folded(states), threshold=request.threshold)
     return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
 
 
 def states_of(
-    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Runs, **changes: Any
-) -> Later:
+    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Compaction, **changes: Any
+) -> LazyStates:
     """The states that an evaluation of these partitions would have, each read when it is asked for."""
     wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
     whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
-    return Later({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in whole})
+    return LazyStates({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in whole})
 
 
-def _as_kept(w: Wanted, entries: Sequence[Entry]) -> Wanted:
+def _as_kept(w: MetricRequest, entries: Sequence[Entry]) -> MetricRequest:
     """The state to be had: a histogram where a partition has no exact scores any more."""
     kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
-    return w.remade(bounded_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
+    return w.remade(histogram_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
 
 
-def _merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
+def _merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: StateFiles | Compaction) -> Any:
     """The state of a column over all partitions."""
     kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
     same = [state.file for state in kept if state.kind == w.spec.kind]
@@ -110,18 +110,20 @@ def _merged(w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFil
     exact = [state.file for state in kept if state.kind != w.spec.kind]
     if exact:
         spec = ScoreSpec(**asdict(w.spec))
-        parts += engine.each(lambda name: bounded(files.read(name, engine.budget, spec)), exact, "bounded")
+        parts += engine.each(lambda name: to_histogram(files.read(name, engine.budget, spec)), exact, "bounded")
     return reduce(lambda a, b: a.merge(b), parts or [w.spec.empty()])
 
 
-class Growing:
+class PrefixMerge:
     """The state of a column over the nights up to one, and then to a later one: what was merged is not read again."""
 
     def __init__(self) -> None:
         self._state: Any = None
         self._nights = 0
 
-    def __call__(self, w: Wanted, entries: Sequence[Entry], engine: Engine, files: StateFiles | Runs) -> Any:
+    def __call__(
+        self, w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: StateFiles | Compaction
+    ) -> Any:
         """The state over all partitions, which begin with those of the call before."""
         if self._state is None or self._state.spec != w.spec:  # exact up to here, and now there is a histogram
             self._state, self._nights = None, 0
@@ -135,12 +137,12 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
     found: dict[Any, list[str]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
         for kept in (state for entry in entries if (state := entry.state(*column))):
-            found.setdefault(spec if kept.kind == spec.kind else bounded_spec(spec), []).append(kept.file)
+            found.setdefault(spec if kept.kind == spec.kind else histogram_spec(spec), []).append(kept.file)
     return list(found.items())
 
 
 def _with_absent(
-    found: Evaluation, wanted: Sequence[Wanted], whole: Sequence[Wanted], entries: Sequence[Entry]
+    found: Evaluation, wanted: Sequence[MetricRequest], whole: Sequence[MetricRequest], entries: Sequence[Entry]
 ) -> Evaluation:
     """The evaluation with null results of the columns that some partitions do not have."""
     known, results = iter(found.results), list[Scalar]()

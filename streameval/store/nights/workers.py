@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.budget import parse_bytes
 from streameval.engine.threads import Engine
 from streameval.errors import ClusterError
-from streameval.store.nights.fold import fold_partition
+from streameval.store.nights.night import fold_partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.scan import Scan
     from streameval.store.files.states import StateFiles
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.nights.fold import Night
+    from streameval.store.nights.night import Night
     from streameval.store.nights.partitions import Partition
 
 __all__ = ["Workers"]

@@ -21,14 +21,14 @@ from streameval.store.files.states import StateFiles, put, read_bytes
 
 if TYPE_CHECKING:
     from streameval.engine.threads import Engine
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
 
-__all__ = ["Later", "Remembered"]
+__all__ = ["LazyStates", "ResultCache"]
 
 _FLOATS = ("value", "lower", "upper")
 
 
-class Later(Mapping[tuple[str, str], Any]):
+class LazyStates(Mapping[tuple[str, str], Any]):
     """States that are read when they are asked for.
 
     Parameters
@@ -49,7 +49,7 @@ class Later(Mapping[tuple[str, str], Any]):
         return len(self._readers)
 
 
-class Remembered:
+class ResultCache:
     """The evaluations of a store that are kept.
 
     Parameters
@@ -58,10 +58,10 @@ class Remembered:
         Their directory.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
 
-    def recall(self, version: int, key: str, states: Later, engine: Engine, threshold: float) -> Evaluation | None:
+    def recall(self, version: int, key: str, states: LazyStates, engine: Engine, threshold: float) -> Evaluation | None:
         """The evaluation of a key, if it is kept."""
         try:
             told = json.loads(read_bytes(self.place.child(f"{version}-{key}.json")))

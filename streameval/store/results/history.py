@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
 
 __all__ = ["History", "Point", "Series", "asked", "key_of"]
 
@@ -144,7 +144,7 @@ class Series:
         Its directory.
     """
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Location) -> None:
         self.place = place
         self._new: list[dict[str, Any]] = []
 

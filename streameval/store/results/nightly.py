@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, OptionError
 from streameval.results import Scalar
 from streameval.store.nights.configuration import REPORTED
-from streameval.store.nights.merge import Growing, evaluated
+from streameval.store.nights.merge import PrefixMerge, evaluated
 from streameval.store.results.history import asked, key_of
 from streameval.wording import plural
 
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
     from streameval.engine.threads import Engine
     from streameval.evaluation.conclude import Evaluation
-    from streameval.evaluation.request import Wanted
-    from streameval.store.files.compaction import Runs
+    from streameval.evaluation.request import MetricRequest
+    from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.history import Series
 
-__all__ = ["Nightly", "by_column"]
+__all__ = ["MetricSeries", "by_column"]
 
 
-def by_column(evaluation: Evaluation, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, list[Scalar]]]:
+def by_column(evaluation: Evaluation, wanted: Sequence[MetricRequest]) -> Iterator[tuple[MetricRequest, list[Scalar]]]:
     """The results of each state, in order."""
     results = iter(evaluation.results)
     for w in wanted:
         yield w, list(islice(results, len(w.metrics)))
 
 
-class Nightly:
+class MetricSeries:
     """Results of a snapshot, night by night.
 
     Parameters
@@ -54,7 +54,7 @@ class Nightly:
     """
 
     def __init__(
-        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: Runs, series: Series
+        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: Compaction, series: Series
     ) -> None:
         self.snapshot = snapshot
         self.configuration = configuration
@@ -63,7 +63,7 @@ class Nightly:
         self.series = series
 
     @cached_property
-    def wanted(self) -> list[Wanted]:
+    def wanted(self) -> list[MetricRequest]:
         """States and metrics that are kept."""
         return self.configuration.wanted(list(self.snapshot.entries))
 
@@ -72,7 +72,7 @@ class Nightly:
         """The options of the metrics that are kept, as text."""
         return _named(self.configuration, {})
 
-    def column(self, metric: str, of: str | None) -> tuple[Wanted, dict[str, Any]]:
+    def column(self, metric: str, of: str | None) -> tuple[MetricRequest, dict[str, Any]]:
         """The state that a metric is of, and the options that compute it where it is not one of those kept.
 
         Raises
@@ -109,7 +109,7 @@ class Nightly:
         """The metric of all nights from the first of these up to each."""
         w, options = self.column(metric, of)
         keys = list(self._prefixes(entries, w, options))
-        known, merge = self.series.find(keys, metric), Growing()
+        known, merge = self.series.find(keys, metric), PrefixMerge()
         for i in range(len(entries)):
             if keys[i] not in known:
                 results = self._computed(entries[: i + 1], w, options, merge)
@@ -145,7 +145,7 @@ class Nightly:
             due |= {("cumulative", key) for key in self._prefixes(entries, w, {})}
         self.series.write(self.snapshot.version, due)
 
-    def _key(self, before: str, entry: Entry, w: Wanted, options: dict[str, Any]) -> str:
+    def _key(self, before: str, entry: Entry, w: MetricRequest, options: dict[str, Any]) -> str:
         """Key of a night's results, or of those before it and this one; empty where it has no state."""
         state = entry.state(w.group, w.of)
         if state is None:
@@ -153,7 +153,7 @@ class Nightly:
         metrics = self._metrics if not options else _named(self.configuration, options)
         return key_of(before, entry.partition, state.file, w.group, w.of, metrics)
 
-    def _prefixes(self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any]) -> Iterator[str]:
+    def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any]) -> Iterator[str]:
         """Keys of the results of all nights from the first of these up to each."""
         key = ""
         for entry in entries:
@@ -161,7 +161,7 @@ class Nightly:
             yield key
 
     def _computed(
-        self, entries: Sequence[Entry], w: Wanted, options: dict[str, Any], merge: Growing | None = None
+        self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any], merge: PrefixMerge | None = None
     ) -> list[Scalar]:
         """All metrics of one state of these nights."""
         absent = sum(entry.rows > 0 and not entry.state(w.group, w.of) for entry in entries)
@@ -180,11 +180,11 @@ def _named(configuration: Configuration, options: dict[str, Any]) -> str:
     return json.dumps({name: options.get(name, configuration.options[name]) for name in REPORTED})
 
 
-def _absent(entry: Entry, w: Wanted, metric: str) -> Scalar:
+def _absent(entry: Entry, w: MetricRequest, metric: str) -> Scalar:
     """The result of a night without the state."""
     return replace(Scalar.undefined(metric, f"no {w.of}" if entry.rows else "no rows"), of=w.of)
 
 
-def _undefined(w: Wanted, reason: str) -> list[Scalar]:
+def _undefined(w: MetricRequest, reason: str) -> list[Scalar]:
     """All metrics of a state, without values."""
     return [replace(Scalar.undefined(metric.name, reason), of=w.of) for metric in w.metrics]
