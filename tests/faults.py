@@ -192,12 +192,12 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
     import_module("deltalake")  # its threads begin with a table, and would not outlive a fork
 
     from streameval import evaluate
-    from streameval.store.files.location import Place
+    from streameval.store.files.location import Location
     from streameval.store.files.states import StateFiles
 
     evaluate(data, score="score_lr", cluster="cluster_loose", threads=1, approx=True)
     shutil.copytree(store / "states", scratch)
-    files = StateFiles(Place.of(scratch))
+    files = StateFiles(Location.of(scratch))
     for path in sorted(scratch.iterdir()):
         state = files.read(path.name)
         files.write(state.merge(state))

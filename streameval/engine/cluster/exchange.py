@@ -104,7 +104,7 @@ def count_tasks(folds: int, ranges: int) -> Counter[str]:
 
     Examples
     --------
-    >>> dict(tally(8, 2))
+    >>> dict(count_tasks(8, 2))
     {'open': 1, 'fold': 8, 'outline': 8, 'merge': 3, 'split': 16}
     """
     splits, joins = size(folds, ranges)

@@ -112,7 +112,7 @@ def count_table_tasks(ranges: int, *, matched: bool) -> Counter[str]:
 
     Examples
     --------
-    >>> tally(2, matched=False)
+    >>> count_table_tasks(2, matched=False)
     Counter({'split': 4, 'clusters': 2, 'outline': 2, 'merge': 2, 'classes': 2})
     """
     splits, merges = size(ranges, ranges, SPLITS)

@@ -255,7 +255,7 @@ def null_statistics(facts: TableStatistics, model: str) -> NullStatistics:
     >>> import numpy as np
     >>> from streameval.states.contingency.summary import summarize
     >>> facts = CountedStatistics(summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 3])))
-    >>> null_facts(facts, "m1").classes.values.tolist(), null_facts(facts, "m3").classes.values.tolist()
+    >>> null_statistics(facts, "m1").classes.values.tolist(), null_statistics(facts, "m3").classes.values.tolist()
     ([3], [3])
     """
     check_model(model)

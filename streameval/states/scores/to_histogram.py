@@ -35,7 +35,7 @@ def to_histogram(state: ScoreCounts) -> ScoreHistogram:
     --------
     >>> import numpy as np
     >>> from streameval.states.scores.counts import fold_arrays
-    >>> state = bounded(fold_arrays(np.array([0, 1, 1], dtype=np.uint8), np.array([0.25, 0.5, 0.5])))
+    >>> state = to_histogram(fold_arrays(np.array([0, 1, 1], dtype=np.uint8), np.array([0.25, 0.5, 0.5])))
     >>> [(part.neg.tolist(), part.pos.tolist(), part.scores.tolist()) for part in state.parts()]
     [([0, 1], [2, 0], [0.5, 0.25])]
     """

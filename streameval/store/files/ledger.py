@@ -143,7 +143,7 @@ class Ledger:
     >>> import tempfile
     >>> from streameval.store.files.location import Location
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ledger = Ledger(Place.of(folder).child("ledger"))
+    ...     ledger = Ledger(Location.of(folder).child("ledger"))
     ...     first = ledger.commit(ledger.read(), {"label": "spam"}, [], "update")
     ...     ledger.read().version, ledger.read().configuration["label"]
     (0, 'spam')

@@ -62,7 +62,7 @@ class StateFiles:
     >>> from streameval.states.clusters.counts import ClusterSpec
     >>> from streameval.store.files.location import Location
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     files = StateFiles(Place.of(folder))
+    ...     files = StateFiles(Location.of(folder))
     ...     name, nbytes = files.write(ClusterSpec("campaign").empty())
     ...     files.read(name).totals().rows
     0

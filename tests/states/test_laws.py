@@ -45,7 +45,7 @@ from streameval.states.scores.types import decode
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DATA = Path(__file__).parent / "data" / "states"
+DATA = Path(__file__).parents[1] / "data" / "states"
 
 
 @contextmanager

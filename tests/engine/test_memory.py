@@ -29,7 +29,7 @@ from streameval.errors import OptionError, SpillError
 from streameval.states.keyed import counts as runs
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import fold_arrays
-from streameval.store.files.location import Place
+from streameval.store.files.location import Location
 from streameval.store.files.states import StateFiles
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def test_a_full_spill_directory_is_named(tmp_path: Path) -> None:
 
 def test_an_absent_spill_directory_is_no_fault_of_a_stored_state(tmp_path: Path) -> None:
     """A state that exceeds the budget says so, whether it is read alone or with others; its file is not blamed."""
-    files, label = StateFiles(Place.of(tmp_path / "states")), np.zeros(200_000, np.uint8)
+    files, label = StateFiles(Location.of(tmp_path / "states")), np.zeros(200_000, np.uint8)
     states = [fold_arrays(label, np.random.default_rng(seed).random(200_000)) for seed in range(2)]
     names = [files.write(state)[0] for state in states]
     with pytest.raises(SpillError) as caught:

@@ -21,7 +21,7 @@ from streameval.cli import main
 from streameval.errors import DataError, MissingColumnError, OptionError
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.to_histogram import bounded, histogram_spec
+from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.states.scores.types import score_type
 from streameval.store.files import compaction as runs
 
@@ -306,7 +306,7 @@ def test_a_bounded_state_is_the_folded_histogram(kind, weighted, drawn, seed):
         builder = each.builder(Budget(), 8)
         builder.update(Batch(label, weight, {"s": array}))
         states.append(builder.state())
-    assert bounded(states[0]) == states[1]
+    assert to_histogram(states[0]) == states[1]
 
 
 def test_the_command_line_of_the_upkeep(data, tmp_path):

@@ -16,7 +16,7 @@ from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score
 from streameval.arrays.roc import RocCurve
 from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 
-CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "lift.json").read_text())
+CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "lift.json").read_text())
 BY_ID = pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
 THRESHOLDS = (0, 1, 2, 5)
 

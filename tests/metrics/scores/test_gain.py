@@ -346,7 +346,7 @@ def test_a_share_is_the_decimal_it_is_written_as():
 
 def golden():
     """Reference cases, recipes carried out, special numbers read."""
-    cases = json.loads((Path(__file__).parent / "data" / "agc.json").read_text())
+    cases = json.loads((Path(__file__).parents[2] / "data" / "agc.json").read_text())
     for case in cases:
         arrays = case["input"]
         if "recipe" in arrays:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 import dask
 import distributed
 
-REAL = Path(__file__).parent / "data" / "spam_messages"
+REAL = Path(__file__).parents[2] / "data" / "spam_messages"
 COLUMNS: dict[str, Any] = {"score": ["score_lr", "score_nb", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}
 SMALL = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": "2GiB"}
 HANGS = 600  # seconds: no bound on how slow a machine may be

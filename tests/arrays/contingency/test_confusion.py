@@ -18,7 +18,7 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency.arithmetic import geometric_mean, harmonic_mean
 from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES
 
-CASES = json.loads((Path(__file__).parent / "data" / "confusion2x2.json").read_text())
+CASES = json.loads((Path(__file__).parents[2] / "data" / "confusion2x2.json").read_text())
 counts = st.integers(0, 30)
 tables = st.builds(ConfusionMatrix2, counts, counts, counts, counts)
 positive = st.integers(1, 10**12)

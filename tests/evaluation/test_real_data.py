@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from streameval import aul_score_from_labels, evaluate
 
-DATA = Path(__file__).parent / "data" / "spam_messages"
+DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 SCORES = ["score_lr", "score_nb", "score_q"]
 CLUSTERS = ["cluster_loose", "cluster_tight"]
 

@@ -29,9 +29,9 @@ from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.gain_sampled import AgcApprox
 from streameval.states import codec
 from streameval.states.protocol import Batch
+from streameval.states.sampled import digests as sampled
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
-from streameval.states.sampled.digests import digests as sampled
 from streameval.states.sampled.draws import origin_hash
 from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.quantile_sketch import QuantileSpec, sketch
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.conclude import Evaluation
 
-DATA = Path(__file__).parent / "data" / "states"
+DATA = Path(__file__).parents[1] / "data" / "states"
 EDGES = (-1.0, 0.0, 0.5, 2.0)
 ROWS = 120_000
 

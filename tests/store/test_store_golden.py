@@ -11,7 +11,7 @@ from nightly import NIGHTS, land
 
 from streameval import Store
 
-GOLDEN = sorted((Path(__file__).parent / "data").glob("store-v*"))  # three nights of 60 messages, the first removed
+GOLDEN = sorted((Path(__file__).parents[1] / "data").glob("store-v*"))  # three nights of 60 messages, the first removed
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.name)

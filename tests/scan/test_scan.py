@@ -365,7 +365,7 @@ def test_scan_imports_no_frame_or_engine(tree: Path) -> None:
         "print(rows, {'pandas', 'dask', 'numba', 'pyarrow.dataset'} & set(sys.modules) - before)"
     )
     command = [sys.executable, "-c", code, str(tree)]
-    done = subprocess.run(command, check=True, cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    done = subprocess.run(command, check=True, cwd=Path(__file__).parents[2], capture_output=True, text=True)
     assert done.stdout == "200 set()\n"
 
 

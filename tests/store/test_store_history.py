@@ -20,7 +20,7 @@ from streameval import Scalar, Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.store import context as opened
-from streameval.store.files.compaction import KeyedCounts
+from streameval.store.files.compaction import Compaction
 from streameval.store.files.states import StateFiles
 from streameval.store.results import history
 from streameval.store.results.rules import Rule, judge
@@ -87,7 +87,7 @@ def test_nights_up_to_each_join_what_was_merged(tmp_path):
             read[name] += 1
             return super()._verified(name)
 
-    store._opened.runs = KeyedCounts(store._opened.place.child("merged"), Counted(store._opened.files.place))
+    store._opened.runs = Compaction(store._opened.place.child("merged"), Counted(store._opened.files.place))
     for i, point in enumerate(store.history("pr_auc").points):
         raw = evaluate([data / name for name in NIGHTS[: i + 1]], score="score_lr", approx=i > 1)
         assert (point.cumulative.value, point.cumulative.lower) == (raw.value("pr_auc"), raw.interval("pr_auc")[0])

@@ -19,7 +19,7 @@ from strategies import SUBJECTS, Subject, by_name, difference
 
 from streameval.budget import Budget
 from streameval.engine.cluster import ClusterEngine, work
-from streameval.engine.cluster.connection import Connection, names
+from streameval.engine.cluster.connection import Connection, key_factory
 from streameval.engine.cluster.exchange import exchange, size, tree
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError
@@ -30,10 +30,8 @@ from streameval.states.keyed.ranges import (
     balanced,
     buckets,
     joined,
-    keyed,
     outline_only,
     ranged,
-    rebuilt,
     restored,
     row_bytes,
 )
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
 
     from streameval.states.keyed.counts import KeyedCounts
 
-KEYED = [subject for subject in SUBJECTS if keyed(subject.spec.empty())]
+KEYED = [subject for subject in SUBJECTS if subject.spec.empty().runs()]
 
 
 def sent(value: Any) -> Any:
@@ -66,8 +64,8 @@ def test_ranges_of_two_folds_are_the_state(subject: Subject) -> None:
         folds = [subject.fold(part) for part in (table.slice(0, here), table.slice(here))]
         outline = sent(outline_only(folds[0])).merge(sent(outline_only(folds[1])))
         ranges = [cut for cut, _ in balanced(outline, buckets(outline), count)]
-        parts = [joined([sent(ranged(keyed(fold), cut)) for fold in folds]) for cut in ranges]
-        assert not difference(whole, rebuilt(whole, joined(parts)))
+        parts = [joined([sent(ranged(fold.runs(), cut)) for fold in folds]) for cut in ranges]
+        assert not difference(whole, whole.with_runs(joined(parts)))
         assert all(
             one == other or abs(one - other) < 1e-12 * one
             for one, other in zip(vars_of(whole.totals()), vars_of(outline.totals()), strict=True)
@@ -138,13 +136,13 @@ def test_an_exchange_in_levels_is_one_exchange(client: Any, tasks: int) -> None:
         outline = outline.merge(outline_only(state))
     shards = outline.keyed.intervals(items=100)
     cuts = [{"state": cut} for cut, _ in balanced(outline, shards, 9)]
-    folds = client.scatter([{"state": keyed(state)} for state in states])
-    nodes = exchange(folds, cuts, names(), tasks=tasks)
+    folds = client.scatter([{"state": state.runs()} for state in states])
+    nodes = exchange(folds, cuts, key_factory(), tasks=tasks)
     ranges = client.gather(client.compute(nodes, optimize_graph=False))
     whole = states[0]
     for state in states[1:]:
         whole = whole.merge(state)
-    assert not difference(whole, rebuilt(whole, joined([part["state"] for part in ranges])))
+    assert not difference(whole, whole.with_runs(joined([part["state"] for part in ranges])))
     assert len(ranges) == len(cuts) == 9
     for part, cut in zip(ranges, cuts, strict=True):
         assert not difference_in(whole, part["state"], cut["state"])
@@ -152,8 +150,8 @@ def test_an_exchange_in_levels_is_one_exchange(client: Any, tasks: int) -> None:
 
 def difference_in(whole: Any, rows: Any, cut: tuple[int, int]) -> str:
     """How a range differs from the whole in its buckets."""
-    expected = rebuilt(whole, ranged(keyed(whole), cut))
-    return difference(expected, rebuilt(whole, rows))
+    expected = whole.with_runs(ranged(whole.runs(), cut))
+    return difference(expected, whole.with_runs(rows))
 
 
 def scores_in(budget: Budget) -> KeyedCounts:
@@ -186,7 +184,7 @@ def test_merges_have_a_bounded_fan_in() -> None:
         sizes.append(len(parts))
         return [x for part in parts for x in part]
 
-    assert tree(leaves, merge, names()).compute(scheduler="synchronous") == list(range(1000))
+    assert tree(leaves, merge, key_factory()).compute(scheduler="synchronous") == list(range(1000))
     assert max(sizes) <= 32
 
 
@@ -194,8 +192,8 @@ def test_a_split_takes_folds_and_ranges_alike() -> None:
     """The second level splits what the first one joined."""
     state = fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9]))
     cut = {"state": (0, state.keyed.layout.buckets)}
-    one = work.split((None, {"state": keyed(state)}), cut)
-    assert not difference(state, rebuilt(state, work.join([work.split(work.join([one]), cut)])["state"]))
+    one = work.split((None, {"state": state.runs()}), cut)
+    assert not difference(state, state.with_runs(work.join([work.split(work.join([one]), cut)])["state"]))
 
 
 def test_a_split_copies_nothing_and_travels_as_rows() -> None:
@@ -266,7 +264,7 @@ def test_states_that_need_too_many_tasks_are_refused() -> None:
 def test_tasks_are_counted_as_they_are_made(folds: int, ranges: int) -> None:
     """The plan counts splits and merges as the graph has them, in one level or in several."""
     made = Counter[str]()
-    key = names()
+    key = key_factory()
 
     def counted(name: str, *numbers: int) -> str:
         made[name] += 1

@@ -27,8 +27,9 @@ from streameval.errors import FormatError, IncompatibleStatesError, NullError, O
 from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 from streameval.simulation import simulate
 from streameval.states import codec
-from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec, cells
-from streameval.states.contingency.counts import class_sizes as class_rows
+from streameval.states.contingency import cells
+from streameval.states.contingency import class_sizes as class_rows
+from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.summary import Summary, summarize
 from streameval.states.keyed.ids import id_type
 from streameval.states.keyed.layout import Layout
@@ -37,7 +38,7 @@ from streameval.states.protocol import Batch
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-CASES = json.loads((Path(__file__).parent / "data" / "contingency.json").read_text())
+CASES = json.loads((Path(__file__).parents[2] / "data" / "contingency.json").read_text())
 TYPES = {
     "int64": pa.int64(),
     "uint64": pa.uint64(),
@@ -515,7 +516,7 @@ def test_a_damaged_state_is_refused() -> None:
         codec.load(whole.slice(1).to_batches())
 
 
-STORED = Path(__file__).parent / "data" / "states" / "contingency.v1.parquet"
+STORED = Path(__file__).parents[2] / "data" / "states" / "contingency.v1.parquet"
 
 
 def stored() -> ContingencyCounts:

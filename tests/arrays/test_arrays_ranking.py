@@ -28,7 +28,7 @@ from streameval.errors import DataError, LabelError, MissingInputError, NullErro
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CASES: list[dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "ranking.json").read_text())
+CASES: list[dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "ranking.json").read_text())
 LABELS, SCORES = [0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]
 ULP = 1e-12
 

@@ -25,7 +25,7 @@ from streameval.states.clusters.counts import ClusterSpec, SizeTable
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.states.scores.to_histogram import bounded
+from streameval.states.scores.to_histogram import to_histogram
 
 HUGE = 10**12
 NONE = {"nan_rows": [0, 0], "nan_weights": [0.0, 0.0]}
@@ -93,7 +93,7 @@ def test_a_huge_histogram_is_as_exact(cells: list[tuple[int, int]]) -> None:
 @given(st.lists(st.tuples(*[st.integers(0, 1 << 55)] * 2).filter(any), min_size=1, max_size=30))
 def test_counts_beyond_the_precision_of_floats_are_binned_exactly(cells: list[tuple[int, int]]) -> None:
     """Exact counts that are turned into a histogram are the same integers there."""
-    state = bounded(scores(cells))
+    state = to_histogram(scores(cells))
     assert [state.table[side].sum() for side in (1, 0)] == [sum(side) for side in zip(*cells, strict=True)]
     [part] = state.parts()
     assert list(zip(part.pos.tolist(), part.neg.tolist(), strict=True)) == cells
