@@ -200,12 +200,12 @@ def test_a_split_copies_nothing_and_travels_as_rows() -> None:
     """Its rows are where the fold's are, in memory and then spilled; Dask counts them once, and again where they go."""
     budget = Budget(1 << 30)
     runs = scores_in(budget)
-    rows = {"state": {"runs": runs}}
+    rows = {"state": {"keyed": runs}}
     here = work.split((None, rows), {"state": (1 << 14, 1 << 15)})
     [part] = here.rows["state"]["keyed"].segments
     assert np.shares_memory(part.words.read(), runs.segments[0].words.read())
     there = pickle.loads(pickle.dumps(here))
-    assert sys.getsizeof(here) < 100 < sys.getsizeof(there["state"]["runs"]) - part.words.nbytes + 100
+    assert sys.getsizeof(here) < 100 < sys.getsizeof(there["state"]["keyed"]) - part.words.nbytes + 100
     before = part.words.read().copy()
     budget.limit = 0
     budget.hold(np.zeros(1 << 16))
