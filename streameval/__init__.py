@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
     from streameval.arrays.roc import RocCurve
     from streameval.evaluation import evaluate
-    from streameval.evaluation.conclude import Evaluation
     from streameval.evaluation.quantile_sketch import quantile_sketch
+    from streameval.evaluation.result import Evaluation
     from streameval.metrics.contingency.arithmetic import (
         geometric_mean,
         geometric_mean_weighted,
@@ -75,7 +75,7 @@ _WHERE = {
         "unitsq_sigmoid",
     ),
     "arrays.contingency.table": ("ClusteringMetrics", "ContingencyTable"),
-    "evaluation.conclude": ("Evaluation",),
+    "evaluation.result": ("Evaluation",),
     "plots": ("plot_curve",),
     "results": ("Curve", "Scalar"),
     "simulation": ("Simulation", "simulate"),

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from streameval.evaluation.conclude import Evaluation
     from streameval.evaluation.forecast import Forecast
+    from streameval.evaluation.result import Evaluation
 
 __all__ = ["deliver", "deliver_json", "emit", "progress_bar", "refuse_directory", "say", "write"]
 

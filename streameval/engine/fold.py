@@ -70,6 +70,11 @@ class Plan:
     skip: bool = False
     whole: bool = False
 
+    @property
+    def associative(self) -> bool:
+        """Whether tasks may be cut anywhere without changing a state."""
+        return all(spec.associative for spec in self.specs)
+
 
 @dataclass(frozen=True)
 class Folded:

@@ -1,13 +1,9 @@
-"""Engine: what every step of one run shares, and the steps: read once, then finalize shard by shard.
-
-An `Engine` owns the memory budget, the number of threads and the progress of a run. `streameval.evaluation` reads the
-data with it; whoever has states already only finalizes.
-"""
+"""The engine on threads of this process: read once, then finalize shard by shard."""
 
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,30 +11,27 @@ from streameval.budget import Budget, available_memory, parse_bytes, spill_direc
 from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.errors import SpillError
-from streameval.metrics.contingency.finalize import contingency_results
+from streameval.metrics.contingency.finalize import matching
 from streameval.metrics.finalize import combine, partials
-from streameval.states.sampled.bins import BinsSpec
-from streameval.states.sampled.digests import DigestsSpec
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from streameval.metrics.contingency.clustering import ClusteringMetric
-    from streameval.metrics.protocol import Metric
-    from streameval.results import Scalar
+    from streameval.engine.protocol import Job
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.summary import Summary
 
-__all__ = ["STATE_SHARE", "Engine"]
+__all__ = ["STATE_SHARE", "ThreadEngine"]
 
 STATE_SHARE = 0.6  # of the memory budget; the rest is for builders and for shards being finalized
 
 
 @dataclass(frozen=True)
-class Engine:
-    """What every step of one run shares.
+class ThreadEngine:
+    """Runs every step on Dask's threaded scheduler; see `streameval.engine.protocol.Engine`.
 
     Attributes
     ----------
@@ -63,8 +56,8 @@ class Engine:
         spill: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Engine:
-        """An engine with a budget of its own; the arguments are those of `streameval.evaluate`.
+    ) -> ThreadEngine:
+        """An engine with its own budget; the arguments are those of `streameval.evaluate`.
 
         Raises
         ------
@@ -102,8 +95,7 @@ class Engine:
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task."""
-        sampled = any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs)
-        threads = task_threads(rows) if sampled else self.threads
+        threads = self.threads if plan.associative else task_threads(rows)
         return tasks(pieces, rows, TASKS * threads, by_file=plan.skip, whole=plan.whole)
 
     def capacity(self, plan: Plan) -> int:
@@ -123,9 +115,12 @@ class Engine:
         """The value of something that Dask has still to compute."""
         return delayed.compute(scheduler="synchronous")
 
-    def compare(self, state: ContingencyCounts, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:
-        """Results of one table of clusters and classes."""
-        return contingency_results(state, metrics, self.budget, self.each)
+    def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
+        """The summary of a contingency table, with its best matching where a limit to its components is given."""
+        if assignment_cells is None:
+            return state.summary(self.budget, self.each)
+        summary, core = state.summary_and_core(self.budget, self.each)
+        return replace(summary, matching=matching(core, assignment_cells))
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map over shards."""
@@ -136,17 +131,16 @@ class Engine:
 
         return map_tasks(one, items, name, self.threads)
 
-    def finalize(self, wanted: Sequence[tuple[Any, Sequence[Metric]]]) -> list[list[Any]]:
-        """Results of several states, all their shards side by side."""
-        work = [(i, shard) for i, (state, _) in enumerate(wanted) for shard in state.shards()]
+    def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
+        """The values of each job's metrics; the shards of all states are finalized side by side."""
+        work = [(i, shard) for i, (state, _) in enumerate(jobs) for shard in state.shards()]
 
         def one(item: tuple[int, tuple[int, int]]) -> list[list[Any]]:
-            self.progress(0)
             i, shard = item
-            return partials(wanted[i][0], shard, wanted[i][1], self.budget)
+            return partials(jobs[i][0], shard, jobs[i][1], self.budget)
 
-        found = map_tasks(one, work, "finalize", self.threads)
+        found = self.each(one, work, "finalize")
         return [
             combine(state, metrics, [part for (j, _), part in zip(work, found, strict=True) if j == i])
-            for i, (state, metrics) in enumerate(wanted)
+            for i, (state, metrics) in enumerate(jobs)
         ]

@@ -7,17 +7,17 @@ data folds every spec; then the states are finalized shard by shard.
 from __future__ import annotations
 
 import inspect
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streameval import scan
+from streameval.engine import Engine, start
 from streameval.engine.fold import Plan
-from streameval.engine.threads import Engine
 from streameval.errors import SchemaError
 from streameval.evaluation.conclude import finalize_all
+from streameval.evaluation.families import planned
 from streameval.evaluation.forecast import forecast
 from streameval.evaluation.request import Request
 from streameval.evaluation.sampling import SAMPLING, sampling
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
-    from streameval.engine.cluster import ClusterEngine
-    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.forecast import Forecast
-    from streameval.evaluation.request import MetricRequest
+    from streameval.evaluation.result import Evaluation
 
 __all__ = ["evaluate", "explain"]
 
@@ -217,7 +216,7 @@ class _Run:
     data: Any
     options: dict[str, Any]
     request: Request
-    engine: Engine | ClusterEngine
+    engine: Engine
     found: scan.Scan
     wanted: list[MetricRequest]
     plan: Plan
@@ -225,7 +224,7 @@ class _Run:
     @classmethod
     def of(cls, data: Any, options: dict[str, Any], request: Request, *, estimate: bool) -> _Run:
         """The run of a request, on an engine of its own, planned with estimates or without."""
-        engine = _engine(**options)
+        engine = start(**options)
         found = scan.plan(
             data,
             request.columns,
@@ -237,7 +236,7 @@ class _Run:
         schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
         found = replace(found, schema=schema)
         try:
-            wanted = request.wanted(found)
+            wanted = planned(request, found)
         except SchemaError:
             if not found.estimated:
                 raise
@@ -273,14 +272,3 @@ def _prepared(data: Any, *, approx_agc: bool = False, **asked: Any) -> _Run:
     engine, drawn = ({name: asked.pop(name) for name in names if name in asked} for names in (_ENGINE, SAMPLING))
     request = Request.checked(sampling=sampling(drawn, asked=approx_agc), **asked)
     return _Run.of(data, engine, request, estimate=True)
-
-
-def _engine(client: Any = None, threads: int | None = None, **options: Any) -> Engine | ClusterEngine:
-    """The engine of this process, or one for the workers of a client."""
-    if client is not None or (threads is None and "distributed" in sys.modules):
-        from streameval.engine.cluster import ClusterEngine, connect  # here, because a cluster takes long to import
-
-        connection = connect(client, threads)
-        if connection is not None:
-            return ClusterEngine.start(connection, **options)
-    return Engine.start(threads=threads, **options)

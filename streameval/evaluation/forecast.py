@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from streameval.engine.cluster import ClusterEngine
+    from streameval.engine import Engine
     from streameval.engine.fold import Plan
-    from streameval.engine.threads import Engine
-    from streameval.evaluation.request import MetricRequest
+    from streameval.evaluation.families import MetricRequest
     from streameval.scan import Piece, Scan
 
 __all__ = ["Forecast", "StateForecast", "forecast"]
@@ -120,7 +119,7 @@ def _size(nbytes: int) -> str:
     return f"{value:.{0 if unit == 'B' else 1}f} {unit}"
 
 
-def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Sequence[MetricRequest]) -> Forecast:
+def forecast(engine: Engine, found: Scan, plan: Plan, wanted: Sequence[MetricRequest]) -> Forecast:
     """What a run of this plan will do.
 
     Parameters
@@ -133,8 +132,8 @@ def forecast(engine: Engine | ClusterEngine, found: Scan, plan: Plan, wanted: Se
     work = engine.assigned(found.pieces, found.rows, plan)
     states = tuple(_state(w, found.rows) for w in wanted)
     keyed_bytes = sum(state.bytes for state in states if state.shards)
-    shards = sum(state.shards for state, w in zip(states, wanted, strict=True) if w.group != "classes")
-    tables = [any(metric.needs_matching for metric in w.metrics) for w in wanted if w.group == "classes"]
+    shards = sum(state.shards for state, w in zip(states, wanted, strict=True) if w.family.sharded)
+    tables = [w.family.matched(w.metrics) for w in wanted if not w.family.sharded]
     ranges, tasks = engine.expected(len(work), shards, max(keyed_bytes, 0), tables)
     return Forecast(
         engine.where,
@@ -162,7 +161,7 @@ def _state(wanted: MetricRequest, rows: int) -> StateForecast:
 
 
 def _fold_bytes(
-    engine: Engine | ClusterEngine,
+    engine: Engine,
     found: Scan,
     plan: Plan,
     work: Sequence[Sequence[Piece]],

@@ -14,7 +14,7 @@ from streameval.store.nights.partitions import discover
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.engine.threads import Engine
+    from streameval.engine.threads import ThreadEngine
     from streameval.store.files.ledger import Entry
     from streameval.store.files.states import StateFiles
     from streameval.store.nights.partitions import Partition
@@ -45,7 +45,7 @@ def join(
     columns: dict[str, tuple[str, ...]],
     entries: Sequence[Entry],
     data: Any,
-    engine: Engine,
+    engine: ThreadEngine,
     files: StateFiles,
     workers: Workers | None = None,
 ) -> Joined:
@@ -129,7 +129,7 @@ def _where_it_was(entry: Entry) -> Partition | None:
     return next((partition for partition in found if partition.name == entry.partition), None)
 
 
-def _has(partition: Partition, configuration: Configuration, engine: Engine) -> bool:
+def _has(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> bool:
     """Whether a night has the columns, and rows."""
     try:
         scan.plan(list(partition.files), configuration.folding.columns, threads=engine.threads)

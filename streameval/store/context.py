@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from streameval.engine.threads import Engine
+from streameval.engine.threads import ThreadEngine
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
 from streameval.store.files.compaction import Compaction
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date
 
-    from streameval.evaluation.conclude import Evaluation
+    from streameval.engine import Engine
+    from streameval.evaluation.result import Evaluation
     from streameval.store.files.ledger import Snapshot
     from streameval.store.files.location import Location
 
@@ -49,9 +50,9 @@ class StoreContext:
         self.runs = Compaction(place.child("merged"), self.files)
         self.remembered = ResultCache(place.child("results"))
 
-    def engine(self) -> Engine:
+    def engine(self) -> ThreadEngine:
         """An engine for one run in this process."""
-        return Engine.start(**self.run)
+        return ThreadEngine.start(**self.run)
 
     def workers(self) -> Workers | None:
         """What folds partitions elsewhere, where there is a client; an address is connected to once."""
@@ -77,7 +78,7 @@ class StoreContext:
     def nightly(self, snapshot: Snapshot, configuration: Configuration | None = None) -> MetricSeries:
         """What is kept of every night."""
         configuration = configuration or Configuration.read(snapshot.configuration)
-        engine = Engine.start(**{**self.run, "progress": None})
+        engine = ThreadEngine.start(**{**self.run, "progress": None})
         return MetricSeries(snapshot, configuration, engine, self.runs, Series(self.place.child("history")))
 
     def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:

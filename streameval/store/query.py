@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
-    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.result import Evaluation
     from streameval.store.context import StoreContext
     from streameval.store.results.rules import Check
 

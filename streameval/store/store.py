@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
-    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.result import Evaluation
     from streameval.store.files.ledger import Entry
     from streameval.store.ingest import Update
     from streameval.store.results.history import History

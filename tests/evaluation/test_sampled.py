@@ -39,7 +39,7 @@ from streameval.states.scores.quantile_sketch import QuantileSpec, sketch
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.result import Evaluation
 
 DATA = Path(__file__).parents[1] / "data" / "states"
 EDGES = (-1.0, 0.0, 0.5, 2.0)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streameval.evaluation.conclude import Evaluation
+    from streameval.evaluation.result import Evaluation
 
 FILES, ROWS = 6, 20_000
 

@@ -1,4 +1,4 @@
-"""The engine on a cluster: the steps of `streameval.engine.threads.Engine`, as graphs.
+"""The engine on a cluster: the steps of `streameval.engine.protocol.Engine`, as graphs.
 
 The states that a pass gives back are outlines where they are large. Their rows stay on the workers as ranges, which
 this engine knows by spec, for as long as somebody holds it: an `Evaluation` does, for its curves.
@@ -20,14 +20,11 @@ from streameval.engine.cluster.exchange import MOST_TASKS, count_tasks, exchange
 from streameval.engine.cluster.folds import folds
 from streameval.engine.cluster.tables import Table, count_table_tasks
 from streameval.engine.fold import ROW_BYTES, TASKS, Folded, run_capacity, task_threads, tasks
-from streameval.engine.threads import STATE_SHARE, Engine
+from streameval.engine.threads import STATE_SHARE, ThreadEngine
 from streameval.errors import ClusterError
-from streameval.metrics.contingency.finalize import summary_results
 from streameval.metrics.finalize import combine
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
-from streameval.states.sampled.bins import BinsSpec
-from streameval.states.sampled.digests import DigestsSpec
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -36,11 +33,11 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.fold import Plan
-    from streameval.metrics.contingency.clustering import ClusteringMetric
+    from streameval.engine.protocol import Job
     from streameval.metrics.protocol import Metric
-    from streameval.results import Scalar
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.summary import Summary
     from streameval.states.keyed.layout import Interval
 
 __all__ = ["ClusterEngine"]
@@ -79,7 +76,7 @@ class ClusterEngine:
     """
 
     connection: Connection
-    local: Engine
+    local: ThreadEngine
     limit: int
     spill: str | None = None
     ranges: list[Ranges] = field(default_factory=list)
@@ -95,7 +92,7 @@ class ClusterEngine:
     ) -> ClusterEngine:
         """An engine on a connection; `memory` and `spill` are those of every worker."""
         limit = connection.memory // 4 if memory is None else parse_bytes(memory)
-        return cls(connection, Engine.start(progress=progress), limit, None if spill is None else str(spill))
+        return cls(connection, ThreadEngine.start(progress=progress), limit, None if spill is None else str(spill))
 
     @property
     def budget(self) -> Budget:
@@ -141,7 +138,7 @@ class ClusterEngine:
         As many as on threads, more where one would make too large states. But at most `FOLDS_PER_GB` for a gigabyte to
         read, and as many on every thread; and so few that the run has at most `MOST_TASKS` tasks.
         """
-        if any(isinstance(spec, DigestsSpec | BinsSpec) for spec in plan.specs):  # as on threads: digests depend on it
+        if not plan.associative:  # the state depends on its tasks: cut them as on threads
             return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, whole=plan.whole)
         threads = self.connection.threads
         most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
@@ -200,17 +197,17 @@ class ClusterEngine:
         shards = {spec: [part for _, part in parts] for spec, parts in found.items()}
         self.ranges.append(Ranges(outlines, self.connection.submit(exchange(spreads, cuts, key)), shards))
 
-    def finalize(self, wanted: Sequence[tuple[Any, Sequence[Metric]]]) -> list[list[Any]]:
-        """Results of several states: of ranges where they lie, of small states here."""
-        there = [self._where(state) for state, _ in wanted]
+    def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
+        """The values of each job's metrics: of ranges where they lie, of small states here."""
+        there = [self._where(state) for state, _ in jobs]
         here = [i for i, ranges in enumerate(there) if ranges is None]
-        results = dict(zip(here, self.local.finalize([wanted[i] for i in here]), strict=True))
+        results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
         for ranges in self.ranges:
             asked = [i for i, other in enumerate(there) if other is ranges]
-            found = self._partials(ranges, [(wanted[i][0].spec, wanted[i][1]) for i in asked]) if asked else []
+            found = self._partials(ranges, [(jobs[i][0].spec, jobs[i][1]) for i in asked]) if asked else []
             for n, i in enumerate(asked):
-                results[i] = combine(*wanted[i], [shard for part in found for shard in part[n]])
-        return [results[i] for i in range(len(wanted))]
+                results[i] = combine(*jobs[i], [shard for part in found for shard in part[n]])
+        return [results[i] for i in range(len(jobs))]
 
     def _partials(self, ranges: Ranges, asked: Sequence[tuple[Any, Sequence[Metric]]]) -> list[Any]:
         """Of every range and every state asked for, the partials of its shards."""
@@ -231,15 +228,14 @@ class ClusterEngine:
         """The value of something that Dask has still to compute."""
         return self.connection.gather(self.connection.submit([delayed]))[0]
 
-    def compare(self, state: ContingencyCounts, metrics: Sequence[ClusteringMetric]) -> list[Scalar]:
-        """Results of one table of clusters and classes."""
+    def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
+        """The summary of a contingency table, with its best matching where a limit to its components is given."""
         ranges = self._where(state)
         if ranges is None:
-            return self.local.compare(state, metrics)
+            return self.local.summary(state, assignment_cells)
         shards = ranges.shards[state.spec]
         table = Table(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
-        limit = next((metric.assignment_cells for metric in metrics if metric.needs_matching), None)
-        return summary_results(table.summary(limit), metrics)
+        return table.summary(assignment_cells)
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map over shards, here."""

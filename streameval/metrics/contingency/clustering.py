@@ -24,16 +24,16 @@ from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
+from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import measures
-from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES
 from streameval.metrics.contingency.names import MetricName, variants
 from streameval.metrics.contingency.null_models import CountedStatistics
 from streameval.metrics.contingency.twoway import TwoWay
+from streameval.results import Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from streameval.metrics.contingency.null_models import TableStatistics
     from streameval.states.contingency.summary import Summary
@@ -62,8 +62,8 @@ class ClusteringMetric:
         Where the number is in those tuples.
     needs_matching : bool
         Whether it needs the best matching of the cells: set ``summary.matching`` to its certain interval first.
-    assignment_cells : int
-        Cells of the largest component in which that matching is solved.
+    assignment_cells : int, optional
+        Cells of the largest component in which that matching is solved; None where it needs none.
 
     Examples
     --------
@@ -81,7 +81,25 @@ class ClusteringMetric:
     function: Callable[[TableStatistics], Any]
     element: tuple[int, ...] = ()
     needs_matching: bool = False
-    assignment_cells: int = ASSIGNMENT_CELLS
+    assignment_cells: int | None = None
+    family: str = "classes"
+
+    def partial(self, part: Summary) -> tuple[float, float] | str:
+        """Both ends of the value, or why there is none."""
+        try:
+            lower, upper = self.bounds(part)
+        except DataError as error:  # a measure of whole counts, adjusted to a null model whose counts are fractions
+            return str(error)
+        if lower == lower and upper == upper:
+            return lower, upper
+        return "no rows" if not part.total else "not defined for this table"
+
+    def combine(self, partials: Sequence[tuple[float, float] | str], state: object) -> Scalar:
+        """The value: a table has one summary, hence one partial."""
+        (ends,) = partials
+        if isinstance(ends, str):
+            return Scalar.undefined(self.name, ends)
+        return Scalar.between(self.name, ends[0], *ends)
 
     def compute(self, summary: Summary) -> float:
         """The value; where the matching is known to an interval only, at its lower end."""

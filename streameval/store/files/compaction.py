@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streameval.budget import Budget
-    from streameval.engine.threads import Engine
+    from streameval.engine import Engine
     from streameval.store.files.location import Location
 
 __all__ = ["FAN", "LENGTH", "Compaction"]

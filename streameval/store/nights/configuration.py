@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from streameval.arguments import numbers, plain, texts
 from streameval.errors import OptionError, SchemaError
+from streameval.evaluation.families import planned
 from streameval.evaluation.request import Request
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters.counts import id_type
@@ -22,7 +23,7 @@ from streameval.states.scores.types import score_type
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.evaluation.request import MetricRequest
+    from streameval.evaluation.families import MetricRequest
 
 __all__ = ["REPORTED", "Configuration"]
 
@@ -166,7 +167,7 @@ class Configuration:
         """States of the partitions and the metrics of each, as an evaluation of the raw files has them."""
         fields = {name: pa.decimal128(18, int(t[1:])) if t[0] == "d" else _ARROW[t] for name, t in self.types.items()}
         pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # they are alike
-        return self.request(**changes).wanted(Scan(pa.schema(fields), pieces, 0, 0))
+        return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
         """The spec of every state, by its group and column."""

@@ -18,7 +18,7 @@ from streameval.store.nights.night import Night, empty_night, fold_partition
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.engine.threads import Engine
+    from streameval.engine.threads import ThreadEngine
     from streameval.store.files.states import StateFiles
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["fold_partitions", "typed"]
 
 
-def typed(partitions: Sequence[Partition], configuration: Configuration, engine: Engine) -> Configuration:
+def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
     """The configuration with the key types that hold the values of all these partitions."""
     files = [file for partition in partitions for file in partition.files]
     return configuration.typed(scan.plan(files, configuration.folding.columns, threads=engine.threads))
@@ -36,7 +36,7 @@ def typed(partitions: Sequence[Partition], configuration: Configuration, engine:
 def fold_partitions(
     partitions: Sequence[Partition],
     configuration: Configuration,
-    engine: Engine,
+    engine: ThreadEngine,
     files: StateFiles,
     workers: Workers | None = None,
 ) -> list[Night]:

@@ -25,9 +25,9 @@ from streameval.wording import few, plural
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval.engine.threads import Engine
-    from streameval.evaluation.conclude import Evaluation
-    from streameval.evaluation.request import MetricRequest
+    from streameval.engine import Engine
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry

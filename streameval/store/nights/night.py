@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from streameval.engine.fold import Folded, Plan
 from streameval.errors import DataError
-from streameval.evaluation.conclude import Evaluation, finalize_all
+from streameval.evaluation.conclude import finalize_all
+from streameval.evaluation.families import planned
 from streameval.store.files.ledger import Entry, StoredState
 from streameval.store.nights.partitions import fingerprint
 
 if TYPE_CHECKING:
     from streameval import scan
-    from streameval.engine.threads import Engine
+    from streameval.engine import Engine
+    from streameval.evaluation.result import Evaluation
     from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.files.states import StateFiles
     from streameval.store.nights.configuration import Configuration
@@ -49,7 +51,7 @@ def fold_partition(
         If it cannot be evaluated, or its files change meanwhile.
     """
     request = configuration.folding
-    wanted = request.wanted(found)
+    wanted = planned(request, found)
     plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}))
     folded = engine.read(found.pieces, found.rows, plan)
     _refuse_changed(partition)

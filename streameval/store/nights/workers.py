@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import parse_bytes
-from streameval.engine.threads import Engine
+from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.store.nights.night import fold_partition
 
@@ -101,4 +101,4 @@ def _folded(
     planned: tuple[Partition, Scan], configuration: Configuration, files: StateFiles, engine: dict[str, Any]
 ) -> Night:
     """What a worker does with a partition."""
-    return fold_partition(*planned, configuration, Engine.start(**engine), files)
+    return fold_partition(*planned, configuration, ThreadEngine.start(**engine), files)

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from streameval.evaluation.conclude import Evaluation
+from streameval.evaluation.result import Evaluation
 from streameval.results import Scalar
 from streameval.scan import READ_ERRORS
 from streameval.store.files.states import StateFiles, put, read_bytes
 
 if TYPE_CHECKING:
-    from streameval.engine.threads import Engine
+    from streameval.engine import Engine
     from streameval.store.files.location import Location
 
 __all__ = ["LazyStates", "ResultCache"]

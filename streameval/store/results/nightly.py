@@ -23,9 +23,9 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.engine.threads import Engine
-    from streameval.evaluation.conclude import Evaluation
-    from streameval.evaluation.request import MetricRequest
+    from streameval.engine import Engine
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.result import Evaluation
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.nights.configuration import Configuration

@@ -1,0 +1,296 @@
+"""Families: for each kind of input, which states its metrics need, what rows they speak of, how they are finalized.
+
+==========  ============================================  ========================================
+family      input                                         state
+==========  ============================================  ========================================
+`score`     a score column                                exact counts, or a histogram (`approx`)
+`cluster`   a cluster column                              sizes and positives of clusters
+`sample`    a sample of a score column (`approx_agc`)     digests, or bins in a second pass
+`classes`   a cluster column against the class column     contingency counts
+==========  ============================================  ========================================
+
+A family is the only place that knows which states go with which metrics.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from streameval.errors import OptionError, SchemaError, WeightError
+from streameval.results import Scalar
+from streameval.states.clusters.counts import ClusterSpec, id_type
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.types import score_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.engine import Engine
+    from streameval.engine.protocol import Job
+    from streameval.evaluation.request import Request
+    from streameval.metrics.protocol import Metric
+    from streameval.scan import Scan
+
+__all__ = ["FAMILIES", "Counted", "Family", "MetricRequest", "finalize", "planned"]
+
+_WEIGHTS = 1e-300, 1e300  # products of the two classes' weights that leave room for a metric
+
+
+@dataclass(frozen=True)
+class MetricRequest:
+    """A state to build, and the metrics to compute of it.
+
+    Attributes
+    ----------
+    group : its family's name
+    of : the column
+    spec : the state's spec
+    metrics : the metrics
+    """
+
+    group: str
+    of: str
+    spec: Any
+    metrics: tuple[Any, ...]
+
+    @property
+    def family(self) -> Family:
+        """Its family."""
+        return FAMILIES[self.group]
+
+    def remade(self, spec: Any, metrics: tuple[Any, ...]) -> MetricRequest:
+        """The same with another state."""
+        return replace(self, spec=spec, metrics=metrics)
+
+
+class Counted(NamedTuple):
+    """Rows that metrics were computed from, the positives among them, and rows left out by reason."""
+
+    rows: int
+    positives: int
+    dropped: tuple[tuple[str, int], ...] = ()
+
+
+class Family(Protocol):
+    """One kind of input."""
+
+    name: str
+    sharded: bool  # whether its states are finalized shard by shard
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """The states that a request needs, with their metrics."""
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """What rows the metrics of a state speak of."""
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Raise `DataError` if a state cannot be evaluated; `where` names its weights."""
+
+    def matched(self, metrics: Sequence[Metric]) -> bool:
+        """Whether the metrics need the best matching of a table."""
+
+    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """The results of several states."""
+
+
+@dataclass(frozen=True)
+class KeyTypes:
+    """How columns become keys: the types that hold all of their values."""
+
+    found: Scan
+
+    def score(self, column: str) -> str:
+        """Key type of a score column."""
+        return self._typed(score_type, column)
+
+    def id(self, column: str) -> str:
+        """Key type of an id column."""
+        return self._typed(id_type, column)
+
+    def _typed(self, kind: Callable[..., str], column: str) -> str:
+        try:
+            return kind(self.found.schema.field(column).type, column)
+        except SchemaError as error:
+            msg = f"{self.found.pieces[0].name}: {error}"
+            raise SchemaError(msg) from None
+
+
+def _totals(state: Any) -> tuple[int, int]:
+    total = state.totals()
+    return total.rows, total.pos
+
+
+class _Sharded:
+    """States that metrics read part by part."""
+
+    sharded = True
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Nothing to refuse."""
+
+    def matched(self, metrics: Sequence[Metric]) -> bool:
+        """There is no table."""
+        return False
+
+    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """All shards of all states side by side."""
+        values = engine.finalize(jobs)
+        return [
+            [_scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
+            for (_, metrics), row in zip(jobs, values, strict=True)
+        ]
+
+
+def _scalar(metric: Metric, value: Any) -> Scalar:
+    """A result; a user's own metric may give a plain number."""
+    return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
+
+
+class _Scores(_Sharded):
+    """Metrics of a score column."""
+
+    name = "score"
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """Exact counts of every score, or a histogram."""
+        metrics = request.selection.of(self.name)
+        if metrics or not request.sampling:
+            kind = HistogramSpec if request.approx else ScoreSpec
+            for column in request.scores:
+                spec = kind(column, types.score(column), request.weight is not None, request.nan)
+                yield MetricRequest(self.name, column, spec, metrics)
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows whose score is a number; with NaN scores where these count as halves."""
+        rows, positives = _totals(state)
+        nan = state.nan_rows.tolist()
+        if wanted.spec.nan == "half":
+            return Counted(rows + sum(nan), positives + nan[1])
+        return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Refuse weights so small or large together that their products leave float64."""
+        neg, pos = state.totals().neg_weight, state.totals().pos_weight
+        if wanted.spec.nan == "half":
+            neg, pos = neg + float(state.nan_weights[0]), pos + float(state.nan_weights[1])
+        if neg and pos and not _WEIGHTS[0] < neg * pos < _WEIGHTS[1]:
+            msg = f"{where} sums to {neg:g} and {pos:g}, too far from 1 to multiply; scale the weights"
+            raise WeightError(msg)
+
+
+class _Samples(_Scores):
+    """Metrics of a sampled score column."""
+
+    name = "sample"
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """A sample of every score, where its area is asked for."""
+        if request.sampling:
+            for column in request.scores:
+                spec = request.sampling.spec(column, types.score(column), request.nan)
+                yield MetricRequest(self.name, column, spec, request.selection.of(self.name))
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Nothing to refuse: a sample has no weights."""
+
+
+class _Clusters(_Sharded):
+    """Metrics of a cluster column."""
+
+    name = "cluster"
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """Sizes of the clusters of every cluster column."""
+        metrics = request.selection.of(self.name)
+        if metrics or not request.selection.of("classes"):
+            for column in request.clusters:
+                spec = ClusterSpec(column, types.id(column), request.scope, request.nulls)
+                yield MetricRequest(self.name, column, spec, metrics)
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows in clusters."""
+        return Counted(*_totals(state), ((f"null cluster {wanted.of}", int(state.dropped_rows.sum())),))
+
+
+class _Contingency:
+    """Metrics of clusters against classes."""
+
+    name = "classes"
+    sharded = False
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """The table of classes and clusters of every cluster column."""
+        metrics = request.selection.of(self.name)
+        if request.classes is not None and metrics:
+            kind, policies = types.id(request.classes), (request.scope, request.nulls)
+            for column in request.clusters:
+                spec = ContingencySpec(request.classes, column, kind, types.id(column), *policies)
+                yield MetricRequest(self.name, column, spec, metrics)
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows in the table."""
+        no_cluster, no_class = state.dropped_rows.tolist()
+        dropped = (
+            (f"null cluster {wanted.of}", no_cluster),
+            (f"null class {wanted.spec.classes} (with {wanted.of})", no_class),
+        )
+        return Counted(*_totals(state), dropped)
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Nothing to refuse."""
+
+    def matched(self, metrics: Sequence[Metric]) -> bool:
+        """Whether one of them is an assignment score."""
+        return _assignment_cells(metrics) is not None
+
+    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """One table after the other: two passes summarise it, and the summary is the one part that metrics see."""
+        results = []
+        for state, metrics in jobs:
+            summary = engine.summary(state, _assignment_cells(metrics))
+            results.append([_scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
+            engine.budget.release_spares()
+        return results
+
+
+def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
+    """The limit to the best matching that metrics ask for; None where none needs it."""
+    limits = (getattr(metric, "assignment_cells", None) for metric in metrics)
+    return next((limit for limit in limits if limit is not None), None)
+
+
+FAMILIES: dict[str, Family] = {family.name: family for family in (_Scores(), _Clusters(), _Samples(), _Contingency())}
+
+
+def planned(request: Request, found: Scan) -> list[MetricRequest]:
+    """The states to build for a request, with the metrics of each, family by family.
+
+    Raises
+    ------
+    OptionError
+        If the data do not allow what is asked.
+    SchemaError
+        If a column has a type that is no score or no id; the message names a file that has it.
+    """
+    if request.clusters and request.scope == "partition" and not all(piece.partition for piece in found.pieces):
+        msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
+        raise OptionError(msg)
+    if request.sampling:
+        request.sampling.check(found, request.weight)
+    types = KeyTypes(found)
+    return [wanted for family in FAMILIES.values() for wanted in family.requests(request, types)]
+
+
+def finalize(engine: Engine, answered: Sequence[tuple[MetricRequest, Any]]) -> Iterator[Scalar]:
+    """Results of all states, in the order given, each with its column and its rows."""
+    for _, group in groupby(answered, key=lambda pair: pair[0].family.sharded):  # whose shards share one graph
+        pairs = list(group)
+        rows = pairs[0][0].family.finalize(engine, [(state, wanted.metrics) for wanted, state in pairs])
+        for (wanted, state), row in zip(pairs, rows, strict=True):
+            counted = wanted.family.counted(wanted, state)
+            for value in row:
+                yield replace(value, of=wanted.of, rows=counted.rows, positives=counted.positives)

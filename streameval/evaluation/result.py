@@ -1,0 +1,195 @@
+"""What an evaluation found: results, curves, tables, and how they leave the process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval._version import __version__
+from streameval.arrays.contingency.confusion import ConfusionMatrix2
+from streameval.errors import OptionError
+from streameval.metrics.curves import CURVES
+from streameval.metrics.scores.threshold import ConfusionAt
+
+if TYPE_CHECKING:
+    from streameval.engine import Engine
+    from streameval.results import Curve, Scalar
+
+__all__ = ["Evaluation"]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation found.
+
+    Attributes
+    ----------
+    rows, positives : rows evaluated, and how many of them are positive
+    results : tuple of Scalar
+    dropped : tuple of (reason, rows) left out
+    skipped : tuple of (file, reason) left out
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+    >>> from streameval import evaluate
+    >>> result = evaluate(data, score="score")
+    >>> result.value("roc_auc"), result.interval("roc_auc")
+    (0.75, (0.75, 0.75))
+    """
+
+    rows: int
+    positives: int
+    results: tuple[Scalar, ...]
+    dropped: tuple[tuple[str, int], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
+    _engine: Engine | None = field(default=None, repr=False, compare=False)
+    _threshold: float = field(default=1, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[Evaluation], tuple[Any, ...]]:
+        """Carry the results to another process, not the states: curves must be drawn before."""
+        return Evaluation, (self.rows, self.positives, self.results, self.dropped, self.skipped)
+
+    def __str__(self) -> str:
+        from streameval.report import text
+
+        return text(self)
+
+    def _find(self, metric: str, of: str | None) -> Scalar:
+        found = [r for r in self.results if r.metric == metric and of in (None, r.of)]
+        if len(found) == 1:
+            return found[0]
+        have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in self.results}))
+        problem = (
+            "was not computed"
+            if not found
+            else f"was computed of {', '.join(str(r.of) for r in found)}; say which with of="
+        )
+        msg = (
+            f"{metric}{f' of {of}' if of else ''} {problem}; there are: {have}" if not found else f"{metric} {problem}"
+        )
+        raise OptionError(msg)
+
+    def value(self, metric: str, of: str | None = None) -> float:
+        """Value of a metric; `of` names the score or cluster column where there are several.
+
+        Raises
+        ------
+        OptionError
+            If it was not computed, or `of` is needed.
+        """
+        return self._find(metric, of).value
+
+    def interval(self, metric: str, of: str | None = None) -> tuple[float, float]:
+        """Ends of the interval that is certain to hold the exact value.
+
+        NaN where the value is not defined, and where it was sampled: then nothing is certain, and the result's `bound`
+        and `stderr` say what is likely, see `streameval.metrics.scores.gain_sampled`.
+        """
+        result = self._find(metric, of)
+        return result.lower, result.upper
+
+    def _counts(self, family: str, of: str | None, what: str, default: str) -> tuple[Engine, str, Any]:
+        """The engine, the one column of a family that is meant, and its state."""
+        have = [column for name, column in self._states if name == family]
+        found = [column for column in have if of in (None, column)]
+        if len(found) == 1 and self._engine is not None:
+            return self._engine, found[0], self._states[family, found[0]]
+        if self._engine is None:
+            msg = f"the {what} needs the counts of the run, which stay in its process: take it there"
+        elif have:
+            msg = f"name the {family} column of the {what} with of=; there are: {', '.join(have)}"
+        elif self._states:
+            msg = f"there is no {what}, since none of its metrics was asked for: add {default} to metrics"
+        else:
+            msg = f"there is no {what}, since no {family} column was evaluated: name one (--{family})"
+        raise OptionError(msg)
+
+    def curve(self, name: str, of: str | None = None) -> Curve:
+        """A curve for drawing: ``roc``, ``precision_recall``, ``gain`` of a score, ``lift`` of a cluster column.
+
+        At most 10,000 points; the area is that of the full curve, without NaN scores whatever `nan` says. The states of
+        the evaluation are read once more.
+
+        Raises
+        ------
+        OptionError
+            If there is no such curve, or `of` is needed, or the curve is not defined.
+        """
+        kind = CURVES.get(name)
+        if kind is None:
+            msg = f"there is no curve {name!r}; there are {', '.join(CURVES)}"
+            raise OptionError(msg)
+        engine, column, state = self._counts(kind.family, of, f"{name} curve", kind.default)
+        values = engine.finalize([(state, kind.metrics(self._threshold))])[0]
+        return kind.made(values, state, column, self._threshold)
+
+    def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
+        """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.
+
+        Exact; the states of the evaluation are read once more. Under ``approx`` only where the threshold lies between
+        two bins of the histogram.
+
+        Raises
+        ------
+        OptionError
+            If `of` is needed, or the threshold is within a bin.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> evaluate(data, score="score").confusion(0.4)
+        ConfusionMatrix2(rows=[[1, 1], [1, 1]])
+        """
+        engine, _, state = self._counts("score", of, "2×2 table", "roc_auc")
+        return ConfusionMatrix2(*engine.finalize([(state, [ConfusionAt(threshold)])])[0][0])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as the command line's JSON has them."""
+        return {
+            "streameval": __version__,
+            "rows": self.rows,
+            "positives": self.positives,
+            "results": [result.to_dict() for result in self.results],
+            "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
+            "skipped": [{"partition": name, "reason": reason} for name, reason in self.skipped],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_arrow(self) -> pa.Table:
+        """One row a result."""
+        rows = [result.to_dict() for result in self.results]
+        names = [
+            "metric",
+            "of",
+            "value",
+            "lower",
+            "upper",
+            "exact",
+            "rows",
+            "positives",
+            "reason",
+            "stderr",
+            "threshold",
+            "bound",
+        ]
+        floats = {"value", "lower", "upper", "stderr", "threshold", "bound"}
+        kinds = {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
+        columns = {
+            name: pa.array(
+                [None if row.get(name) is None else float(row[name]) if name in floats else row[name] for row in rows],
+                pa.float64() if name in floats else kinds.get(name, pa.string()),
+            )
+            for name in names
+        }
+        return pa.table(columns)

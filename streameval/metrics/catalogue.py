@@ -1,0 +1,284 @@
+"""The catalogue: every metric as data, and which of them a request asks for.
+
+A metric is its class and its row here. From the rows come the defaults, the names that ``metrics=`` and ``--metric``
+accept, what ``streameval metrics`` prints, and the tests that run over every metric. Some rows stand for a family of
+names, such as ``agc@Q``: their metrics are made from an option (`truncate`, `at`).
+
+``metrics=`` also takes a user's own metric: a frozen dataclass with ``name``, ``family``, ``partial`` and ``combine``
+(`streameval.metrics.protocol.Metric`). The share of positives in the ten largest groups of equal score, for example:
+
+>>> from dataclasses import dataclass
+>>> import heapq, pyarrow as pa
+>>> from streameval import evaluate
+>>> @dataclass(frozen=True)
+... class PositivesInLargestGroups:
+...     groups: int = 10
+...     name: str = "positives_in_largest_groups"
+...     family: str = "score"
+...     def partial(self, part):  # a bounded number of groups at a time, from the best score to the worst
+...         return heapq.nlargest(self.groups, zip((part.neg + part.pos).tolist(), part.pos.tolist()))
+...     def combine(self, partials, state):
+...         largest = heapq.nlargest(self.groups, (group for part in partials for group in part))
+...         return sum(positives for _, positives in largest) / sum(rows for rows, _ in largest)
+>>> data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.9, 0.9, 0.4]})
+>>> evaluate(data, score="score", metrics=[PositivesInLargestGroups(1)]).value("positives_in_largest_groups")
+1.0
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.metrics.clusters.lift import Aul, RocAucBySize
+from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
+from streameval.metrics.contingency.clustering import (
+    CLUSTERING_METRICS,
+    clustering_metric_names,
+    clustering_metrics,
+    names_measure,
+)
+from streameval.metrics.scores.gain import Agc, truncated
+from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
+from streameval.metrics.scores.operating_points import operating_points
+from streameval.metrics.scores.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streameval.metrics.protocol import Metric
+
+__all__ = ["CATALOGUE", "FAMILIES", "Entry", "Selection", "entries"]
+
+FAMILIES = {
+    "score": "a score column",
+    "cluster": "a cluster column",
+    "sample": "a sampled score column",
+    "classes": "a cluster column against the class column",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the catalogue.
+
+    Attributes
+    ----------
+    name : as results have it; capitals stand for a value, such as ``agc@Q``
+    family : what its input is, a key of `FAMILIES`
+    subject : metrics that go together, such as ``ranking``; ``metrics=`` takes it for all of them
+    default : whether it is computed when nothing is picked
+    low, high : ends of its range
+    better : ``higher``, ``lower``, or None where neither end is
+    meaning : one line
+    source : paper or definition
+    metric : the metric; None where an option makes it
+    """
+
+    name: str
+    family: str
+    subject: str
+    default: bool
+    low: float
+    high: float
+    better: str | None
+    meaning: str
+    source: str
+    metric: Any = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite end of the range is None."""
+        facts = {name: getattr(self, name) for name in self.__slots__ if name != "metric"}
+        return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}
+
+
+_YOUDEN = "Youden 1950"
+CATALOGUE: tuple[Entry, ...] = (
+    Entry("roc_auc", "score", "ranking", True, 0, 1, "higher",
+          "Share of (positive, negative) pairs in which the positive scores higher; a tie counts one half.",
+          "Hanley and McNeil 1982", RocAuc()),
+    Entry("average_precision", "score", "ranking", True, 0, 1, "higher",
+          "Mean precision at the positives, without interpolation.", "scikit-learn", AveragePrecision()),
+    Entry("pr_auc", "score", "ranking", True, 0, 1, "higher",
+          "Area under the precision-recall curve by the trapezoid rule; optimistic.", "Davis and Goadrich 2006",
+          PrAuc()),
+    Entry("max_informedness", "score", "ranking", True, 0, 1, "higher",
+          "Largest true positive rate minus false positive rate over all thresholds.", _YOUDEN, MaxInformedness()),
+    Entry("agc", "score", "gain", True, -1, 1, "higher",
+          "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "2·AUC − 1", Agc(1)),
+    Entry("agc_ratio", "score", "gain", True, 0, 1, "higher",
+          "Area under the gain curve as a share of the perfect one's.", "gain curve", Agc(1, ratio=True)),
+    Entry("agc@Q", "score", "gain", False, -math.inf, 1, "higher",
+          "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "gain curve"),
+    Entry("agc_ratio@Q", "score", "gain", False, 0, 1, "higher",
+          "agc_ratio of the top Q of the points (--truncate Q).", "gain curve"),
+    Entry("tpr@fpr=X", "score", "thresholds", False, 0, 1, "higher",
+          "Largest true positive rate at a false positive rate of at most X (--at fpr=X).", "ROC curve"),
+    Entry("precision@recall=X", "score", "thresholds", False, 0, 1, "higher",
+          "Precision where the recall reaches X (--at recall=X).", "precision-recall curve"),
+    Entry("precision@k=N", "score", "thresholds", False, 0, 1, "higher",
+          "Precision among the N points that score highest, ties whole (--at k=N).", "precision-recall curve"),
+    Entry("agc_approx", "sample", "gain", False, -1, 1, "higher",
+          "agc of a sample in quantile bins (--approx-agc).", "streameval.metrics.scores.gain_sampled"),
+    Entry("agc_approx@Q", "sample", "gain", False, -math.inf, 1, "higher",
+          "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "streameval.metrics.scores.gain_sampled"),
+    Entry("aul", "cluster", "lift", True, 0, 1, "higher",
+          "Area under the lift curve of clusters from the largest to the smallest.",
+          "streameval.metrics.clusters.lift", Aul()),
+    Entry("roc_auc_by_size", "cluster", "lift", True, 0, 1, "higher",
+          "ROC AUC with the size of its cluster as a row's score.", "Hanley and McNeil 1982", RocAucBySize()),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which metrics are asked for, and their options.
+
+    Attributes
+    ----------
+    families : families that there is input for
+    patterns : names, globs, families and subjects; all defaults if empty
+    own : the user's own metrics
+    truncate, at, aul_threshold, assignment_cells : as `streameval.evaluate`
+    quantiles : bins of ``agc_approx``; None where it is not asked for
+    """
+
+    families: tuple[str, ...]
+    patterns: tuple[str, ...] = ()
+    own: tuple[Any, ...] = ()
+    truncate: tuple[float, ...] = ()
+    at: tuple[str, ...] = ()
+    aul_threshold: float = 1
+    assignment_cells: int = ASSIGNMENT_CELLS
+    quantiles: int | None = None
+
+    def of(self, family: str) -> tuple[Metric, ...]:
+        """The metrics of a family, each once."""
+        if family not in self.families:
+            return ()
+        own = tuple(metric for metric in self.own if metric.family == family)
+        if family == "classes":
+            return (*self._clustering, *own)
+        picked = self._picked(entry for entry in CATALOGUE if entry.family == family and entry.metric is not None)
+        if family == "score":
+            cuts = truncated(self.truncate)
+            picked += tuple(m for m in cuts if self._names(m.name)) if self.quantiles else cuts
+            picked += operating_points(self.at)
+        if family == "sample":
+            picked = tuple(m for m in self._areas if not self.patterns or self._names(m.name)) or self._areas
+        return tuple(dict.fromkeys((*picked, *own)))
+
+    def check(self) -> None:
+        """Raise `OptionError` if a pattern names nothing, or one of the user's own metrics cannot be taken."""
+        for metric in self.own:
+            _check_own(metric, self.families)
+        for pattern in self.patterns:
+            if not self._known(pattern):
+                msg = f"no metric is named {pattern!r}; there are: {', '.join(self._names_of_all())}"
+                if "cluster" in self.families and "classes" not in self.families:
+                    msg += ", and with a class column (--classes) those of clusters against classes"
+                elif "classes" in self.families:
+                    msg += ", and variants such as assignment_score/m3/raw"
+                raise OptionError(msg)
+
+    def _known(self, pattern: str) -> bool:
+        others = any(fnmatchcase(name, pattern) for name in self._plain_names)
+        return others or _group(pattern, self.families) or ("classes" in self.families and bool(_measures(pattern)))
+
+    @property
+    def _plain_names(self) -> tuple[str, ...]:
+        """Names that there is input for, but those of the class column."""
+        made: tuple[Any, ...] = ()
+        if "score" in self.families:
+            made = (*truncated(self.truncate), *operating_points(self.at), *self._areas)
+        fixed = [entry.name for entry in CATALOGUE if entry.metric is not None and entry.family in self.families]
+        return (*fixed, *(metric.name for metric in made))
+
+    def _names_of_all(self) -> Iterable[str]:
+        more = (name.split(".")[0] for name in clustering_metric_names()) if "classes" in self.families else ()
+        return dict.fromkeys((*self._plain_names, *more))
+
+    @property
+    def _areas(self) -> tuple[AgcApprox, ...]:
+        return approximations(self.truncate, self.quantiles) if self.quantiles else ()
+
+    def _picked(self, rows: Iterable[Entry]) -> tuple[Metric, ...]:
+        found = (entry for entry in rows if (self._names(entry.name, entry) if self._narrowed else entry.default))
+        return tuple(self._with_options(entry.metric) for entry in found)
+
+    @property
+    def _narrowed(self) -> bool:
+        """Whether something was picked, so that defaults are not computed."""
+        return bool(self.patterns or self.own)
+
+    def _names(self, name: str, entry: Entry | None = None) -> bool:
+        """Whether a pattern names a metric, its family or its subject."""
+        groups = (entry.family, entry.subject) if entry else ()
+        return any(fnmatchcase(name, pattern) or pattern in groups for pattern in self.patterns)
+
+    def _with_options(self, metric: Any) -> Any:
+        return replace(metric, threshold=self.aul_threshold) if isinstance(metric, Aul) else metric
+
+    @property
+    def _clustering(self) -> tuple[Any, ...]:
+        if not self._narrowed:
+            asked: Iterable[Any] = CLUSTERING_METRICS
+        else:
+            asked = {m.name: m for pattern in self.patterns for m in _measures(pattern)}.values()
+        return tuple(replace(m, assignment_cells=self.assignment_cells) if m.needs_matching else m for m in asked)
+
+
+def _measures(pattern: str) -> tuple[Any, ...]:
+    """Metrics of clusters against classes that a pattern names."""
+    if pattern == "classes":
+        return clustering_metrics(clustering_metric_names())
+    glob = any(c in pattern for c in "*?[")
+    return clustering_metrics([pattern]) if glob or names_measure(pattern) else ()
+
+
+def _group(pattern: str, families: Iterable[str]) -> bool:
+    """Whether a pattern is a family or a subject that there is input for."""
+    return any(pattern in (entry.family, entry.subject) for entry in CATALOGUE if entry.family in families)
+
+
+def _check_own(metric: Any, families: Iterable[str]) -> None:
+    """Refuse an object that is no metric, or has a name of the catalogue."""
+    missing = [part for part in ("name", "family", "partial", "combine") if not hasattr(metric, part)]
+    if missing:
+        msg = f"metrics has {metric!r}, which has no {missing[0]}; a metric has name, family, partial and combine"
+        raise OptionError(msg)
+    if any(fnmatchcase(metric.name, _glob(entry.name)) for entry in CATALOGUE) or names_measure(metric.name):
+        msg = f"metrics has an object named {metric.name!r}, a name of the catalogue; give it another name"
+        raise OptionError(msg)
+    if metric.family not in FAMILIES:
+        msg = f"metric {metric.name!r} has the family {metric.family!r}; families are {', '.join(FAMILIES)}"
+        raise OptionError(msg)
+    if metric.family not in families:
+        msg = f"metric {metric.name!r} needs {FAMILIES[metric.family]}: name one"
+        raise OptionError(msg)
+    try:
+        hash(metric)
+    except TypeError:
+        msg = f"metric {metric.name!r} cannot be hashed; make it a frozen dataclass of plain values"
+        raise OptionError(msg) from None
+
+
+def _glob(name: str) -> str:
+    """A catalogue name with its placeholder as a glob: ``agc@Q`` becomes ``agc@*``."""
+    return "".join("*" if c.isupper() else c for c in name)
+
+
+def entries(pattern: str | None = None) -> Iterator[Entry]:
+    """Rows of the catalogue, or those whose name, family or subject a pattern names.
+
+    Examples
+    --------
+    >>> [entry.name for entry in entries("agc*")][:2]
+    ['agc', 'agc_ratio']
+    """
+    for entry in CATALOGUE:
+        if pattern is None or any(fnmatchcase(text, pattern) for text in (entry.name, entry.family, entry.subject)):
+            yield entry
