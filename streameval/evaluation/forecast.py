@@ -8,10 +8,9 @@ that does not grow with the rows.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+import sys
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from streameval.engine.fold import ROW_BYTES, batch_rows
 from streameval.states.keyed.counts import SLAB
@@ -154,9 +153,7 @@ def _state(wanted: MetricRequest, rows: int) -> StateForecast:
     state = wanted.spec.empty()
     row = row_bytes(state)
     if not row:
-        arrays = (getattr(state, field.name) for field in fields(state))
-        size = sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
-        return StateForecast(wanted.spec.kind, wanted.of, size, 0)
+        return StateForecast(wanted.spec.kind, wanted.of, sys.getsizeof(state), 0)
     return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
 
 

@@ -1,20 +1,19 @@
-"""Codec: State ↔ versioned Arrow batches. It knows no paths and no files: whatever holds batches can hold a state.
+"""Codec: State ↔ versioned Arrow batches, independent of paths and files.
 
-A stored state is the state's own table, packed where its kind has a packing, under a schema whose metadata says
-everything else:
+A stored state is the state's own table, packed where its kind has a packing. The metadata of its schema hold the rest:
 
 ====================  ======================================================================
-``streameval.kind``     which spec describes the state, such as ``score_counts``
-``streameval.version``  version of that kind's form: 1 is the table itself, 2 the table packed
-``streameval.library``  version of streameval that wrote it, for people
-``streameval.rows``     negatives and positives in it, which `load` compares with what it read
-``streameval.header``   the spec and the small facts beside the table, as JSON
+``streameval.kind``     kind of the spec, such as ``score_counts``
+``streameval.version``  version of that kind's format
+``streameval.library``  version of streameval that wrote it
+``streameval.rows``     its negatives and positives; `load` compares them with what it read
+``streameval.header``   the spec and small facts, as JSON
 ====================  ======================================================================
 
-Every batch carries this schema, and there is always at least one batch, though it may be empty. A reader of a later
-version knows the versions before it; a kind or version that it does not know is refused by name.
+Every batch carries this schema, and there is always at least one batch, possibly empty. Only the current version of a
+kind is read; an unknown kind or another version is refused by name.
 
-Memory: one batch, and what the state's budget allows.
+Memory: one batch, plus what the state's budget allows.
 
 >>> from streameval.states.clusters.counts import ClusterSpec
 >>> schema, batches = dump(ClusterSpec("campaign").empty())
@@ -47,11 +46,11 @@ from streameval.states.scores.quantile_sketch import QuantileSpec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from streameval.states.protocol import State
+    from streameval.states.protocol import State, StoredSpec
 
 __all__ = ["KINDS", "dump", "load", "load_together"]
 
-KINDS: dict[str, type[Any]] = {
+KINDS: dict[str, type[StoredSpec]] = {
     spec.kind: spec
     for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec, LabelSpec, QuantileSpec, DigestsSpec, BinsSpec)
 }
@@ -60,28 +59,22 @@ _PREFIX = "streameval."
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """What the metadata say, read and checked."""
+    """The metadata, read and checked."""
 
-    spec: Any
-    version: int
+    spec: StoredSpec
     rows: list[int]
     header: dict[str, Any]
 
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns that are due."""
-        return _schema(self.spec) if self.version > 1 else self.spec.schema
-
-    def packed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, checked, as the spec reads them: a table that was stored as it is, is packed."""
-        packing = self.spec.packing if self.version == 1 else None
+    def checked(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The batches; raises where one has other columns than it should, or nulls."""
+        schema = _schema(self.spec)
         for batch in batches:
-            _check(batch, self.spec.kind, self.schema)
-            yield packing.pack(batch) if packing else batch
+            _check(batch, self.spec.kind, schema)
+            yield batch
 
 
-def _schema(spec: Any) -> pa.Schema:
-    """Columns of the form that is stored now."""
+def _schema(spec: StoredSpec) -> pa.Schema:
+    """Columns as they are stored."""
     return spec.packing.schema if spec.packing else spec.schema
 
 
@@ -98,7 +91,7 @@ def dump(state: State) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     pyarrow.Schema
         The schema of every batch, with the metadata.
     iterator of pyarrow.RecordBatch
-        At least one; made one by one as they are asked for, since a state may be larger than memory.
+        At least one; generated lazily, since a state may be larger than memory.
     """
     spec, totals = state.spec, state.totals()
     facts = {
@@ -143,11 +136,11 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     """
     schema, rest = _opened(batches)
     label = _read_label(schema)
-    return _state(label, label.packed(rest), budget)
+    return _state(label, label.checked(rest), budget)
 
 
 def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:
-    """The state of batches that were checked, under their label."""
+    """The state of checked batches."""
     try:
         state = label.spec.from_arrow(label.header, rest, budget or Budget())
         totals = state.totals()
@@ -156,8 +149,8 @@ def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None)
         raise FormatError(msg) from error
     if [totals.neg, totals.pos] != label.rows:
         msg = (
-            f"the stored {label.spec.kind} is incomplete or damaged: it says {label.rows} negatives and positives "
-            f"and holds {[totals.neg, totals.pos]}; store the state again"
+            f"the stored {label.spec.kind} is incomplete or damaged: its metadata give {label.rows} negatives and "
+            f"positives, its table has {[totals.neg, totals.pos]}; store the state again"
         )
         raise FormatError(msg)
     return state
@@ -166,7 +159,7 @@ def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None)
 def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], budget: Budget | None = None) -> Any:
     """Read several states of one spec as their union.
 
-    Tables of additive specs (`streameval.states.protocol.Spec`) are read as one, which is faster than to merge the
+    Tables of additive specs (`streameval.states.protocol.StoredSpec`) are read as one, which is faster than merging the
     states; others are read and merged in the order given.
 
     Parameters
@@ -179,7 +172,7 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
     Raises
     ------
     FormatError
-        As `load`; also if the specs differ. It does not say which of the states is at fault.
+        As `load`; also if the specs differ. The message does not name the faulty state.
 
     Examples
     --------
@@ -192,7 +185,7 @@ def load_together(stored: Sequence[tuple[pa.Schema, Iterable[pa.RecordBatch]]], 
     if any(label.spec != first.spec for label in labels):
         msg = f"cannot read states of different specs together: {', '.join(sorted({str(x.spec) for x in labels}))}"
         raise FormatError(msg)
-    each = [label.packed(batches) for label, (_, batches) in zip(labels, stored, strict=True)]
+    each = [label.checked(batches) for label, (_, batches) in zip(labels, stored, strict=True)]
     if not first.spec.additive:
         states = (_state(label, batches, budget) for label, batches in zip(labels, each, strict=True))
         return reduce(lambda one, other: one.merge(other), states)
@@ -211,17 +204,17 @@ def _summed(labels: Sequence[_Label]) -> _Label:
         )
         raise FormatError(msg) from error
     rows = [sum(label.rows[side] for label in labels) for side in (0, 1)]
-    return _Label(first.spec, first.version, rows, first.header | sums)
+    return _Label(first.spec, rows, first.header | sums)
 
 
 def _opened(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema, and all batches."""
+    """The schema, and an iterator over all batches."""
     if isinstance(batches, pa.RecordBatchReader):
         return batches.schema, iter(batches)
     rest = iter(batches)
     first = next(rest, None)
     if first is None:
-        msg = "there are no batches, hence no state; a stored state has at least one batch, if an empty one"
+        msg = "there are no batches, hence no state; a stored state has at least one batch, possibly empty"
         raise FormatError(msg)
     return first.schema, chain([first], rest)
 
@@ -237,34 +230,34 @@ def _read_label(schema: pa.Schema) -> _Label:
         msg = f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"
         raise FormatError(msg)
     spec = KINDS[kind]
-    if facts.get(_PREFIX + "version") not in {"1", str(spec.version)}:
+    if facts.get(_PREFIX + "version") != str(spec.version):
         found, writer = facts.get(_PREFIX + "version"), facts.get(_PREFIX + "library", "an unknown version")
         msg = (
             f"cannot read version {found} of {kind}, written by streameval {writer}; "
-            f"streameval {__version__} reads versions up to {spec.version}: upgrade it"
+            f"streameval {__version__} reads version {spec.version}: fold the data again, or read it with the version "
+            "that wrote it"
         )
         raise FormatError(msg)
     return _parsed(spec, facts)
 
 
-def _parsed(spec: type[Any], facts: Mapping[str, str]) -> _Label:
+def _parsed(spec: type[StoredSpec], facts: Mapping[str, str]) -> _Label:
     """The spec, the row counts and the header."""
     try:
         header = json.loads(facts[_PREFIX + "header"])
-        version, rows = int(facts[_PREFIX + "version"]), json.loads(facts[_PREFIX + "rows"])
-        return _Label(spec(**header["spec"]), version, rows, header)
+        return _Label(spec(**header["spec"]), json.loads(facts[_PREFIX + "rows"]), header)
     except (KeyError, TypeError, ValueError) as error:
         msg = f"the metadata of the stored {spec.kind} are damaged ({type(error).__name__}: {error}); store it again"
         raise FormatError(msg) from error
 
 
 def _check(batch: pa.RecordBatch, kind: str, schema: pa.Schema) -> None:
-    """Raise if the batch has other columns than are due, or nulls."""
+    """Raise if the batch has the wrong columns, or nulls."""
     if not batch.schema.equals(schema):
         have = ", ".join(f"{field.name} {field.type}" for field in batch.schema)
         want = ", ".join(f"{field.name} {field.type}" for field in schema)
-        msg = f"the stored {kind} has the columns ({have}) where ({want}) are due; store the state again"
+        msg = f"the stored {kind} has the columns ({have}) instead of ({want}); store the state again"
         raise FormatError(msg)
     if any(column.null_count for column in batch.columns):
-        msg = f"the stored {kind} has nulls, which no state has; store it again"
+        msg = f"the stored {kind} has nulls, which a state never has; store it again"
         raise FormatError(msg)

@@ -49,6 +49,7 @@ class LabelSpec:
     kind: ClassVar[str] = "label_counts"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
     column: str

@@ -1,8 +1,8 @@
-"""What a state is: three small protocols, and the rows that flow into them.
+"""Spec, builder and state: three small protocols, and the batches of rows that states are folded from.
 
 A *spec* describes a state and is its sharing key: two metrics with equal specs share one state. A *builder* is mutable
-and owned by one task. A *state* is immutable, mergeable and serialisable. The laws that every state obeys are property
-tests: folding a concatenation equals merging the folds; merging is associative and commutative with ``empty()`` as its
+and owned by one task. A *state* is immutable, mergeable and serialisable. Property tests hold every state to the laws:
+folding a concatenation equals merging the folds; merging is associative and commutative, and ``empty()`` is its
 identity; what goes through Arrow comes back equal.
 """
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
-__all__ = ["Batch", "Builder", "Small", "Spec", "State", "Totals"]
+__all__ = ["Batch", "Builder", "Small", "Spec", "State", "StoredSpec", "Totals"]
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows on their way into states, checked and with their labels read.
+    """Rows to be folded into states, checked and with their labels read.
 
     Attributes
     ----------
@@ -36,11 +36,11 @@ class Batch:
     weight : float64 array of shape (n,), finite and not negative; None without weights
     columns : Arrow arrays of length n, by column name
     partition : path of the partition relative to the input's root
-    name : the file, as an error message names it
+    name : the file, for error messages
     row : offset of the first row in its file
     kept : int64 array of shape (n,), offsets from `row` where rows were left out; None where none were
-    origin : path of the file relative to the input's root: with its number in the file it names a row for good
-    start : offset of the first row of the piece that is being read, a row group where these are read one by one
+    origin : path of the file relative to the input's root; with its offset in the file it identifies a row permanently
+    start : offset of the first row of the piece that is being read; of its row group where these are read one by one
     """
 
     label: Array
@@ -79,23 +79,26 @@ class Totals:
         return self.neg + self.pos
 
 
-class Spec(Protocol):
-    """Frozen and hashable description of a state.
+class StoredSpec(Protocol):
+    """Frozen and hashable description of a state: what the codec needs to know.
 
     Attributes
     ----------
     kind, version : what is stored, and in which form; see `streameval.states.codec`
-    additive : whether the tables of several states, one after the other, with the facts of their headers summed, are
-        read as the state of all
+    additive : whether concatenated tables of several states, with the facts of their headers summed, read as the merged
+        state
+    associative : whether the state is the same, to the bit (weights: up to rounding), however the rows are cut into
+        tasks; where it is not, an engine cuts tasks by the data alone, never by threads or workers
     """
 
     kind: ClassVar[str]
     version: ClassVar[int]
     additive: ClassVar[bool]
+    associative: ClassVar[bool]
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns to read beside label and weight."""
+        """Columns to read, apart from label and weight."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -103,22 +106,26 @@ class Spec(Protocol):
 
     @property
     def packing(self) -> Packing | None:
-        """How the table is stored; None where it is stored as it is."""
-
-    def builder(self, budget: Budget, capacity: int) -> Builder:
-        """A new builder that turns about `capacity` rows at a time into part of a state."""
+        """How the table is compressed for storage; None where it is stored unchanged."""
 
     def empty(self) -> State:
         """The identity of merge."""
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> State:
-        """The state that `State.to_arrow` and `State.header` describe, the batches packed where there is a packing."""
+        """The state that `State.to_arrow` and `State.header` describe, its batches packed where there is a packing."""
+
+
+class Spec(StoredSpec, Protocol):
+    """A spec whose states are folded from batches."""
+
+    def builder(self, budget: Budget, capacity: int) -> Builder:
+        """A new builder that collects about `capacity` rows at a time."""
 
 
 class Builder(Protocol):
     """Folds batches; owned by one task."""
 
-    def update(self, batch: Batch) -> None:
+    def update(self, batch: Batch, /) -> None:
         """Fold a batch."""
 
     def state(self) -> State:
@@ -126,39 +133,50 @@ class Builder(Protocol):
 
 
 class State(Protocol):
-    """Immutable sufficient statistic."""
+    """Immutable sufficient statistic; ``sys.getsizeof`` gives its bytes in memory, without those that are spilled."""
 
     @property
-    def spec(self) -> Spec:
-        """What this state is a state of."""
+    def spec(self) -> Any:
+        """The `StoredSpec` of this state."""
 
-    def merge(self, other: Self) -> Self:
-        """The state of both inputs; raises `IncompatibleStatesError` before touching anything."""
+    def merge(self, other: Self, /) -> Self:
+        """The state of both inputs; raises `IncompatibleStatesError` before it touches anything."""
 
     def totals(self) -> Totals:
         """Rows and weights of both classes."""
 
-    def shards(self) -> list[tuple[int, int]]:
-        """Cuts of the state that can be finalized on their own."""
+    def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
+        """Intervals that can be finalized independently; the budget may decide how large they are."""
 
     def parts(self, shard: tuple[int, int], budget: Budget | None = None) -> Iterator[Any]:
-        """What metrics take their partials of: a shard, a bounded number of groups at a time."""
+        """What metrics take their partials of: the groups of a shard, a bounded number at a time."""
 
     def header(self) -> dict[str, Any]:
-        """Small facts beside the table, as JSON."""
+        """The spec, and small facts stored with the table, as plain JSON values."""
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """The canonical table, one batch a shard: a state may be larger than memory."""
+        """The canonical table, batch by batch: a state may be larger than memory."""
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """What grows with the rows, by name: it is spilled, split into ranges and sent between workers."""
 
-    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Self:
+    def with_runs(self, runs: Mapping[str, KeyedCounts], /) -> Self:
         """The state with other keyed counts under the same names."""
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; spilled bytes do not count."""
 
 
 class Small:
-    """A state that does not grow with the rows: nothing of it is keyed."""
+    """What states of bounded size have in common: one shard, one part, and no keyed counts."""
+
+    def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
+        """One."""
+        return [(0, 1)]
+
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Any]:
+        """One: the state itself."""
+        yield self
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """None."""

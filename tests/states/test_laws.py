@@ -378,7 +378,8 @@ def _with(change: Callable[[dict[bytes, bytes]], Any]) -> list[pa.RecordBatch]:
     [
         (lambda facts: facts.clear(), "no streameval state"),
         (lambda facts: facts.update({b"streameval.kind": b"wavelets"}), "kind 'wavelets'.*cluster_counts"),
-        (lambda facts: facts.update({b"streameval.version": b"99"}), "version 99 of score_counts.*upgrade"),
+        (lambda facts: facts.update({b"streameval.version": b"99"}), "version 99 of score_counts.*fold the data again"),
+        (lambda facts: facts.update({b"streameval.version": b"1"}), "version 1 of score_counts.*fold the data again"),
         (lambda facts: facts.pop(b"streameval.version"), "version None of score_counts"),
         (lambda facts: facts.pop(b"streameval.header"), "metadata of the stored score_counts are damaged"),
         (lambda facts: facts.update({b"streameval.header": b"{"}), "metadata of the stored score_counts are damaged"),

@@ -11,6 +11,7 @@ positives those have together: the `SizeTable`, at most √(2·rows) lines.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -63,6 +64,7 @@ class ClusterSpec:
     kind: ClassVar[str] = "cluster_counts"
     version: ClassVar[int] = 2
     additive: ClassVar[bool] = True
+    associative: ClassVar[bool] = True
 
     column: str
     type: str = "signed"
@@ -219,7 +221,7 @@ class ClusterCounts:
         neg, pos = (int(self.keyed.rows[label::2].sum() + self.single_rows[label]) for label in (0, 1))
         return Totals(neg, pos, float(neg), float(pos))
 
-    def shards(self) -> list[Interval]:
+    def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized on their own; the first one also stands for the null ids."""
         return self.keyed.intervals() or [(0, 0)]
 
@@ -244,6 +246,10 @@ class ClusterCounts:
             positives[1] += self.single_rows[1]
         found = np.flatnonzero(clusters)
         yield SizeTable.union([SizeTable(found, clusters[found], positives[found]), *tables])
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

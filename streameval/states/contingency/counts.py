@@ -14,12 +14,14 @@ label. So the state does not depend on where a row came from.
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
+from streameval.budget import Budget
 from streameval.errors import NullError
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
@@ -38,8 +40,8 @@ from streameval.states.protocol import Batch, Totals
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.budget import Budget
     from streameval.states.contingency.summary import Summary
+    from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
 __all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one"]
@@ -67,6 +69,7 @@ class ContingencySpec:
     kind: ClassVar[str] = "contingency"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = True
+    associative: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
     classes: str
@@ -260,9 +263,9 @@ class ContingencyCounts:
         neg, pos = self.label_rows.tolist()
         return Totals(neg, pos, float(neg), float(pos))
 
-    def shards(self, budget: Budget) -> list[Interval]:
-        """Intervals of clusters that the first pass takes on their own."""
-        return cluster_shards(self.cells, budget)
+    def shards(self, budget: Budget | None = None) -> list[Interval]:
+        """Intervals of clusters that the first pass can take independently."""
+        return cluster_shards(self.cells, budget or Budget())
 
     def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, KeyedCounts]:
         """First pass over one shard: what its clusters decide, and its cells by class, but those of lone rows."""
@@ -304,6 +307,17 @@ class ContingencyCounts:
         rows = self.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
         return alone.merge(*found), classes
+
+    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[Counts]:
+        """Cells of some clusters, by cluster and class, a bounded number at a time.
+
+        Metrics need both passes and read the `summary` instead.
+        """
+        return self.cells.grouped(shard, budget)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

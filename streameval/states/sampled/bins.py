@@ -46,6 +46,7 @@ class BinsSpec:
     kind: ClassVar[str] = "sampled_bins"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = False
     packing: ClassVar[None] = None
 
     column: str
@@ -166,13 +167,9 @@ class SampledBins(Small):
         neg, pos = (int(self.table[label::2].sum()) for label in (0, 1))
         return Totals(neg, pos, float(neg), float(pos))
 
-    def shards(self) -> list[tuple[int, int]]:
-        """One: it is small."""
-        return [(0, 1)]
-
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[SampledBins]:
-        """One: itself."""
-        yield self
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return object.__sizeof__(self) + sum(array.nbytes for array in self.arrays())
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

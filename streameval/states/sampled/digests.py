@@ -66,6 +66,7 @@ class DigestsSpec:
     kind: ClassVar[str] = "sampled_digests"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = False
     packing: ClassVar[None] = None
 
     column: str
@@ -265,13 +266,9 @@ class SampledDigests(Small):
         neg, pos = (round(float(rows[label::2].sum())) for label in (0, 1))
         return Totals(neg, pos, float(neg), float(pos))
 
-    def shards(self) -> list[tuple[int, int]]:
-        """One: it is small."""
-        return [(0, 1)]
-
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[SampledDigests]:
-        """One: itself."""
-        yield self
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return object.__sizeof__(self) + self.cell.nbytes + self.mean.nbytes + self.weight.nbytes + self.infinite.nbytes
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

@@ -9,6 +9,7 @@ NaN scores are not points of any curve; the state counts them apart, by label.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -89,6 +90,7 @@ class ScoreSpec:
     kind: ClassVar[str] = "score_counts"
     version: ClassVar[int] = 2
     additive: ClassVar[bool] = True
+    associative: ClassVar[bool] = True
 
     column: str
     type: str = "f4"
@@ -260,7 +262,7 @@ class ScoreCounts:
             return Totals(neg, pos, float(neg), float(pos))
         return Totals(neg, pos, *(math.fsum(self.keyed.sums[label : 2 * stop : 2]) for label in (0, 1)))
 
-    def shards(self) -> list[Interval]:
+    def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized on their own, from the best scores to the worst."""
         return self.keyed.intervals()
 
@@ -282,6 +284,10 @@ class ScoreCounts:
                 )
                 yield here
                 before = _after(here)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

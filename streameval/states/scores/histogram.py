@@ -80,6 +80,7 @@ class HistogramSpec:
     kind: ClassVar[str] = "score_histogram"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = True
+    associative: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
     column: str
@@ -208,7 +209,11 @@ class ScoreHistogram(Small):
             return Totals(neg, pos, float(neg), float(pos))
         return Totals(neg, pos, *(math.fsum(self.sums[self.sums[:, side] > 0, side]) for side in (0, 1)))
 
-    def shards(self) -> list[tuple[int, int]]:
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return object.__sizeof__(self) + self.table.nbytes + self.sums.nbytes
+
+    def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
         """One: a histogram is small."""
         return [(0, BINS)]
 

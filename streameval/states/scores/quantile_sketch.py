@@ -69,6 +69,7 @@ class QuantileSpec:
     kind: ClassVar[str] = "quantile_sketch"
     version: ClassVar[int] = 1
     additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = False
     packing: ClassVar[None] = None
 
     column: str = "value"
@@ -390,13 +391,9 @@ class QuantileSketch(Small):
         rows = round(self.count)
         return Totals(rows, 0, float(rows), 0.0)
 
-    def shards(self) -> list[tuple[int, int]]:
-        """One: a sketch is small."""
-        return [(0, 1)]
-
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[QuantileSketch]:
-        """One: itself."""
-        yield self
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return object.__sizeof__(self) + self.mean.nbytes + self.weight.nbytes
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""
