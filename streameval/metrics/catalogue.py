@@ -165,7 +165,7 @@ class Selection:
         picked = self._picked(entry for entry in CATALOGUE if entry.family == family and entry.metric is not None)
         if family == "score":
             cuts = truncated(self.truncate)
-            picked += tuple(m for m in cuts if self._names(m.name)) if self.quantiles else cuts
+            picked += cuts if not self.quantiles else tuple(m for m in cuts if not self.patterns or self._names(m.name))
             picked += operating_points(self.at)
         if family == "sample":
             picked = tuple(m for m in self._areas if not self.patterns or self._names(m.name)) or self._areas

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from truth import curve_truth, groups_auc
 
 from streameval.budget import Budget
-from streameval.metrics import LIFT, RANKING
-from streameval.metrics.clusters.lift import Aul, RocAucBySize, aul, size_roc_auc
+from streameval.metrics.clusters.lift import LIFT, Aul, RocAucBySize, aul, size_roc_auc
 from streameval.metrics.finalize import compute
+from streameval.metrics.scores.ranking import RANKING
 from streameval.states.clusters.counts import ClusterSpec, SizeTable
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
