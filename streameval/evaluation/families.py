@@ -79,6 +79,7 @@ class Family(Protocol):
     """One kind of input."""
 
     name: str
+    column: str  # the option that names its columns
     sharded: bool  # whether its states are finalized shard by shard
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
@@ -154,6 +155,7 @@ class _Scores(_Sharded):
     """Metrics of a score column."""
 
     name = "score"
+    column = "score"
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Exact counts of every score, or a histogram."""
@@ -186,6 +188,7 @@ class _Samples(_Scores):
     """Metrics of a sampled score column."""
 
     name = "sample"
+    column = "score"
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """A sample of every score, where its area is asked for."""
@@ -202,6 +205,7 @@ class _Clusters(_Sharded):
     """Metrics of a cluster column."""
 
     name = "cluster"
+    column = "cluster"
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Sizes of the clusters of every cluster column."""
@@ -220,6 +224,7 @@ class _Contingency:
     """Metrics of clusters against classes."""
 
     name = "classes"
+    column = "cluster"
     sharded = False
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:

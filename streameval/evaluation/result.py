@@ -11,6 +11,7 @@ import pyarrow as pa
 from streameval._version import __version__
 from streameval.arrays.contingency.confusion import ConfusionMatrix2
 from streameval.errors import OptionError
+from streameval.evaluation.families import FAMILIES
 from streameval.metrics.curves import CURVES
 from streameval.metrics.scores.threshold import ConfusionAt
 
@@ -104,7 +105,7 @@ class Evaluation:
             msg = f"the {what} needs the counts of the run, which stay in its process: take it there"
         elif have:
             msg = f"name the {family} column of the {what} with of=; there are: {', '.join(have)}"
-        elif self._states:
+        elif any(FAMILIES[name].column == family for name, _ in self._states):
             msg = f"there is no {what}, since none of its metrics was asked for: add {default} to metrics"
         else:
             msg = f"there is no {what}, since no {family} column was evaluated: name one (--{family})"

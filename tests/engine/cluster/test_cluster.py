@@ -205,7 +205,7 @@ def test_an_active_client_is_found_and_threads_stay_here(client: Any) -> None:
     data = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]})
     with distributed.Client(client.scheduler.address):
         seen = [type(evaluate(data, score="score", threads=n)._engine).__name__ for n in (None, 2)]
-    assert seen == ["ClusterEngine", "Engine"]
+    assert seen == ["ClusterEngine", "ThreadEngine"]
 
 
 @contextmanager
