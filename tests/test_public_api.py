@@ -1,0 +1,52 @@
+"""The public names and signatures, pinned: a change here is a change for users."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import streameval
+
+PINNED = Path(__file__).parent / "data" / "public_api.json"
+
+
+def signature(thing: Any) -> str:
+    """Parameters with their defaults; annotations are mypy's business."""
+    try:
+        found = inspect.signature(thing)
+    except (TypeError, ValueError):
+        return ""
+    plain = [parameter.replace(annotation=parameter.empty) for parameter in found.parameters.values()]
+    return str(found.replace(parameters=plain, return_annotation=found.empty))
+
+
+def described(thing: Any) -> Any:
+    """A function's signature, or those of a class and its public methods."""
+    if not inspect.isclass(thing):
+        return signature(thing)
+    methods = {
+        name: signature(getattr(thing, name))
+        for name in sorted(dir(thing))
+        if not name.startswith("_") and callable(getattr(thing, name))
+    }
+    return {"": signature(thing), **methods}
+
+
+def public_api() -> dict[str, Any]:
+    """Every public name but the version."""
+    names = (name for name in sorted(streameval.__all__) if not name.startswith("_"))
+    return {name: described(getattr(streameval, name)) for name in names}
+
+
+def test_public_names_and_signatures_are_as_pinned() -> None:
+    """Run ``python tests/test_public_api.py`` to pin a change on purpose."""
+    pinned, found = json.loads(PINNED.read_text()), public_api()
+    assert found.keys() == pinned.keys()
+    for name, described_now in found.items():
+        assert described_now == pinned[name], name
+
+
+if __name__ == "__main__":
+    PINNED.write_text(json.dumps(public_api(), indent=1, sort_keys=True) + "\n")
