@@ -163,10 +163,8 @@ def main() -> None:
     rows = [(w, s) for w, s in works if not given.only or any(fnmatchcase(f"{w} {s}", p) for p in given.only)]
     found = measured([case for work, shape in rows for case in cases_of(work, shape)], given)
     print(f"{given.rows:,} rows, {given.files} files; best of {given.rounds} rounds of {given.repeat}\n")
-    print(
-        "| work | shape | ours, s | 512 MiB, s | peak, MiB | scan, s | × scan | polars | DuckDB | chdb | best peer ÷ ours |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
+    heads = ("work", "shape", "ours, s", "512 MiB, s", "peak, MiB", "scan, s", "× scan", *PEERS, "best peer ÷ ours")
+    print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for work, shape in rows:
         here = {who: found.get(f"{work} {shape}: {who}") for who in ("ours", "ours, 512MiB", *PEERS)}
         scans = [found[case]["seconds"] for case in cases_of(work, shape)[2:4] if case in found]

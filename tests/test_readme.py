@@ -48,7 +48,12 @@ def test_commands_run_in_order(checkout: Path) -> None:
     """The console examples print what the README shows; `check` may end with status 3."""
     script = "set -e\n" + "\n".join(filter(runs_here, commands()))
     done = subprocess.run(
-        ["bash", "-c", script], cwd=checkout, env=environment(), capture_output=True, text=True, check=False
+        [shutil.which("bash") or "bash", "-c", script],
+        cwd=checkout,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode in (0, 3), done.stderr
     shown = [body for kind, body in BLOCKS if kind == "console"][SETUP:]

@@ -89,3 +89,49 @@ def agrees(value: float, truth: Fraction | None, *, exactly: bool = False) -> bo
     if truth is None:
         return math.isnan(value)
     return value == float(truth) if exactly else math.isclose(value, float(truth), rel_tol=1e-12, abs_tol=1e-15)
+
+
+def gain_truth(groups: Sequence[Group], rows: Sequence[int], truncate: float, *, ratio: bool) -> Fraction | None:
+    """Normalised area under the gain curve cut at a truncation; `rows` are the points of each group."""
+    P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
+    due = math.ceil(Fraction(str(float(truncate))) * sum(rows)) if truncate <= 1 else min(truncate, sum(rows))
+    A = U = T = Fraction(0)
+    points = 0
+    for (p, n), count in zip(groups, rows, strict=True):
+        if points >= due:
+            break
+        A += (p + n) * (T + p / 2)
+        T, U, points = T + p, U + p + n, points + count
+    if not P or not U or (not ratio and not N):
+        return None
+    R = U**2 * P / (2 * (P + N))
+    M = P**2 / 2 + (U - P) * P if P <= U else U**2 / 2
+    if ratio:
+        return A / M
+    return (A - R) / (M - R)
+
+
+def point_truth(groups: Sequence[Group], rows: Sequence[int], kind: str, at: float) -> Fraction | None:
+    """The value at one operating point, by walking down the groups."""
+    P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
+    limit = Fraction(str(at))
+    T = F = best = Fraction(0)
+    points = 0
+    for (p, n), count in zip(groups, rows, strict=True):
+        T, F, points = T + p, F + n, points + count
+        if kind == "fpr":
+            best = max(best, T / P) if P and N and limit >= F / N else best
+        elif kind == "recall" and P and limit <= T / P:
+            return T / (T + F)
+        elif kind == "k" and points >= min(at, sum(rows)):
+            return T / (T + F) if T + F else None
+    return best if kind == "fpr" and P and N else None
+
+
+def size_auc_truth(clusters: Sequence[tuple[int, int]]) -> Fraction | None:
+    """ROC AUC with a cluster's size as the score of each of its rows."""
+    sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for size, positives in clusters:
+        sums[size][0] += positives
+        sums[size][1] += size - positives
+    return groups_auc([(Fraction(p), Fraction(n)) for _, (p, n) in sorted(sums.items(), reverse=True)])

@@ -1,0 +1,277 @@
+"""Common tests over the whole catalogue: each metric is its definition, whatever the order and the partitioning."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import mpmath
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from contingency_truth import clustering_truth
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from truth import (
+    agrees,
+    curve_truth,
+    gain_truth,
+    groups_auc,
+    groups_of,
+    lift_truth,
+    point_truth,
+    size_auc_truth,
+)
+
+from streameval import evaluate
+from streameval.errors import MissingInputError, OptionError
+from streameval.metrics.catalogue import CATALOGUE, FAMILIES, entries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from streameval.evaluation.result import Evaluation
+
+Row = tuple[float, int, float, int, int]  # score, label, weight, cluster, class
+
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9, 1.0]),
+        st.integers(0, 1),
+        st.sampled_from([0.25, 1.0, 3.0]),
+        st.integers(0, 5),
+        st.integers(0, 3),
+    ),
+    min_size=2,
+    max_size=25,
+)
+TRUNCATE, AT = (0.3, 4), ("fpr=0.25", "recall=0.6", "k=5")
+OPTIONS = {"truncate": TRUNCATE, "at": AT}
+COLUMNS = {"score": "score", "cluster": "cluster", "classes": "class"}
+
+
+def table(rows: Sequence[Row]) -> pa.Table:
+    """The rows as columns."""
+    kinds = {
+        "score": pa.float64(),
+        "label": pa.int8(),
+        "weight": pa.float64(),
+        "cluster": pa.int64(),
+        "class": pa.int64(),
+    }
+    return pa.table({name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(kinds.items())})
+
+
+def score_truths(rows: Sequence[Row], *, weighted: bool) -> dict[str, Fraction | None]:
+    """Every metric of a score, from its definition."""
+    plain = [(score, label, Fraction(weight) if weighted else Fraction(1)) for score, label, weight, *_ in rows]
+    groups, counts = groups_of(plain), Counter(score for score, *_ in rows)
+    points = [counts[score] for score in sorted(counts, reverse=True)]
+    found = curve_truth(groups) | {"roc_auc": groups_auc(groups)}
+    for cut in (1, *TRUNCATE):
+        suffix = "" if cut == 1 else f"@{cut:g}"
+        found[f"agc{suffix}"] = gain_truth(groups, points, cut, ratio=False)
+        found[f"agc_ratio{suffix}"] = gain_truth(groups, points, cut, ratio=True)
+    for text, name in zip(AT, ("tpr", "precision", "precision"), strict=True):
+        kind, at = text.split("=")
+        found[f"{name}@{text}"] = point_truth(groups, points, kind, float(at))
+    return found
+
+
+def cluster_truths(rows: Sequence[Row]) -> dict[str, Fraction | None]:
+    """Every metric of a cluster column, from its definition."""
+    clusters: dict[int, list[int]] = defaultdict(lambda: [0, 0])
+    for _, label, _, cluster, _ in rows:
+        clusters[cluster][0] += 1
+        clusters[cluster][1] += label
+    pairs = [(size, positives) for size, positives in clusters.values()]
+    return {"aul": lift_truth(pairs, 1), "roc_auc_by_size": size_auc_truth(pairs)}
+
+
+def values(found: Evaluation) -> dict[str, float]:
+    """Values by metric."""
+    return {result.metric: result.value for result in found.results}
+
+
+def spelled(name: str) -> set[str]:
+    """Names of the tests' options that a row of the catalogue stands for."""
+    known = set(score_truths([(0.5, 1, 1.0, 0, 0), (0.1, 0, 1.0, 0, 0)], weighted=False)) | set(cluster_truths([]))
+    known |= set(clustering_truth({(0, 0): 2, (1, 1): 1}))
+    stem, at, option = name.partition("@")
+    kind = option.partition("=")[0]
+    alike = {k for k in known if at and k.startswith(f"{stem}@") and kind in ("Q", k.split("@")[1].split("=")[0])}
+    return alike | ({name} & known)
+
+
+SAMPLED = {"agc_approx", "agc_approx@Q"}  # estimates: tests/evaluation/test_sampled.py holds their bounds and errors
+
+
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: entry.name)
+def test_every_metric_of_the_catalogue_has_a_definition_here(entry: Any) -> None:
+    """A row without a truth, a range or a family is not done."""
+    assert entry.name in SAMPLED or spelled(entry.name), entry.name
+    assert entry.family in FAMILIES
+    assert entry.low < entry.high
+    assert entry.better in ("higher", "lower", None)
+    assert entry.meaning.endswith(".")
+    assert entry.source
+
+
+@settings(max_examples=60)
+@given(ROWS, st.booleans())
+def test_metrics_of_scores_are_their_definitions(rows: list[Row], weighted: bool) -> None:
+    """Every metric and every option, to the last bit where it is a quotient of integers, else to 1e-12."""
+    found = evaluate(table(rows), score="score", weight="weight" if weighted else None, **OPTIONS)
+    truths = score_truths(rows, weighted=weighted)
+    assert values(found).keys() <= truths.keys()
+    for name, value in values(found).items():
+        assert agrees(value, truths[name]), (name, value, truths[name])
+
+
+@settings(max_examples=40)
+@given(ROWS)
+def test_metrics_of_clusters_are_their_definitions(rows: list[Row]) -> None:
+    """AUL and ROC AUC by size."""
+    for name, value in values(evaluate(table(rows), cluster="cluster")).items():
+        assert agrees(value, cluster_truths(rows)[name], exactly=True), name
+
+
+@settings(max_examples=40)
+@given(ROWS)
+def test_metrics_of_clusters_against_classes_are_their_definitions(rows: list[Row]) -> None:
+    """All defaults and the assignment score, against 50 digits."""
+    cells = dict(Counter((row[4], row[3]) for row in rows))
+    truths = clustering_truth(cells)
+    found = evaluate(table(rows), cluster="cluster", classes="class", metrics=list(truths))
+    for name, value in values(found).items():
+        truth = truths[name]
+        if truth is not None and not (len({j for _, j in cells}) == len({i for i, _ in cells}) == 1):
+            want = float(mpmath.mpf(truth.numerator) / truth.denominator if isinstance(truth, Fraction) else truth)
+            assert math.isclose(value, want, rel_tol=1e-11, abs_tol=1e-12), (name, value, want)
+
+
+@settings(max_examples=25)
+@given(ROWS, st.randoms(use_true_random=False), st.integers(1, 4))
+def test_no_metric_depends_on_order_or_partitioning(
+    tmp_path_factory: Any, rows: list[Row], random: Any, files: int
+) -> None:
+    """Rows shuffled and dealt to files give the same bits."""
+    whole = evaluate(table(rows), **COLUMNS, **OPTIONS)
+    shuffled = random.sample(rows, len(rows))
+    folder: Path = tmp_path_factory.mktemp("dealt")
+    for number in range(files):
+        pq.write_table(table(shuffled[number::files]), folder / f"{number}.parquet")
+    assert repr(values(evaluate(folder, **COLUMNS, **OPTIONS))) == repr(values(whole))
+
+
+@settings(max_examples=30)
+@given(ROWS)
+def test_weights_of_two_change_no_metric_of_a_score(rows: list[Row]) -> None:
+    """Rates do not depend on the unit of weights."""
+    one, two = (table([(s, y, w * k, c, g) for s, y, w, c, g in rows]) for k in (1, 2))
+    first, second = (values(evaluate(data, score="score", weight="weight", **OPTIONS)) for data in (one, two))
+    for name, value in first.items():
+        assert math.isclose(value, second[name], rel_tol=1e-12) or (math.isnan(value) and math.isnan(second[name])), (
+            name
+        )
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_is_a_value_or_a_reason(label: int) -> None:
+    """No metric fails; one without a value says why."""
+    found = evaluate(table([(0.1 * i, label, 1.0, i // 2, i % 2) for i in range(6)]), **COLUMNS, **OPTIONS)
+    assert all(result.reason for result in found.results if math.isnan(result.value))
+
+
+@pytest.mark.parametrize("approx", [False, True])
+def test_all_ties_are_chance(approx: bool) -> None:
+    """One score for all: the order is undecided, exactly."""
+    found = evaluate(table([(0.5, i % 2, 1.0, 0, 0) for i in range(8)]), score="score", approx=approx)
+    assert values(found) == {
+        "roc_auc": 0.5,
+        "average_precision": 0.5,
+        "pr_auc": 0.75,
+        "max_informedness": 0.0,
+        "agc": 0.0,
+        "agc_ratio": pytest.approx(2 / 3),
+    }
+
+
+def test_no_rows_are_an_error_that_says_so() -> None:
+    """There is nothing to evaluate."""
+    with pytest.raises(MissingInputError, match="no rows"):
+        evaluate(table([]), **COLUMNS)
+
+
+@pytest.mark.parametrize("policy", ["drop", "half"])
+def test_nan_scores_change_what_the_policy_says(policy: str) -> None:
+    """Dropped rows leave every metric; halves leave a value or a reason."""
+    rows = [(0.1, 0, 1.0, 0, 0), (0.9, 1, 1.0, 0, 0), (0.5, 0, 1.0, 1, 1), (0.4, 1, 1.0, 1, 1)]
+    more = [*rows, (math.nan, 1, 1.0, 0, 0), (math.nan, 0, 1.0, 0, 0)]
+    found = evaluate(table(more), score="score", nan=policy, **OPTIONS)
+    if policy == "drop":
+        assert values(found) == values(evaluate(table(rows), score="score", **OPTIONS))
+    assert all(result.reason for result in found.results if math.isnan(result.value))
+
+
+def test_names_globs_families_and_subjects_pick_metrics() -> None:
+    """A family or a subject stands for all of its metrics."""
+    data = table([(0.1 * i, i % 2, 1.0, i // 2, i % 3) for i in range(6)])
+    assert values(evaluate(data, score="score", metrics="gain")).keys() == {"agc", "agc_ratio"}
+    assert values(evaluate(data, score="score", cluster="cluster", metrics="cluster")).keys() == {
+        "aul",
+        "roc_auc_by_size",
+    }
+    with pytest.raises(OptionError, match="no metric is named 'gian'"):
+        evaluate(data, score="score", metrics="gian")
+
+
+def test_the_catalogue_is_listed_by_pattern() -> None:
+    """As `streameval metrics PATTERN` prints it."""
+    assert [entry.name for entry in entries("*auc*")] == ["roc_auc", "pr_auc", "roc_auc_by_size"]
+    assert all(entry.to_dict()["meaning"] for entry in entries())
+
+
+@dataclass(frozen=True)
+class Positives:
+    """A user's own metric: positives among the rows of a part."""
+
+    family: str = "score"
+    name: str = "positives"
+
+    def partial(self, part: Any) -> int:
+        """Positives of one part."""
+        return part.total.pos if part is None else 1
+
+    def combine(self, partials: Sequence[int], state: Any) -> float:
+        """All positives."""
+        return float(state.totals().pos)
+
+
+@pytest.mark.parametrize("family", ["score", "cluster", "classes"])
+def test_a_metric_of_ones_own_is_computed(family: str) -> None:
+    """In every family, beside names of the catalogue, and alone without the defaults."""
+    data = table([(0.1 * i, i % 2, 1.0, i // 2, i % 3) for i in range(6)])
+    found = evaluate(data, **COLUMNS, metrics=[Positives(family), "roc_auc"])
+    assert values(found) == {"positives": 3.0, "roc_auc": values(evaluate(data, score="score"))["roc_auc"]}
+
+
+@pytest.mark.parametrize(
+    ("metric", "message"),
+    [
+        (Positives(name="roc_auc"), "a name of the catalogue"),
+        (Positives(name="agc@0.5"), "a name of the catalogue"),
+        (Positives(name="rand_index"), "a name of the catalogue"),
+        (Positives(family="row"), "families are score, cluster"),
+        (Positives(family="cluster"), "needs a cluster column"),
+        (object(), "has no name"),
+    ],
+)
+def test_a_metric_that_cannot_be_taken_is_refused(metric: Any, message: str) -> None:
+    """By name, before anything is read."""
+    with pytest.raises(OptionError, match=message):
+        evaluate(table([]), score="score", metrics=[metric])
