@@ -51,9 +51,9 @@ def groups_auc(groups: Sequence[Group]) -> Fraction | None:
 
 
 def curve_truth(groups: Sequence[Group]) -> dict[str, Fraction | None]:
-    """Average precision, PR AUC and maximum informedness by walking down the groups."""
+    """Average precision, PR AUC, maximum informedness and Kolmogorov-Smirnov by walking down the groups."""
     P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
-    T = F = steps = trapezoids = best = Fraction(0)
+    T = F = steps = trapezoids = best = widest = Fraction(0)
     for p, n in groups:
         before = T / (T + F) if T + F else Fraction(1)
         T, F = T + p, F + n
@@ -61,11 +61,12 @@ def curve_truth(groups: Sequence[Group]) -> dict[str, Fraction | None]:
             steps += p * T / (T + F)
             trapezoids += p * (before + T / (T + F)) / 2
         if P and N:
-            best = max(best, T / P - F / N)
+            best, widest = max(best, T / P - F / N), max(widest, abs(T / P - F / N))
     return {
         "average_precision": steps / P if P else None,
         "pr_auc": trapezoids / P if P else None,
         "max_informedness": best if P and N else None,
+        "ks": widest if P and N else None,
     }
 
 

@@ -48,10 +48,7 @@ def steps(state: ScoreCounts) -> Steps:
     Steps(neg=array([0, 1]), pos=array([1, 1]), scores=array([0.7, 0.5]))
     """
     groups = list(state.parts())
-    weighted = state.spec.weighted
-    neg = np.concatenate([group.neg_weight if weighted else group.neg for group in groups])
-    pos = np.concatenate([group.pos_weight if weighted else group.pos for group in groups])
-    return Steps(neg, pos, np.concatenate([group.scores for group in groups]))
+    return Steps(*(np.concatenate([getattr(group, name) for group in groups]) for name in ("n", "p", "scores")))
 
 
 def _cumulated(values: Array) -> Array:

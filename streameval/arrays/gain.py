@@ -20,12 +20,13 @@ import numpy as np
 from streameval.arrays.inputs import same_length, scores, weights
 from streameval.arrays.labels import labels_by_value
 from streameval.errors import OptionError
-from streameval.kernels.gain import running_counts, running_weights
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.gain import Agc
-from streameval.metrics.scores.gain_sums import GainSums, kept_groups, kept_points, quotient
+from streameval.metrics.scores.gain_sums import kept_groups, kept_points, quotient
+from streameval.metrics.scores.sums import gain_sums, running
 from streameval.states.protocol import Totals
-from streameval.states.scores.counts import Groups, fold_arrays
+from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.parts import ScorePart, known
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -76,9 +77,7 @@ def gain_curve(
     total = state.totals()
     points = kept_points(truncate, total.rows)
     kept = [(part, kept_groups(part, points)) for part in state.parts()]
-    columns = ("neg_weight", "pos_weight") if state.spec.weighted else ("neg", "pos")
-    neg, pos = (np.concatenate([getattr(part, name)[:keep] for part, keep in kept]) for name in columns)
-    running = running_weights if state.spec.weighted else running_counts
+    neg, pos = (np.concatenate([getattr(part, name)[:keep] for part, keep in kept]) for name in ("n", "p"))
     top = running(neg + pos, 0) / (total.neg_weight + total.pos_weight)
     tpr = running(pos, 0) / (total.pos_weight or math.nan)
     return np.minimum(top, 1.0), np.minimum(tpr, 1.0), np.concatenate([part.scores[:keep] for part, keep in kept])
@@ -236,16 +235,14 @@ def _binned_area(label: Array, bins: Array, weight: Array | None, kept: int, *, 
         return [np.bincount(bins[y], None if values is None else values[y], kept + 1) for y in sides]
 
     neg, pos = (column.astype(np.int64) for column in by_class(None))
-    neg_weight, pos_weight = (None, None) if weight is None else by_class(weight)
-    sizes: list[Any] = [int(neg.sum()), int(pos.sum())]
-    if neg_weight is not None and pos_weight is not None:
-        sizes = [math.fsum(neg_weight), math.fsum(pos_weight)]
-        neg_weight, pos_weight = neg_weight[:kept], pos_weight[:kept]
-    if not sizes[1] or not (sizes[0] or ratio):
+    n, p = (neg, pos) if weight is None else by_class(weight)
+    weighted = weight is not None
+    total = Totals(int(neg.sum()), int(pos.sum()), math.fsum(n), math.fsum(p), weighted)
+    if not total.p or not (total.n or ratio):
         return math.nan
-    none, total = Totals(0, 0, 0.0, 0.0), Totals(int(neg.sum()), int(pos.sum()), float(sizes[0]), float(sizes[1]))
-    part = Groups(np.arange(kept), neg[:kept], pos[:kept], neg_weight, pos_weight, none, total, "u8")
-    top, bottom = quotient(GainSums().partial(part), *sizes, ratio=ratio)
+    none, scores = Totals(0, 0, 0.0, 0.0, weighted), np.arange(kept, 0.0, -1.0)
+    part = ScorePart(n[:kept], p[:kept], none, total, known(scores))
+    top, bottom = quotient(gain_sums(part, kept)[:3], total.n, total.p, ratio=ratio)
     return float(top / bottom) if bottom else math.nan
 
 

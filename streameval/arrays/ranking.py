@@ -26,7 +26,8 @@ from streameval.errors import DataError, OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.protocol import Totals
-from streameval.states.scores.counts import Groups, ScoreSpec
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.parts import ScorePart, known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,8 +48,8 @@ class _Few:
 
     def __init__(self, label: Array, score: Array) -> None:
         self.spec = ScoreSpec("y_score")
-        keys, group = np.unique(score, return_inverse=True)
-        sides = (np.bincount(group[label == side], minlength=keys.size)[::-1] for side in (0, 1))
+        self.scores, group = np.unique(score, return_inverse=True)
+        sides = (np.bincount(group[label == side], minlength=self.scores.size)[::-1] for side in (0, 1))
         self.neg, self.pos = (np.ascontiguousarray(side) for side in sides)
 
     def totals(self) -> Totals:
@@ -60,9 +61,9 @@ class _Few:
         """One."""
         return [(0, 1)]
 
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Groups]:
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
         """All groups, from the highest score."""
-        yield Groups(np.arange(self.neg.size), self.neg, self.pos, None, None, _NOTHING, self.totals(), "u8")
+        yield ScorePart(self.neg, self.pos, _NOTHING, self.totals(), known(self.scores[::-1]))
 
 
 def _roc_auc(state: ScoreCounts) -> float:

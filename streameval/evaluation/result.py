@@ -127,6 +127,7 @@ class Evaluation:
             msg = f"there is no curve {name!r}; there are {', '.join(CURVES)}"
             raise OptionError(msg)
         engine, column, state = self._counts(kind.family, of, f"{name} curve", kind.default)
+        state = kind.drawn(state)
         values = engine.finalize([(state, kind.metrics(self._threshold))])[0]
         return kind.made(values, state, column, self._threshold)
 

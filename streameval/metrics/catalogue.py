@@ -16,7 +16,7 @@ names, such as ``agc@Q``: their metrics are made from an option (`truncate`, `at
 ...     name: str = "positives_in_largest_groups"
 ...     family: str = "score"
 ...     def partial(self, part):  # a bounded number of groups at a time, from the best score to the worst
-...         return heapq.nlargest(self.groups, zip((part.neg + part.pos).tolist(), part.pos.tolist()))
+...         return heapq.nlargest(self.groups, zip(part.rows.tolist(), part.p.tolist()))
 ...     def combine(self, partials, state):
 ...         largest = heapq.nlargest(self.groups, (group for part in partials for group in part))
 ...         return sum(positives for _, positives in largest) / sum(rows for rows, _ in largest)
@@ -44,7 +44,7 @@ from streameval.metrics.contingency.clustering import (
 from streameval.metrics.scores.gain import Agc, truncated
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
 from streameval.metrics.scores.operating_points import operating_points
-from streameval.metrics.scores.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
+from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,6 +107,9 @@ CATALOGUE: tuple[Entry, ...] = (
           PrAuc()),
     Entry("max_informedness", "score", "ranking", True, 0, 1, "higher",
           "Largest true positive rate minus false positive rate over all thresholds.", _YOUDEN, MaxInformedness()),
+    Entry("ks", "score", "ranking", False, 0, 1, "higher",
+          "Largest difference of true and false positive rate over all thresholds, of either sign.",
+          "Kolmogorov-Smirnov", KolmogorovSmirnov()),
     Entry("agc", "score", "gain", True, -1, 1, "higher",
           "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "2·AUC − 1", Agc(1)),
     Entry("agc_ratio", "score", "gain", True, 0, 1, "higher",

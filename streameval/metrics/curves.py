@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.metrics.clusters.lift import Aul
 from streameval.metrics.scores.curves import AllSizes, ScorePath, lift_curve, score_curve
 from streameval.metrics.scores.ranking import PrAuc, RocAuc
+from streameval.states.scores.missing import numbers_only
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +38,11 @@ class CurveKind:
         """What to finalize: the points, and the area of the whole curve."""
         if self.family == "cluster":
             return [AllSizes(), Aul(aul_threshold)]
-        return [ScorePath(), RocAuc(half=False), PrAuc(half=False)]
+        return [ScorePath(), RocAuc(), PrAuc()]
+
+    def drawn(self, state: Any) -> Any:
+        """The state that the curve is made of: that of a score without its missing scores."""
+        return state if self.family == "cluster" else numbers_only(state)
 
     def made(self, values: Sequence[Any], state: Any, of: str, aul_threshold: float) -> Curve:
         """The curve, from the values of these metrics.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.states.scores.counts import Groups
+from streameval.metrics.scores.undefined import HALF
+from streameval.results import Scalar
+from streameval.states.scores.missing import halved_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from streameval.budget import Budget
     from streameval.metrics.protocol import Metric
-    from streameval.results import Scalar
 
 __all__ = ["combine", "compute", "partials"]
 
@@ -19,19 +20,27 @@ __all__ = ["combine", "compute", "partials"]
 def partials(
     state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None
 ) -> list[list[Any]]:
-    """Partials of one shard: for every part of it a list with one partial a metric, those of one basis taken once."""
+    """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once."""
     rows = []
     for part in state.parts(shard, budget):
-        bases = [m.basis(part) if isinstance(part, Groups) and hasattr(m, "basis") else m for m in metrics]
+        bases = [m.basis(part) if hasattr(m, "basis") else m for m in metrics]
         found = {basis: basis.partial(part) for basis in dict.fromkeys(bases)}
         rows.append([found[basis] for basis in bases])
     return rows
 
 
 def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
-    """Results from the partials of all shards, one a metric."""
-    rows = [row for shard in shards for row in shard]
-    return [metric.combine([row[i] for row in rows], state) for i, metric in enumerate(metrics)]
+    """Results from the partials of all shards, one for each metric.
+
+    A metric that does not count NaN scores is undefined where the state has NaN scores that count one half.
+    """
+    rows, halves = [row for shard in shards for row in shard], halved_rows(state) > 0
+    return [
+        Scalar.undefined(metric.name, HALF)
+        if halves and not getattr(metric, "counts_nan", False)
+        else metric.combine([row[i] for row in rows], state)
+        for i, metric in enumerate(metrics)
+    ]
 
 
 def compute(state: Any, metric: Metric) -> Any:

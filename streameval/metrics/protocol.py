@@ -18,8 +18,12 @@ __all__ = ["Metric"]
 class Metric(Protocol):
     """One number of one state; frozen, so that equal metrics are equal.
 
-    Metrics whose partials of exact groups are the same may say so with a method ``basis(part)``, which gives a frozen
-    object with a method `partial` of its own: equal ones are asked once.
+    Two members are optional:
+
+    - ``basis(part)`` returns a frozen object that takes the partial in place of the metric. Metrics with equal bases
+      share its partials, which are computed once.
+    - ``counts_nan`` says what ``nan="half"`` means for a metric of a score: True where its `combine` counts NaN scores
+      as halves; otherwise it is undefined as soon as there are any.
     """
 
     @property

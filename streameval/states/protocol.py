@@ -62,21 +62,39 @@ class Batch:
 class Totals:
     """Rows and weights of both classes; without weights every row weighs 1.
 
+    Attributes
+    ----------
+    neg, pos : rows
+    neg_weight, pos_weight : weights
+    weighted : whether metrics measure the classes by their weights, not by their rows
+
     Examples
     --------
-    >>> Totals(neg=3, pos=1, neg_weight=3.0, pos_weight=1.0).rows
-    4
+    >>> total = Totals(neg=3, pos=1, neg_weight=1.5, pos_weight=1.0, weighted=True)
+    >>> total.rows, total.n, total.p
+    (4, 1.5, 1.0)
     """
 
     neg: int
     pos: int
     neg_weight: float
     pos_weight: float
+    weighted: bool = False
 
     @property
     def rows(self) -> int:
         """All rows."""
         return self.neg + self.pos
+
+    @property
+    def n(self) -> Any:
+        """The measure of the negatives: their weight, or their rows, an integer that divides exactly."""
+        return self.neg_weight if self.weighted else self.neg
+
+    @property
+    def p(self) -> Any:
+        """The measure of the positives."""
+        return self.pos_weight if self.weighted else self.pos
 
 
 class StoredSpec(Protocol):

@@ -253,14 +253,15 @@ def test_a_heavy_bucket_of_scores_is_taken_in_parts(name: str, case: str, tmp_pa
             return gathered(self, start, stop, items)
 
         patch.setattr(KeyedCounts, "_gathered", watched)
-        parts = [part for shard in state.shards() for part in state.parts(shard, budget)]
+        parts = [part for shard in state.shards() for part in state.groups(shard, budget)]
         if case == "distinct" and name != "float":
             assert max(sizes, default=0) <= 2 * KEYS
     values, labels = table.column("column").to_numpy(), table.column("label").to_numpy()
     keys, index = np.unique(values, return_inverse=True)
     counts = [np.bincount(index[labels == side], minlength=keys.size)[::-1] for side in (0, 1)]
     assert [int(k) for p in parts for k in p.keys] == sorted({int(k) for p in parts for k in p.keys})
-    np.testing.assert_array_equal(np.concatenate([p.scores for p in parts]), keys[::-1].astype(float))
+    scores = np.concatenate([part.scores for part in state.parts()])
+    np.testing.assert_array_equal(scores, keys[::-1].astype(float))
     np.testing.assert_array_equal(np.concatenate([p.neg for p in parts]), counts[0])
     np.testing.assert_array_equal(np.concatenate([p.pos for p in parts]), counts[1])
     if subject.weighted:

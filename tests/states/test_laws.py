@@ -219,19 +219,19 @@ def test_scores_are_counted_as_a_counter_counts_them(subject: Subject) -> None:
         counted = Counter((value, label) for value, label in rows if value is not None and value == value)
         distinct = sorted({value for value, _ in counted}, reverse=True)
         with sizes(tiny=tiny):
-            groups = list(state.parts())
+            groups, parts = list(state.groups()), list(state.parts())
         found = [
             row
-            for g in groups
-            for row in zip(g.scores.tolist(), g.neg.tolist(), g.pos.tolist(), g.keys.tolist(), strict=True)
+            for g, part in zip(groups, parts, strict=True)
+            for row in zip(part.scores.tolist(), g.neg.tolist(), g.pos.tolist(), g.keys.tolist(), strict=True)
         ]
         assert [row[0] for row in found] == [_keyed(value, subject.spec.type) for value in distinct]
         assert [row[1:3] for row in found] == [(counted[value, 0], counted[value, 1]) for value in distinct]
         assert [row[3] for row in found] == sorted({row[3] for row in found})
         before = 0
-        for group in groups:
-            assert group.before.rows == before
-            before += int(group.neg.sum() + group.pos.sum())
+        for part in parts:
+            assert part.before.rows == before
+            before += int(part.rows.sum())
 
     check()
 

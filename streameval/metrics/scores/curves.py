@@ -1,9 +1,9 @@
-"""Curves of a score and of a clustering: few points to draw, the exact area.
+"""Curves of a score and of a clustering: few points to draw, and the exact area.
 
-The *path* of a score is the list of (T, F) after each group: T positives and F negatives at or above its score. The
-ROC, precision-recall and gain curves are three views of it. A path of millions of groups is thinned: the plane is cut
-into about 9,000 cells by recall, false positive rate and logarithm of rank, and the last group of every cell is kept.
-What is kept depends on no shard or file.
+The *path* of a score lists (T, F) after each group: T positives and F negatives at or above its score. The ROC,
+precision-recall and gain curves are three views of it. A path of millions of groups is thinned: recall, false positive
+rate and logarithm of rank cut the plane into about 9,000 cells, and the last group of each cell is kept. The points
+kept do not depend on shards or files.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
 from streameval.results import Curve
 from streameval.states.clusters.counts import SizeTable
-from streameval.states.scores.histogram import Bins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.results import Scalar
+    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
 __all__ = ["MAX_POINTS", "AllSizes", "Path", "ScorePath", "lift_curve", "score_curve"]
@@ -53,21 +53,14 @@ class ScorePath:
     name: str = "path"
     slots: int = _SLOTS
 
-    def partial(self, part: Any) -> Path:
-        """The points of one part that are kept."""
-        weighted = part.neg_weight is not None
-        neg, pos = (part.neg_weight, part.pos_weight) if weighted else (part.neg, part.pos)
-        if isinstance(part, Bins):
-            before: tuple[Any, Any] = (0.0, 0.0) if weighted else (0, 0)
-        else:
-            before = (
-                (part.before.neg_weight, part.before.pos_weight) if weighted else (part.before.neg, part.before.pos)
-            )
-        kept, true, false = thin(neg, pos, *before, part.total.neg_weight, part.total.pos_weight, self.slots)
-        return Path(true, false, part.scores[kept])
+    def partial(self, part: ScorePart) -> Path:
+        """The thinned path of one part."""
+        before, N, P = part.before, float(part.total.n), float(part.total.p)
+        kept, true, false = thin(part.n, part.p, before.n, before.p, N, P, self.slots)
+        return Path(true, false, part.ends(kept)[0])
 
     def combine(self, partials: Sequence[Path], state: Any) -> Path:
-        """All points, thinned once more where shards met."""
+        """The paths of all parts, thinned once more where they meet."""
         if not partials:
             return Path(*np.empty((3, 0)))
         true, false, scores = (
@@ -78,7 +71,7 @@ class ScorePath:
         total = state.totals()
         zero = false[:0].dtype.type(0)
         steps = np.diff(false, prepend=zero), np.diff(true, prepend=zero)
-        kept, _, _ = thin(*steps, zero, zero, total.neg_weight, total.pos_weight, self.slots)
+        kept, _, _ = thin(*steps, zero, zero, float(total.n), float(total.p), self.slots)
         return Path(true[kept], false[kept], scores[kept])
 
 
@@ -104,23 +97,28 @@ def score_curve(name: str, path: Path, state: Any, roc: Scalar, precision: Scala
     ----------
     name : ``roc``, ``precision_recall`` or ``gain``
     path : the score's path
-    state : the score's state
-    roc, precision : the exact areas of the ROC and the precision-recall curve, of the scores that are numbers
+    state : the score's state, without its missing scores
+    roc, precision : the areas of the ROC and the precision-recall curve of that state
+
+    Raises
+    ------
+    OptionError
+        If there is one class only.
     """
     total = state.totals()
-    N, P, weighted = total.neg_weight, total.pos_weight, state.spec.weighted
+    N, P, column, weighted = float(total.n), float(total.p), state.spec.column, total.weighted
     if not N or not P:
-        msg = f"the {name} curve of {state.spec.column!r} is not defined: one class only"
+        msg = f"the {name} curve of {column!r} is not defined: one class only"
         raise OptionError(msg)
-    T, F = (np.concatenate(([0.0], column)) for column in (path.true.astype(float), path.false.astype(float)))
+    T, F = (np.concatenate(([0.0], steps)) for steps in (path.true.astype(float), path.false.astype(float)))
     thresholds = np.concatenate(([np.inf], path.scores))
     if name == "roc":
-        return Curve(name, state.spec.column, F / N, T / P, thresholds, roc.value, roc.exact, P, N + P, weighted)
+        return Curve(name, column, F / N, T / P, thresholds, roc.value, roc.exact, P, N + P, weighted)
     if name == "gain":
         area = (P / 2 + N * roc.value) / (N + P)
-        return Curve(name, state.spec.column, (T + F) / (N + P), T / P, thresholds, area, roc.exact, P, N + P, weighted)
+        return Curve(name, column, (T + F) / (N + P), T / P, thresholds, area, roc.exact, P, N + P, weighted)
     ys = np.divide(T, T + F, out=np.ones_like(T), where=T + F > 0)
-    return Curve(name, state.spec.column, T / P, ys, thresholds, precision.value, precision.exact, P, N + P, weighted)
+    return Curve(name, column, T / P, ys, thresholds, precision.value, precision.exact, P, N + P, weighted)
 
 
 def lift_curve(table: SizeTable, threshold: float, area: float, of: str | None) -> Curve:

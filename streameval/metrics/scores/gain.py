@@ -22,32 +22,22 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from streameval.kernels import gain as kernels
-from streameval.metrics.scores.gain_bounds import Cut, cut_bounds, open_sums
-from streameval.metrics.scores.gain_sums import (
-    NO_NEGATIVES,
-    NO_POSITIVES,
-    NO_WEIGHT,
-    WEIGHTED,
-    GainSums,
-    kept_points,
-    quotient,
-)
+from streameval.metrics.scores.gain_bounds import cut_bounds
+from streameval.metrics.scores.gain_sums import GainSums, Kept, kept_points, quotient
 from streameval.metrics.scores.ranking import RocAuc
-from streameval.metrics.scores.undefined import HALF, class_sizes, halved_rows, outward
+from streameval.metrics.scores.sums import counted, outward, rounding, total
+from streameval.metrics.scores.undefined import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT, WEIGHTED
 from streameval.results import Scalar
-from streameval.states.scores.counts import Groups
+from streameval.states.scores.missing import halved
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.undefined import ScoreState
-    from streameval.states.scores.histogram import Bins
+    from streameval.states.protocol import Totals
+    from streameval.states.scores.parts import ScorePart
 
-__all__ = ["GAIN", "Agc", "truncated"]
+__all__ = ["Agc", "truncated"]
 
 
 @dataclass(frozen=True)
@@ -81,76 +71,68 @@ class Agc:
         name = "agc_ratio" if self.ratio else "agc"
         return name if self.truncate == 1 else f"{name}@{format_number(self.truncate)}"
 
-    def basis(self, part: Groups) -> GainSums | RocAuc:
-        """What takes the partials of groups: of counts that are not cut, the pairs won, which `roc_auc` takes as well.
+    @property
+    def counts_nan(self) -> bool:
+        """Whether NaN scores may count as halves: in 2·AUC − 1 alone."""
+        return self.truncate == 1 and not self.ratio
 
-        Σ u·(2T + p) is Σ p·(2T + p) = P², plus Σ n·(2T + p), which is twice the pairs won.
+    def _by_pairs(self, measure: Totals) -> bool:
+        """Whether the pairs won give the area: Σ u·(2T + p) is Σ p·(2T + p) = P² plus Σ n·(2T + p), those pairs.
+
+        The area is not truncated then, and of counts: with weights the digits of A − R would cancel.
         """
-        return RocAuc() if self.truncate == 1 and part.neg_weight is None else GainSums(self.truncate)
+        return self.truncate == 1 and counted(measure)
 
-    def partial(self, part: Groups | Bins) -> Any:
-        """The sums of `GainSums`, or the pairs won; for bins the bounds."""
-        return self.basis(part).partial(part) if isinstance(part, Groups) else self.bounds(part)
+    def basis(self, part: ScorePart) -> GainSums | RocAuc:
+        """What takes the partials: the pairs won, which `roc_auc` takes as well, or the sums that `ratio` shares."""
+        return RocAuc() if self._by_pairs(part.total) else GainSums(self.truncate)
 
-    def bounds(self, bins: Bins) -> Any:
-        """Sums and the pairs in doubt; value, lower and upper where a bin is cut; None where neither can be had."""
-        total = bins.total
-        points = kept_points(self.truncate, total.rows)
-        if bins.neg_weight is None or bins.pos_weight is None:
-            at = int(np.searchsorted(np.cumsum(bins.neg + bins.pos), points))
-            if points >= total.rows or bins.single[at]:
-                return open_sums(bins, at + 1)
-            return cut_bounds(bins, at, points, ratio=self.ratio) if total.pos and (total.neg or self.ratio) else None
-        if points < total.rows:
-            return None
-        area, below, pos, neg = (float(x) for x in kernels.gain_weights(bins.neg_weight, bins.pos_weight))
-        return area, below, neg + pos, float((bins.neg_weight * bins.pos_weight)[~bins.single].sum())
+    def partial(self, part: ScorePart) -> Any:
+        """The partial of the basis."""
+        return self.basis(part).partial(part)
 
-    def combine(self, partials: Sequence[Any], state: ScoreState) -> Scalar:
-        """One division."""
-        halves = halved_rows(state) > 0
-        N, P = class_sizes(state.totals(), weighted=state.spec.weighted)
-        if halves and (self.ratio or self.truncate != 1):
-            return Scalar.undefined(self.name, HALF)
-        nan = (state.nan_weights if state.spec.weighted else state.nan_rows).tolist() if halves else (0, 0)
-        if not P + nan[1]:
+    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+        """One division; a pair with a halved score adds nothing to A − R."""
+        numbers, nan = state.totals(), halved(state)
+        N, P = numbers.n, numbers.p
+        if not P + nan.p:
             return Scalar.undefined(self.name, NO_POSITIVES)
-        if not N + nan[0] and not self.ratio:
+        if not N + nan.n and not self.ratio:
             return Scalar.undefined(self.name, NO_NEGATIVES)
         if None in partials:
             return Scalar.undefined(self.name, WEIGHTED)
-        if len(partials) == 1 and isinstance(partials[0], Cut):
-            return Scalar.between(self.name, *partials[0])
-        if partials and isinstance(partials[0], int):
-            area = P * P + sum(partials)
-            partials = [(area, (N + P) ** 2 - area, N + P)]
-        *sums, doubt = _added(partials)
-        if not sums[2]:
-            return Scalar.certain(self.name, 0.0) if halves else Scalar.undefined(self.name, NO_WEIGHT)
-        return self._divided(sums, doubt, N, P, (N + nan[0]) * (P + nan[1]) if halves else None)
+        kept = _by_pairs(partials, N, P) if self._by_pairs(numbers) else Kept.all(partials)
+        if kept.cut:
+            return Scalar.between(self.name, *cut_bounds(kept, N, P, ratio=self.ratio))
+        pairs = (N + nan.n) * (P + nan.p) if nan.rows else 0
+        if not kept.weight and nan.rows:
+            return Scalar.certain(self.name, 0.0)
+        return self._divided(kept, N, P, pairs, rounding(numbers))
 
-    def _divided(self, sums: Sequence[Any], doubt: Any, N: Any, P: Any, pairs: Any) -> Scalar:
-        """The value, and its interval if pairs are in doubt; `pairs` with a NaN count one half and so add nothing."""
+    def _divided(self, kept: Kept, N: Any, P: Any, pairs: Any, slack: float) -> Scalar:
+        """The value, with its interval if pairs are in doubt; `pairs` are all pairs where some have a halved score."""
+
+        def ends(shift: Any) -> tuple[Any, Any]:
+            top, bottom = quotient((kept.area + shift, kept.below - shift, kept.weight), N, P, ratio=self.ratio)
+            return top, (N + P) * pairs if pairs else bottom
 
         def at(shift: Any) -> float:
-            top, bottom = quotient((sums[0] + shift, sums[1] - shift, sums[2]), N, P, ratio=self.ratio)
-            return float(top / ((N + P) * pairs if pairs else bottom))
+            top, bottom = ends(shift)
+            return float(top / bottom)
 
-        if (
-            not pairs and not quotient((sums[0], sums[1], sums[2]), N, P, ratio=self.ratio)[1]
-        ):  # a product of weights that vanishes
+        if not kept.weight or not ends(0)[1]:  # a product of weights may vanish
             return Scalar.undefined(self.name, NO_WEIGHT)
-        value, weighted = at(0), isinstance(sums[0], float)
-        if not doubt:
-            return Scalar.certain(self.name, min(1.0, value) if weighted else value)
-        ends = at(-doubt), at(doubt)
-        return Scalar.between(self.name, value, *(outward(*ends, least=-math.inf) if weighted else ends))
+        if not kept.doubt:
+            return Scalar.certain(self.name, min(1.0, at(0)))
+        interval = outward(at(-kept.doubt), at(kept.doubt), slack, least=-math.inf)
+        return Scalar.between(self.name, at(0), *interval)
 
 
-def _added(partials: Sequence[Any]) -> list[Any]:
-    """Sums of the partials and of the pairs in doubt: exact integers, or correctly rounded floats."""
-    columns = list(zip(*(part if len(part) == 4 else (*part, 0) for part in partials), strict=True)) or [(0,)] * 4
-    return [math.fsum(column) if any(isinstance(x, float) for x in column) else sum(column) for column in columns]
+def _by_pairs(partials: Sequence[tuple[int, int]], N: int, P: int) -> Kept:
+    """Sums under the whole curve from the partials of `RocAuc`."""
+    won, doubt = (total(column) for column in zip(*partials, strict=True)) if partials else (0, 0)
+    area = P * P + won
+    return Kept(area, (N + P) ** 2 - area, N + P, doubt)
 
 
 def truncated(truncate: Sequence[float]) -> tuple[Agc, ...]:
@@ -162,6 +144,3 @@ def truncated(truncate: Sequence[float]) -> tuple[Agc, ...]:
     ['agc@0.01', 'agc_ratio@0.01', 'agc@200', 'agc_ratio@200']
     """
     return tuple(Agc(share, ratio) for share in dict.fromkeys(truncate) for ratio in (False, True))
-
-
-GAIN = truncated((1,))

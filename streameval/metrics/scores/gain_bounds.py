@@ -1,8 +1,8 @@
-"""Bounds of a normalised gain area from bins whose inside is unknown.
+"""Bounds of a normalised gain area whose truncation cuts an open bin.
 
-A bin that is cut may keep any c of its points, at least as many as needed, in any order. For each c the area is least
-with as few positives as possible and those last, greatest with as many as possible and those first. The interval takes
-the extremes over all c, found where the quotient of two parabolas turns, in exact integers.
+The bin may keep any c of its points, at least those needed, in any order. For each c the area is least with as few
+positives as possible, placed last, and greatest with as many as possible, placed first. The interval takes the extremes
+over all c. They lie where the quotient of two parabolas turns, and are found in exact integers.
 """
 
 from __future__ import annotations
@@ -12,36 +12,27 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from streameval.kernels.ranking import product_counts
-from streameval.metrics.scores.gain_sums import gain_sums, quotient
-from streameval.metrics.scores.undefined import integer
+from streameval.metrics.scores.gain_sums import quotient
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.states.scores.histogram import Bins
+    from streameval.metrics.scores.gain_sums import Kept
 
-__all__ = ["Cut", "cut_bounds", "open_sums"]
-
-
-class Cut(tuple[float, float, float]):
-    """Value, lower and upper of a metric whose truncation cuts a bin."""
-
-    __slots__ = ()
+__all__ = ["cut_bounds"]
 
 
-def open_sums(bins: Bins, count: int) -> tuple[int, int, int, int]:
-    """Sums over the first bins, each tied, and the pairs of a positive and a negative in one bin."""
-    mixed = ~bins.single[:count]
-    pairs = integer(product_counts(bins.neg[:count][mixed], bins.pos[:count][mixed]))
-    return *gain_sums(bins.neg[:count], bins.pos[:count], 0, 0), pairs
+def cut_bounds(kept: Kept, N: int, P: int, *, ratio: bool) -> tuple[float, float, float]:
+    """Value, lower and upper end if a bin is cut; the value keeps a proportional part of it.
 
-
-def cut_bounds(bins: Bins, at: int, points: int, *, ratio: bool) -> Cut:
-    """Value, lower and upper if bin `at` is cut: see the head of this file. The value keeps a proportional part."""
-    area, _, above, doubt = open_sums(bins, at)
-    N, P, n, p = bins.total.neg, bins.total.pos, int(bins.neg[at]), int(bins.pos[at])
-    T, need = int(bins.pos[:at].sum()), points - above
+    Parameters
+    ----------
+    kept : the bin, and sums over the groups above it
+    N, P : all negatives and positives
+    ratio : whether A/M is bounded instead of (A − R)/(M − R)
+    """
+    area, above, doubt, T = kept.area, kept.weight, kept.doubt, kept.true
+    n, p, need = kept.cut or (0, 0, 0)
 
     def value(c: Any, gained: Any) -> tuple[Any, Any]:
         twice = area + 2 * T * c + gained
@@ -54,11 +45,11 @@ def cut_bounds(bins: Bins, at: int, points: int, *, ratio: bool) -> Cut:
         return value(c, min(p, c) * (2 * c - min(p, c)) + doubt)
 
     share = value(need, Fraction(need * need * p, n + p))
-    ends = [
+    lower, upper = (
         choose(top / bottom for top, bottom in map(f, _candidates(f, need, n + p, (turn, P - above))))
         for choose, f, turn in ((min, least, n), (max, most, p))
-    ]
-    return Cut((float(share[0] / share[1]), *ends))
+    )
+    return float(share[0] / share[1]), lower, upper
 
 
 def _candidates(f: Callable[[int], tuple[int, int]], first: int, last: int, breaks: tuple[int, ...]) -> set[int]:

@@ -37,12 +37,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.gain_bounds import cut_bounds, open_sums
-from streameval.metrics.scores.gain_sums import NO_NEGATIVES, NO_POSITIVES, kept_points, quotient
-from streameval.metrics.scores.undefined import HALF
+from streameval.metrics.scores.gain_bounds import cut_bounds
+from streameval.metrics.scores.gain_sums import cut_sums, kept_points, quotient
+from streameval.metrics.scores.sums import gain_sums
+from streameval.metrics.scores.undefined import HALF, NO_NEGATIVES, NO_POSITIVES
 from streameval.results import Scalar
 from streameval.states.protocol import Totals
-from streameval.states.scores.histogram import Bins
+from streameval.states.scores.parts import ScorePart, known
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class AgcApprox:
         bins, share = _whole(grouped, total), self.share(state)
         drawn = min(1.0, total.rows / self.population(state))
         points = kept_points(share if drawn < 1 else self.truncate, total.rows)
-        if drawn < 1 and not bins.pos[: _cut_at(bins.neg + bins.pos, points) + 1].any():
+        if drawn < 1 and not bins.p[: _cut_at(bins.rows, points) + 1].any():
             return Scalar.undefined(self.name, NONE_IN_PART)
         value, lower, upper = _bounded(bins, points)
         bound = max(upper - value, value - lower)
@@ -149,13 +150,14 @@ class AgcApprox:
         return Scalar(self.name, value, exact=False, reason=reason, stderr=error, bound=bound)
 
 
-def _whole(grouped: GroupedBins, total: Totals) -> Bins:
+def _whole(grouped: GroupedBins, total: Totals) -> ScorePart:
     """All groups together, in integers whose running sums are the rounded ones."""
     sides = (np.rint(np.cumsum(grouped.counts[:, label].sum(0))).astype(np.int64) for label in (0, 1))
     neg, pos = (np.maximum(np.diff(side, prepend=0), 0) for side in sides)
     full = neg + pos > 0
     total = Totals(int(neg.sum()), int(pos.sum()), float(neg.sum()), float(pos.sum()))
-    return Bins(neg[full], pos[full], None, None, grouped.single[full], np.arange(full.sum(), dtype=np.float64), total)
+    none, scores = Totals(0, 0, 0.0, 0.0), np.arange(full.sum(), dtype=np.float64)
+    return ScorePart(neg[full], pos[full], none, total, known(scores), ~grouped.single[full])
 
 
 def _cut_at(sizes: Array, points: float) -> int:
@@ -163,14 +165,13 @@ def _cut_at(sizes: Array, points: float) -> int:
     return min(int(np.searchsorted(np.cumsum(sizes), points)), sizes.size - 1)
 
 
-def _bounded(bins: Bins, points: int) -> tuple[float, float, float]:
+def _bounded(bins: ScorePart, points: int) -> tuple[float, float, float]:
     """Value, lower and upper; a bin at the cut keeps a proportional part."""
-    at, N, P = _cut_at(bins.neg + bins.pos, points), bins.total.neg, bins.total.pos
-    above = int((bins.neg + bins.pos)[: at + 1].sum())
-    if above > points and not bins.single[at]:
-        value, lower, upper = cut_bounds(bins, at, points, ratio=False)
-        return value, lower, upper
-    area, below, kept, doubt = open_sums(bins, at + 1)
+    at, N, P = _cut_at(bins.rows, points), bins.total.neg, bins.total.pos
+    above = int(bins.rows[: at + 1].sum())
+    if above > points and bins.open[at]:
+        return cut_bounds(cut_sums(bins, at, points), N, P, ratio=False)
+    area, below, kept, doubt = gain_sums(bins, at + 1)
     shifted = (quotient((area + shift, below - shift, kept), N, P, ratio=False) for shift in (0, -doubt, doubt))
     value, lower, upper = (top / bottom for top, bottom in shifted)
     return value, lower, upper

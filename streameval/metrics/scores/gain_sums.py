@@ -1,42 +1,25 @@
-"""Sums under the gain curve, and the ratio that normalises their area; see `streameval.metrics.scores.gain`."""
+"""Sums under a truncated gain curve, and the ratio that normalises their area; see `streameval.metrics.scores.gain`."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.kernels import gain as kernels
-from streameval.metrics.scores.undefined import integer
+from streameval.metrics.scores.sums import counted, gain_sums, running, total
 
 if TYPE_CHECKING:
-    from streameval.states.scores.counts import Groups
-    from streameval.typing import Array
+    from collections.abc import Sequence
 
-__all__ = [
-    "NO_NEGATIVES",
-    "NO_POSITIVES",
-    "NO_WEIGHT",
-    "WEIGHTED",
-    "GainSums",
-    "gain_sums",
-    "kept_groups",
-    "kept_points",
-    "quotient",
-    "running",
-]
+    from streameval.states.scores.parts import ScorePart
 
-NO_POSITIVES = "no positives"
-NO_NEGATIVES = "no negatives"
-NO_WEIGHT = "no weight in the part kept"
-WEIGHTED = "a histogram cannot bound a weighted metric cut at a number of points; leave out approx (--approx)"
+__all__ = ["Cut", "GainSums", "Kept", "cut_sums", "kept_groups", "kept_points", "quotient"]
 
-
-_ENDLESS = 1e300  # an integer above may be no float
+_ENDLESS = 1e300  # an integer above may exceed the floats
 
 
 def kept_points(truncate: float, rows: int) -> int:
@@ -63,60 +46,86 @@ def kept_points(truncate: float, rows: int) -> int:
     return min(rows, int(share)) if share > 1 else math.ceil(Fraction(str(share)) * rows)
 
 
-def kept_groups(part: Groups, points: int) -> int:
+def kept_groups(part: ScorePart, points: int) -> int:
     """How many groups of a part are kept until `points` points are reached: those that begin before."""
     room = points - part.before.rows
     if room <= 0 or points >= part.total.rows:
-        return 0 if room <= 0 else part.neg.size
-    ends = running(part.neg + part.pos, 0)
-    return min(int(np.searchsorted(ends, room)) + 1, part.neg.size)
+        return 0 if room <= 0 else part.n.size
+    return min(int(np.searchsorted(running(part.rows, 0), room)) + 1, part.n.size)
+
+
+class Cut(NamedTuple):
+    """The open bin that a truncation cuts: its negatives and positives, and the points kept of it, at least."""
+
+    n: int
+    p: int
+    need: int
+
+
+class Kept(NamedTuple):
+    """Sums over the groups kept: Σ u·(2T + p), Σ u·(2F + n), Σ u, the pairs in doubt, Σ p; and the bin that is cut."""
+
+    area: Any
+    below: Any
+    weight: Any
+    doubt: Any = 0
+    true: Any = 0
+    cut: Cut | None = None
+
+    @classmethod
+    def all(cls, partials: Sequence[Kept]) -> Kept:
+        """Sums of all parts; a state of bins has one."""
+        if len(partials) == 1:
+            return partials[0]
+        return cls(*(total(column) for column in list(zip(*partials, strict=True))[:5])) if partials else cls(0, 0, 0)
 
 
 @dataclass(frozen=True)
 class GainSums:
-    """Sums under the truncated gain curve: what `Agc` needs of a part, with `ratio` or without.
+    """Sums under the truncated gain curve, which ``agc`` and ``agc_ratio`` share.
 
     Examples
     --------
     >>> import numpy as np
     >>> from streameval.states.scores.counts import fold_arrays
     >>> state = fold_arrays(np.array([0, 1, 1], np.uint8), np.array([0.1, 0.9, 0.9]))
-    >>> [GainSums().partial(part) for part in state.parts()]
+    >>> [GainSums().partial(part)[:3] for part in state.parts()]
     [(8, 1, 3)]
     """
 
     truncate: float = 1
 
-    def partial(self, part: Groups) -> tuple[Any, Any, Any]:
-        """Σ u·(2T + p), Σ u·(2F + n) and Σ u over the groups kept."""
-        keep = kept_groups(part, kept_points(self.truncate, part.total.rows))
-        before = part.before
-        if part.neg_weight is None or part.pos_weight is None:
-            return gain_sums(part.neg[:keep], part.pos[:keep], before.neg, before.pos)
-        area, below, pos, neg = (float(x) for x in kernels.gain_weights(part.neg_weight[:keep], part.pos_weight[:keep]))
-        weight = neg + pos
-        return area + 2 * before.pos_weight * weight, below + 2 * before.neg_weight * weight, weight
+    def partial(self, part: ScorePart) -> Kept | None:
+        """Sums over the groups kept; None where a histogram cannot tell what is kept."""
+        points = kept_points(self.truncate, part.total.rows)
+        keep = kept_groups(part, points)
+        if part.exact or points >= part.total.rows:
+            return Kept(*gain_sums(part, keep))
+        if not counted(part.total):
+            return None
+        if not part.open[keep - 1]:
+            return Kept(*gain_sums(part, keep))
+        return cut_sums(part, keep - 1, points)
 
 
-def gain_sums(neg: Array, pos: Array, before_neg: int, before_pos: int) -> tuple[int, int, int]:
-    """The sums of `GainSums` for counts; Σ u·(2(T + F) + u) telescopes, which gives the second."""
-    points = int(neg.sum()) + int(pos.sum())
-    inside = int(kernels.gain_small(neg, pos)) if points <= kernels.SMALL else integer(kernels.gain_counts(neg, pos))
-    area = inside + 2 * before_pos * points
-    return area, points * (2 * (before_neg + before_pos) + points) - area, points
+def cut_sums(part: ScorePart, at: int, points: int) -> Kept:
+    """Sums over the groups above open bin `at`, which is cut."""
+    sums = gain_sums(part, at)
+    cut = Cut(int(part.n[at]), int(part.p[at]), points - sums[2])
+    return Kept(*sums, int(part.p[:at].sum()), cut)
 
 
 def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool) -> tuple[Any, Any]:
-    """Numerator and denominator of ``agc``, or of ``agc_ratio``, each times 2, and ``agc``'s times N + P too."""
+    """Numerator and denominator of ``agc``, or of ``agc_ratio``, each times 2, and those of ``agc`` times N + P too.
+
+    Parameters
+    ----------
+    sums : Σ u·(2T + p), Σ u·(2F + n) and Σ u over the groups kept
+    N, P : all negatives and positives
+    ratio : whether the quotient is A/M instead of (A − R)/(M − R)
+    """
     area, below, kept = sums
     if ratio:
         return area, P * (2 * kept - P) if kept >= P else kept * kept
     left = max(N + P - kept, 0)
     return area * N - below * P, P * (N * kept + left * (N - left)) if kept >= P else kept * kept * N
-
-
-def running(values: Array, start: Any) -> Array:
-    """Sums of `start` and the values up to and including each: integers of counts, compensated floats of weights."""
-    run = kernels.running_counts if values.dtype.kind == "i" else kernels.running_weights
-    sums: Array = run(values, start)
-    return sums

@@ -1,7 +1,7 @@
 """The 2×2 table of a score at a threshold: rows whose score is at or above it are taken as positive.
 
-Exact from `ScoreCounts`. A histogram knows the scores of a bin only up to its edges: its table is exact where the
-threshold lies between bins or in a bin that has seen one score, and there is none otherwise.
+The table is exact. From a histogram it can be had where the threshold lies between bins or in a bin of a single score;
+a threshold within an open bin is refused.
 """
 
 from __future__ import annotations
@@ -9,29 +9,35 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.kernels.histogram import EMPTY, edges
-from streameval.states.scores.histogram import ScoreHistogram
+from streameval.states.scores.missing import halved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streameval.states.scores.parts import ScorePart
+    from streameval.typing import Array
 
 __all__ = ["ConfusionAt"]
 
 
 @dataclass(frozen=True)
 class ConfusionAt:
-    """The table at a threshold, (TP, FN, FP, TN); of weights where the state has them.
+    """The table at a threshold as (TP, FN, FP, TN): counts, or weights where rows carry weights.
 
     Attributes
     ----------
     threshold : float
-        Scores at or above it are taken as positive. A NaN score is below every threshold where NaN counts one half,
-        and left out otherwise.
+        Scores at or above it are taken as positive. Under ``nan="half"`` a NaN score is below every threshold.
+
+    Raises
+    ------
+    OptionError
+        If the threshold is NaN or not a number.
 
     Examples
     --------
@@ -45,6 +51,7 @@ class ConfusionAt:
 
     threshold: float
     name: str = "confusion"
+    counts_nan: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not _is_number(self.threshold):
@@ -54,51 +61,36 @@ class ConfusionAt:
             msg = "threshold is NaN, which no score reaches or misses; give a number or an infinity"
             raise OptionError(msg)
 
-    def partial(self, part: Any) -> tuple[Any, Any]:
-        """Negatives and positives of one part at or above the threshold."""
-        above = part.scores >= self.threshold
-        sides = (part.neg, part.pos) if part.neg_weight is None else (part.neg_weight, part.pos_weight)
-        return sides[0][above].sum().item(), sides[1][above].sum().item()
-
-    def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> tuple[Any, Any, Any, Any]:
-        """TP, FN, FP, TN.
+    def partial(self, part: ScorePart) -> tuple[Any, Any]:
+        """Negatives and positives of one part at or above the threshold.
 
         Raises
         ------
         OptionError
-            If the threshold is within a histogram's bin.
+            If the threshold is within an open bin.
         """
-        if isinstance(state, ScoreHistogram):
-            _check_bins(state, self.threshold)
-        neg, pos = sum(part[0] for part in partials), sum(part[1] for part in partials)
-        total = state.totals()
-        weighted = state.spec.weighted
-        sums = [total.neg_weight, total.pos_weight] if weighted else [total.neg, total.pos]
-        if state.spec.nan == "half":
-            nan = state.nan_weights if weighted else state.nan_rows
-            sums = [have + more for have, more in zip(sums, nan.tolist(), strict=True)]
-        return pos, max(sums[1] - pos, 0), neg, max(sums[0] - neg, 0)
+        if not part.exact:
+            self._check(part.low[part.open], part.high[part.open])
+        above = part.scores >= self.threshold
+        return part.n[above].sum().item(), part.p[above].sum().item()
+
+    def _check(self, lower: Array, upper: Array) -> None:
+        """Refuse a threshold within an open bin."""
+        inside = np.flatnonzero((lower < self.threshold) & (self.threshold < upper))
+        if inside.size:
+            low, high = lower[inside[0]], upper[inside[0]]
+            msg = (
+                f"threshold {self.threshold!r} is within the bin [{float(low)!r}, {float(high)!r}) of a histogram; "
+                "choose one of its ends, or evaluate without approx (--approx)"
+            )
+            raise OptionError(msg)
+
+    def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> tuple[Any, Any, Any, Any]:
+        """TP, FN, FP, TN."""
+        neg, pos = (sum(column) for column in zip(*partials, strict=True)) if partials else (0, 0)
+        total, nan = state.totals(), halved(state)
+        return pos, max(total.p + nan.p - pos, 0), neg, max(total.n + nan.n - neg, 0)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
-
-
-def _check_bins(state: ScoreHistogram, threshold: float) -> None:
-    """Refuse a threshold in a bin of several scores."""
-    [bins] = state.parts()
-    several = ~bins.single
-    upper = edges(np.flatnonzero(state.table[2] != EMPTY)[::-1][several] + 1)
-    lower = bins.scores[several]
-    if state.spec.type != "f4":  # the edges of wider scores are rounded
-        lower, upper = (
-            np.nextafter(x.astype(np.float32), to).astype(np.float64) for x, to in ((lower, -np.inf), (upper, np.inf))
-        )
-    inside = np.flatnonzero((lower < threshold) & (threshold < upper))
-    if inside.size:
-        low, high = lower[inside[0]], upper[inside[0]]
-        msg = (
-            f"threshold {threshold!r} is within the bin [{float(low)!r}, {float(high)!r}) of a histogram; "
-            "choose one of its ends, or evaluate without approx (--approx)"
-        )
-        raise OptionError(msg)

@@ -21,7 +21,7 @@ from streameval.errors import OptionError
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
-from streameval.states.scores.counts import refuse_nan
+from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:

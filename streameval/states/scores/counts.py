@@ -1,9 +1,8 @@
 """ScoreCounts: every distinct score with its negatives and positives, exactly.
 
-From it follow the exact ROC, precision-recall and gain curves and every number on them. Scores are rank keys in buckets
-(`streameval.states.keyed.counts`): 2 bytes a row for scores up to 32 bits, 8 for wider ones.
-
-NaN scores are not points of any curve; the state counts them apart, by label.
+From it follow the exact ROC, precision-recall and gain curves and every number on them. Scores are kept as rank keys in
+buckets (`streameval.states.keyed.counts`), at 2 bytes a row for scores of up to 32 bits and 8 for wider ones. Missing
+scores are counted apart (`streameval.states.scores.missing`).
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
-from streameval.errors import NullError
 from streameval.kernels import keys as kernels
 from streameval.kernels.jit import read_only
-from streameval.kernels.segments import sum_pieces
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, Totals
+from streameval.states.scores.missing import refuse_nan, split_nulls, total_weight
+from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import SIGN, decode, numbers, score_type
 
 if TYPE_CHECKING:
@@ -35,51 +34,19 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["Groups", "ScoreCounts", "ScoreSpec", "fold_arrays"]
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """Consecutive groups of equal score, from the best to the worst, and where they stand in the whole.
-
-    Attributes
-    ----------
-    keys : uint64 array of shape (n,), rank keys
-    neg, pos : int64 arrays of shape (n,)
-    neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
-    before, total : totals of the groups above these, and of all groups
-    kind : see `streameval.states.scores.types.score_type`
-    """
-
-    keys: Array
-    neg: Array
-    pos: Array
-    neg_weight: Array | None
-    pos_weight: Array | None
-    before: Totals
-    total: Totals
-    kind: str
-
-    @property
-    def scores(self) -> Array:
-        """Scores as float64."""
-        return decode(self.keys, self.kind)
-
-    def score(self, i: int) -> float:
-        """Score of one group."""
-        return float(decode(self.keys[i : i + 1], self.kind)[0])
+__all__ = ["ScoreCounts", "ScoreSpec", "fold_arrays"]
 
 
 @dataclass(frozen=True)
 class ScoreSpec:
-    """An exact score state.
+    """What an exact score state is made of.
 
     Attributes
     ----------
     column : the score column
-    type : see `streameval.states.scores.types.score_type`
+    type : how scores are read, see `streameval.states.scores.types.score_type`
     weighted : whether rows carry weights
-    nan : ``error`` refuses NaN and null scores while folding; any other value counts them apart
+    nan : policy for missing scores: ``error``, ``drop`` or ``half``, see `streameval.states.scores.missing`
 
     Examples
     --------
@@ -131,32 +98,9 @@ class ScoreSpec:
         return Packing(self.layout, wide)
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ScoreCounts:
-        """The state whose table `ScoreCounts.to_arrow` wrote, packed."""
+        """The state of the packed table that `ScoreCounts.to_arrow` wrote."""
         nan = {name: np.array(header[name]) for name in ("nan_rows", "nan_weights")}
         return ScoreCounts(self, KeyedCounts(self.layout, tuple(self.packing.segments(batches, budget))), **nan)
-
-
-def split_nulls(
-    batch: Batch, column: str, weight: Array | None, rows: Array, weights: tuple[list[float], list[float]]
-) -> tuple[pa.Array, Array, Array | None]:
-    """Scores that are not null with their labels and weights; the others are added to `rows` and `weights` by label."""
-    array, label = batch.columns[column], batch.label
-    if not array.null_count:
-        return array, label, weight
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    rows += np.bincount(label[~valid], minlength=2)
-    if weight is not None:
-        for side in (0, 1):
-            weights[side].append(total_weight(weight[~valid & (label == side)]))
-        weight = weight[valid]
-    return array.drop_null(), label[valid], weight
-
-
-def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
-    """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
-    if policy == "error" and np.any(seen):
-        msg = f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
-        raise NullError(msg)
 
 
 class _ScoreBuilder:
@@ -198,9 +142,20 @@ def fold_arrays(label: Array, score: Array, weight: Array | None = None, nan: st
     Parameters
     ----------
     label : uint8 array of shape (n,), 1 for positive
-    score : array of shape (n,), of any numeric type
+    score : numeric array of shape (n,)
     weight : float64 array of shape (n,), optional
-    nan : see `ScoreSpec`
+    nan : policy for NaN scores, see `ScoreSpec`
+
+    Raises
+    ------
+    NullError
+        If a score is NaN and `nan` is ``error``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9])).totals().rows
+    2
     """
     array = pa.array(score)
     spec = ScoreSpec("y_score", score_type(array.type, "y_score"), weight is not None, nan)
@@ -217,14 +172,14 @@ class ScoreCounts:
     ----------
     spec : ScoreSpec
     keyed : KeyedCounts
-    nan_rows : int64 array of shape (2,), rows whose score is NaN or null, by label
-    nan_weights : float64 array of shape (2,), their weight
+    nan_rows : int64 array of shape (2,), rows with a missing score, by label
+    nan_weights : float64 array of shape (2,), the weight of those rows
 
     Examples
     --------
     >>> import numpy as np
     >>> state = fold_arrays(np.array([0, 1, 1, 0], dtype=np.uint8), np.array([0.1, 0.9, 0.9, 0.4]))
-    >>> [(g.scores.tolist(), g.neg.tolist(), g.pos.tolist()) for g in state.parts()]
+    >>> [(part.scores.tolist(), part.n.tolist(), part.p.tolist()) for part in state.parts()]
     [([0.9, 0.4, 0.1], [0, 1, 1], [2, 0, 0])]
     """
 
@@ -234,11 +189,11 @@ class ScoreCounts:
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows."""
+        """The keyed counts, which grow with the rows."""
         return {"keyed": self.keyed}
 
     def with_runs(self, runs: Mapping[str, Any]) -> ScoreCounts:
-        """The same with other keyed counts."""
+        """The state with other keyed counts."""
         return replace(self, **runs)
 
     def merge(self, other: ScoreCounts) -> ScoreCounts:
@@ -252,7 +207,7 @@ class ScoreCounts:
         )
 
     def totals(self) -> Totals:
-        """Rows and weights of all scores that are numbers."""
+        """Rows and weights of the scores that are not missing."""
         return self._span(self.keyed.layout.buckets)
 
     def _span(self, stop: int) -> Totals:
@@ -260,68 +215,67 @@ class ScoreCounts:
         neg, pos = (int(self.keyed.rows[label : 2 * stop : 2].sum()) for label in (0, 1))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        return Totals(neg, pos, *(math.fsum(self.keyed.sums[label : 2 * stop : 2]) for label in (0, 1)))
+        weights = [math.fsum(self.keyed.sums[label : 2 * stop : 2]) for label in (0, 1)]
+        return Totals(neg, pos, weights[0], weights[1], weighted=True)
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
-        """Intervals that can be finalized on their own, from the best scores to the worst."""
+        """Intervals of buckets that can be finalized on their own, from the best scores to the worst."""
         return self.keyed.intervals()
 
-    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Groups]:
+    def groups(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Counts]:
+        """Distinct keys of a shard, or of all, with their rows and weights by label, a bounded number at a time."""
+        for interval in self.shards() if shard is None else [shard]:
+            yield from self.keyed.grouped(interval, budget)
+
+    def parts(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
         """Groups of equal score in a shard, or in all, a bounded number at a time."""
         total = self.totals()
         for interval in self.shards() if shard is None else [shard]:
             before = self._span(interval[0])
-            for counts in self.keyed.grouped(interval, budget):
-                here = Groups(
-                    counts.keys,
-                    counts.neg,
-                    counts.pos,
-                    counts.neg_weight,
-                    counts.pos_weight,
-                    before,
-                    total,
-                    self.spec.type,
-                )
-                yield here
-                before = _after(here)
+            for counts in self.groups(interval, budget):
+                part = _part(counts, before, total, self.spec.type)
+                yield part
+                before = _after(counts, part)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
-        """Facts beside the table."""
+        """The spec and the missing scores, as JSON."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """Distinct keys with their counts: columns key, negatives, positives, and weights where there are any."""
-        for shard in self.shards():
-            for counts in self.keyed.grouped(shard):
-                yield _table(counts, self.spec.schema)
+        """Distinct keys with their counts: key, negatives, positives, and both weights where rows carry weights."""
+        return (_table(counts, self.spec.schema) for counts in self.groups())
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the segments; which would be costly to hash."""
+        """Whether both states have the same table, however their rows lie in segments."""
         if not isinstance(other, ScoreCounts):
             return NotImplemented
         return same_table(self, other)
 
 
-def _after(groups: Groups) -> Totals:
-    before = groups.before
-    neg, pos = before.neg + int(groups.neg.sum()), before.pos + int(groups.pos.sum())
-    if groups.neg_weight is None or groups.pos_weight is None:
+def _part(counts: Counts, before: Totals, total: Totals, kind: str) -> ScorePart:
+    """What metrics see of distinct keys."""
+
+    def ends(groups: Any) -> Ends:
+        return (decode(counts.keys[groups], kind),) * 3
+
+    if not total.weighted:
+        return ScorePart(counts.neg, counts.pos, before, total, ends)
+    n, p = (np.zeros(0) if side is None else side for side in (counts.neg_weight, counts.pos_weight))
+    return ScorePart(n, p, before, total, ends, counts=counts.neg + counts.pos)
+
+
+def _after(counts: Counts, part: ScorePart) -> Totals:
+    """Totals of a part and of everything above it."""
+    before = part.before
+    neg, pos = before.neg + int(counts.neg.sum()), before.pos + int(counts.pos.sum())
+    if not before.weighted:
         return Totals(neg, pos, float(neg), float(pos))
-    return Totals(
-        neg,
-        pos,
-        before.neg_weight + total_weight(groups.neg_weight),
-        before.pos_weight + total_weight(groups.pos_weight),
-    )
-
-
-def total_weight(weights: Array) -> float:
-    """Compensated sum."""
-    return float(sum_pieces(weights, np.array([0, weights.size]))[0])
+    weights = before.neg_weight + total_weight(part.n), before.pos_weight + total_weight(part.p)
+    return Totals(neg, pos, *weights, weighted=True)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,15 +1,15 @@
 """ScoreHistogram: counts of scores on a fixed grid, in bounded memory whatever the number of rows.
 
-The grid (`streameval.kernels.histogram`) depends on no data, so any two histograms merge by addition. It has about
-690,000 bins and takes 15.8 MiB. What happened inside a bin is unknown, except where a bin has seen one score only: such
-a bin is exact. Every metric of a histogram therefore comes with the interval that is certain to hold its exact value.
+The grid (`streameval.kernels.histogram`) does not depend on the data, so any two histograms merge by addition. It has
+about 690,000 bins and takes 15.8 MiB. The order of the scores inside a bin is unknown unless the bin has seen a single
+score. Every metric of a histogram therefore comes with the interval that is certain to hold its exact value.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -31,7 +31,8 @@ from streameval.kernels.histogram import (
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
-from streameval.states.scores.counts import refuse_nan, split_nulls
+from streameval.states.scores.missing import refuse_nan, split_nulls
+from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import float_limit, numbers
 
 if TYPE_CHECKING:
@@ -40,36 +41,14 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["Bins", "HistogramSpec", "ScoreHistogram"]
+__all__ = ["HistogramSpec", "ScoreHistogram"]
 
 _PACKED_ROWS = (1 << 31) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Bins:
-    """Occupied bins from the best scores to the worst.
-
-    Attributes
-    ----------
-    neg, pos : int64 arrays of shape (n,)
-    neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
-    single : bool array of shape (n,), whether the bin has seen one score only
-    scores : float64 array of shape (n,), the lower edge of each bin, or its only score
-    total : totals of all bins
-    """
-
-    neg: Array
-    pos: Array
-    neg_weight: Array | None
-    pos_weight: Array | None
-    single: Array
-    scores: Array
-    total: Totals
-
-
 @dataclass(frozen=True)
 class HistogramSpec:
-    """A score histogram; attributes as `streameval.states.scores.counts.ScoreSpec`.
+    """What a score histogram is made of; attributes as in `streameval.states.scores.counts.ScoreSpec`.
 
     Examples
     --------
@@ -172,7 +151,7 @@ class ScoreHistogram(Small):
     spec : HistogramSpec
     table : int64 array of shape (3, n_bins): negatives, positives, the complement of the bits of the only score
     sums : float64 array of shape (n_bins, 2), weight of negatives and positives; of shape (0, 2) without weights
-    nan_rows, nan_weights : arrays of shape (2,), rows whose score is NaN or null, by label
+    nan_rows, nan_weights : arrays of shape (2,), rows with a missing score and their weight, by label
 
     Examples
     --------
@@ -193,13 +172,13 @@ class ScoreHistogram(Small):
         return ScoreHistogram(self.spec, union(self.table, other.table), self.sums + other.sums, *nan)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Carry the occupied bins, which are often few, to another process."""
+        """Send only the occupied bins, often few, to another process."""
         found = np.flatnonzero(self.table[2] != EMPTY)
         sums = self.sums[found] if self.spec.weighted else self.sums
         return _received, (self.spec, found, self.table[:, found], sums, self.nan_rows, self.nan_weights)
 
     def totals(self) -> Totals:
-        """Rows and weights of all scores that are numbers."""
+        """Rows and weights of the scores that are not missing."""
         return self._totals
 
     @cached_property
@@ -207,7 +186,8 @@ class ScoreHistogram(Small):
         neg, pos = (int(self.table[side].sum()) for side in (0, 1))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        return Totals(neg, pos, *(math.fsum(self.sums[self.sums[:, side] > 0, side]) for side in (0, 1)))
+        weights = [math.fsum(self.sums[self.sums[:, side] > 0, side]) for side in (0, 1)]
+        return Totals(neg, pos, weights[0], weights[1], weighted=True)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
@@ -217,21 +197,24 @@ class ScoreHistogram(Small):
         """One: a histogram is small."""
         return [(0, BINS)]
 
-    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[Bins]:
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[ScorePart]:
         """One: all occupied bins, from the best scores to the worst."""
-        found = np.flatnonzero(self.table[2] != EMPTY)[::-1]
+        found = np.flatnonzero(self.table[2] != EMPTY)[::-1].copy()
         neg, pos, only = self.table[:, found]
-        neg_weight, pos_weight = np.ascontiguousarray(self.sums[found].T) if self.spec.weighted else (None, None)
-        single = only != MIXED
-        scores = np.where(single, (~only).view(np.float64), edges(found))
-        yield Bins(neg, pos, neg_weight, pos_weight, single, scores, self.totals())
+        ends = partial(_ends, found, only, self.spec.type)
+        none, total = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals()
+        if not self.spec.weighted:
+            yield ScorePart(neg, pos, none, total, ends, only == MIXED)
+        else:
+            n, p = np.ascontiguousarray(self.sums[found].T)
+            yield ScorePart(n, p, none, total, ends, only == MIXED, counts=neg + pos)
 
     def header(self) -> dict[str, Any]:
-        """Facts beside the table."""
+        """The spec and the missing scores, as JSON."""
         return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist(), "nan_weights": self.nan_weights.tolist()}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """Occupied bins: columns bin, negatives, positives, only, and weights where there are any."""
+        """Occupied bins: bin, negatives, positives, only, and both weights where rows carry weights."""
         found = np.flatnonzero(self.table[2] != EMPTY)
         columns = [found, *self.table[:, found], *(self.sums[found].T if self.spec.weighted else ())]
         arrays = [pa.array(np.ascontiguousarray(values)) for values in columns]
@@ -245,8 +228,29 @@ class ScoreHistogram(Small):
         return same and self.header() == other.header()
 
 
+def _ends(bins: Array, only: Array, kind: str, groups: Any) -> Ends:
+    """The lower edge of each bin, the lowest and the highest score it may hold; its only score where there is one.
+
+    Edges of scores wider than float32 are certain within one unit in the last place of float32.
+    """
+    bins, only = bins[groups], only[groups]
+    lower, upper = edges(bins), edges(bins + 1)
+    sure = lower, upper
+    if kind != "f4":
+        with np.errstate(over="ignore"):  # beyond the largest float32 lies infinity
+            sure = _stepped(lower, -np.inf), _stepped(upper, np.inf)
+    score = (~only).view(np.float64)
+    reported, low, high = (np.where(only == MIXED, edge, score) for edge in (lower, *sure))
+    return reported, low, high
+
+
+def _stepped(edges: Array, to: float) -> Array:
+    """The next float32 towards `to`."""
+    return np.nextafter(edges.astype(np.float32), np.float32(to)).astype(np.float64)
+
+
 def _received(spec: HistogramSpec, found: Array, table: Array, sums: Array, *nan: Array) -> ScoreHistogram:
-    """The state whose occupied bins another process sent."""
+    """The state of the occupied bins that another process sent."""
     whole = np.zeros((3, BINS), np.int64)
     whole[:, found] = table
     if spec.weighted:

@@ -1,7 +1,7 @@
-"""Bounded: exact scores to the fixed histogram, for nights that are too old to keep every score of.
+"""Exact scores → the fixed histogram, for nights too old to keep every score.
 
-The histogram is the one that folding with ``approx`` gives: the same bins with the same counts, so that a night turned
-into it merges with any other. A metric of nights of which some are bounded is bounded: a certain interval.
+The histogram equals the one that folding the rows with ``approx`` gives, so it merges with any other histogram. Metrics
+of nights that include such a histogram come with a certain interval.
 """
 
 from __future__ import annotations
@@ -14,44 +14,45 @@ import numpy as np
 from streameval.kernels.histogram import BINS, FIRSTS, SHIFTS, add_groups, bin_weights
 from streameval.kernels.jit import read_only
 from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
-from streameval.states.scores.types import float_limit
+from streameval.states.scores.types import decode, float_limit
 
 if TYPE_CHECKING:
-    from streameval.states.scores.counts import Groups, ScoreCounts, ScoreSpec
+    from streameval.states.keyed.grouping import Counts
+    from streameval.states.scores.counts import ScoreCounts, ScoreSpec
     from streameval.typing import Array
 
 __all__ = ["histogram_spec", "to_histogram"]
 
 
 def histogram_spec(spec: ScoreSpec) -> HistogramSpec:
-    """The histogram's spec of an exact one."""
+    """The spec of the histogram that an exact state is turned into."""
     return HistogramSpec(**asdict(spec))
 
 
 def to_histogram(state: ScoreCounts) -> ScoreHistogram:
-    """The histogram of exact counts, as folding the rows into it gives.
+    """The histogram of exact counts, equal to folding their rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> from streameval.states.scores.counts import fold_arrays
     >>> state = to_histogram(fold_arrays(np.array([0, 1, 1], dtype=np.uint8), np.array([0.25, 0.5, 0.5])))
-    >>> [(part.neg.tolist(), part.pos.tolist(), part.scores.tolist()) for part in state.parts()]
+    >>> [(part.n.tolist(), part.p.tolist(), part.scores.tolist()) for part in state.parts()]
     [([0, 1], [2, 0], [0.5, 0.25])]
     """
     spec = histogram_spec(state.spec)
     table = np.zeros((3, BINS), np.int64)
     sums, errors = np.zeros((2, BINS if spec.weighted else 0, 2))
     limit = float_limit(spec.type)
-    for groups in state.parts():
-        scores = read_only(groups.scores)
+    for groups in state.groups():
+        scores = read_only(decode(groups.keys, spec.type))
         add_groups(scores, read_only(groups.neg), read_only(groups.pos), limit, table, FIRSTS, SHIFTS)
         if spec.weighted:
             _add_weights(groups, scores, sums, errors)
     return ScoreHistogram(spec, table, sums + errors, state.nan_rows, state.nan_weights)
 
 
-def _add_weights(groups: Groups, scores: Array, sums: Array, errors: Array) -> None:
+def _add_weights(groups: Counts, scores: Array, sums: Array, errors: Array) -> None:
     """Add weights to their bins."""
     if groups.neg_weight is not None and groups.pos_weight is not None:
         for label, weight in enumerate((groups.neg_weight, groups.pos_weight)):

@@ -21,11 +21,14 @@ from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.gain import Agc
 from streameval.metrics.scores.gain_bounds import _candidates
 from streameval.metrics.scores.gain_sums import kept_points, quotient
-from streameval.metrics.scores.operating_points import OperatingPoint, parse_at
-from streameval.metrics.scores.ranking import HALF, RocAuc
+from streameval.metrics.scores.operating_points import parse_at
+from streameval.metrics.scores.ranking import RocAuc
+from streameval.metrics.scores.sums import limit
+from streameval.metrics.scores.undefined import HALF
 from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.histogram import Bins, HistogramSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.parts import ScorePart, known
 
 TRUNCATIONS = (1, 0.5, 0.1, 0.01, 2, 3, 10, 1000)
 POINTS = ("fpr=0", "fpr=0.1", "fpr=0.5", "fpr=1", "recall=0.1", "recall=0.5", "recall=1", "k=1", "k=3", "k=1000")
@@ -84,13 +87,16 @@ def histogram_of(groups, cuts, *, weights=None):
     total = Totals(
         *(sum(g[side] for g in groups) for side in (0, 1)),
         *(float(sum(g[side] for g in weights or groups)) for side in (0, 1)),
+        weights is not None,
     )
 
     def sums(table, side, dtype):
         return np.add.reduceat(np.array([g[side] for g in table], dtype), starts)
 
-    w = [sums(weights, side, float) for side in (0, 1)] if weights else (None, None)
-    bins = Bins(sums(groups, 0, np.int64), sums(groups, 1, np.int64), *w, sizes == 1, -np.array(starts, float), total)
+    counts = [sums(groups, side, np.int64) for side in (0, 1)]
+    measure = [sums(weights, side, float) for side in (0, 1)] if weights else counts
+    none, rows = Totals(0, 0, 0.0, 0.0, total.weighted), sum(counts) if weights else None
+    bins = ScorePart(*measure, none, total, known(-np.array(starts, float)), sizes > 1, rows)
     spec = SimpleNamespace(nan="error", weighted=weights is not None)
     return bins, SimpleNamespace(spec=spec, nan_rows=np.zeros(2, int), nan_weights=np.zeros(2), totals=lambda: total)
 
@@ -169,12 +175,10 @@ def test_no_split_changes_a_result(weighted):
 
 def test_areas_of_four_billion_points_do_not_overflow():
     """Sums beyond 64 bits are carried in 128."""
-    from streameval.states.scores.counts import Groups
-
     n = np.full(4, 10**9)
     p = np.array([10**9, 10**8, 10**7, 0])
     before, total = Totals(0, 0, 0.0, 0.0), Totals(int(n.sum()), int(p.sum()), float(n.sum()), float(p.sum()))
-    part = Groups(np.arange(4, dtype=np.uint64), n, p, None, None, before, total, "u8")
+    part = ScorePart(n, p, before, total, known(np.arange(4.0)))
     state = SimpleNamespace(
         spec=SimpleNamespace(nan="error", weighted=False), nan_rows=np.zeros(2), totals=lambda: total
     )
@@ -341,7 +345,7 @@ def test_operating_points_out_of_range_are_refused(at):
 def test_a_share_is_the_decimal_it_is_written_as():
     """0.07 of 100 points are 7, though the float is a little more."""
     assert [kept_points(q, 100) for q in (0.07, 0.29, 0.57, 0.999, 1e-9)] == [7, 29, 57, 100, 1]
-    assert OperatingPoint("fpr", 0.07)._limit(100, most=True) == 7
+    assert limit(0.07, 100, most=True) == 7
 
 
 def golden():

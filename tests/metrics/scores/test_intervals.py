@@ -20,21 +20,23 @@ from truth import curve_truth, groups_auc
 from streameval import evaluate
 from streameval.kernels import histogram as grid
 from streameval.kernels.ranking import exact_parts
-from streameval.metrics.scores.ranking import AveragePrecision, MaxInformedness, PrAuc, RocAuc
+from streameval.metrics.catalogue import entries
+from streameval.metrics.scores.ranking import KolmogorovSmirnov, MaxInformedness, RocAuc
 from streameval.states.protocol import Batch, Totals
-from streameval.states.scores.histogram import Bins, HistogramSpec, ScoreHistogram
+from streameval.states.scores.histogram import HistogramSpec, ScoreHistogram
+from streameval.states.scores.parts import ScorePart, known
 
 if TYPE_CHECKING:
     from truth import Group
 
-METRICS = (RocAuc(), AveragePrecision(), PrAuc(), MaxInformedness())
+METRICS = [entry.metric for entry in entries("ranking")]
 
 
 @dataclass(frozen=True, eq=False)
 class Binned(ScoreHistogram):
     """A histogram with bins of the test's own making."""
 
-    bins: Bins | None = None
+    bins: ScorePart | None = None
 
     def totals(self) -> Totals:
         """Totals of those bins."""
@@ -48,10 +50,11 @@ def binned(groups: list[tuple[float, float]], cuts: list[bool], *, weighted: boo
     spans = list(zip([0, *ends[:-1]], ends, strict=True))
     sums = np.array([[math.fsum(g[side] for g in groups[a:b]) for a, b in spans] for side in (0, 1)])
     pos, neg = sums.astype(np.int64) if not weighted else np.ones(sums.shape, np.int64)
-    single = np.array([b - a == 1 for a, b in spans])
-    total = Totals(int(neg.sum()), int(pos.sum()), math.fsum(sums[1]), math.fsum(sums[0]))
-    weights = (sums[1], sums[0]) if weighted else (None, None)
-    bins = Bins(neg, pos, *weights, single, np.arange(len(spans), 0, -1.0), total)
+    several = np.array([b - a > 1 for a, b in spans])
+    total = Totals(int(neg.sum()), int(pos.sum()), math.fsum(sums[1]), math.fsum(sums[0]), weighted)
+    measure = (sums[1], sums[0]) if weighted else (neg, pos)
+    none, rows = Totals(0, 0, 0.0, 0.0, weighted), neg + pos if weighted else None
+    bins = ScorePart(*measure, none, total, known(np.arange(len(spans), 0, -1.0)), several, rows)
     return Binned(HistogramSpec("score", weighted=weighted), np.empty((3, 0)), np.empty((0, 2)), bins=bins)
 
 
@@ -111,7 +114,7 @@ def test_bins_of_one_score_are_exact(groups: list[tuple[int, int]]) -> None:
         if truth[metric.name] is not None:
             assert result.exact
             assert math.isclose(result.value, float(truth[metric.name]), rel_tol=1e-14, abs_tol=1e-15)
-            if isinstance(metric, RocAuc | MaxInformedness):  # of integers, divided once
+            if isinstance(metric, RocAuc | MaxInformedness | KolmogorovSmirnov):  # of integers, divided once
                 assert result.value == float(truth[metric.name])
 
 
@@ -122,7 +125,7 @@ def test_the_bounds_of_auc_and_informedness_are_reached(groups: list[tuple[int, 
     state = binned(groups, cuts, weighted=False)
     bins = state.bins
     assert bins is not None
-    whole = list(zip(bins.pos.tolist(), bins.neg.tolist(), bins.single.tolist(), strict=True))
+    whole = list(zip(bins.p.tolist(), bins.n.tolist(), (~bins.open).tolist(), strict=True))
     orders: list[list[tuple[int, int]]] = [[], []]
     for p, n, single in whole:
         for order, first in zip(orders, (True, False), strict=True):

@@ -30,9 +30,9 @@ def test_keys_rank_scores_from_the_best_to_the_worst(kind: pa.DataType) -> None:
 
     @given(st.lists(score_values(kind).filter(lambda v: v is not None and v == v), min_size=1, max_size=20))
     def check(values: list[Any]) -> None:
-        [*groups] = _state(values, kind).parts()
-        found = np.concatenate([g.keys for g in groups])
-        scores = np.concatenate([g.scores for g in groups])
+        state = _state(values, kind)
+        found = np.concatenate([group.keys for group in state.groups()])
+        scores = np.concatenate([part.scores for part in state.parts()])
         expected = sorted({v + 0 for v in values}, reverse=True)
         assert np.all(found[1:] > found[:-1])
         assert scores.tolist() == [float(np.float64(v)) for v in expected]

@@ -1,0 +1,82 @@
+"""Scores that are missing: NaN and null, which are no points of any curve.
+
+A state counts them apart, by label. The policy `nan` of its spec says what they mean: ``error`` refuses them while
+folding, ``drop`` leaves them out, and ``half`` lets every pair with a missing score count one half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.errors import NullError
+from streameval.kernels.segments import sum_pieces
+from streameval.states.protocol import Batch, Totals
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from streameval.typing import Array
+
+__all__ = ["halved", "halved_rows", "numbers_only", "refuse_nan", "split_nulls", "total_weight"]
+
+
+def split_nulls(
+    batch: Batch, column: str, weight: Array | None, rows: Array, weights: tuple[list[float], list[float]]
+) -> tuple[pa.Array, Array, Array | None]:
+    """Separate null scores from the others.
+
+    Parameters
+    ----------
+    batch : Batch
+    column : the score column
+    weight : float64 array of shape (n,), optional
+    rows, weights : by label
+        Rows and weights of the null scores are added to these.
+
+    Returns
+    -------
+    The scores that are not null, their labels and their weights.
+    """
+    array, label = batch.columns[column], batch.label
+    if not array.null_count:
+        return array, label, weight
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    rows += np.bincount(label[~valid], minlength=2)
+    if weight is not None:
+        for side in (0, 1):
+            weights[side].append(total_weight(weight[~valid & (label == side)]))
+        weight = weight[valid]
+    return array.drop_null(), label[valid], weight
+
+
+def refuse_nan(policy: str, seen: Any, name: str, column: str) -> None:
+    """Raise `NullError` if NaN scores were seen and the policy is ``error``."""
+    if policy == "error" and np.any(seen):
+        msg = f"{name}: score column {column!r} has NaN or null scores; choose nan='drop' or nan='half' (--nan)"
+        raise NullError(msg)
+
+
+def total_weight(weights: Array) -> float:
+    """Compensated sum."""
+    return float(sum_pieces(weights, np.array([0, weights.size]))[0])
+
+
+def halved_rows(state: Any) -> int:
+    """Rows whose missing score counts one half in every pair; 0 for a state that knows no such policy."""
+    return int(state.nan_rows.sum()) if getattr(state.spec, "nan", None) == "half" else 0
+
+
+def halved(state: Any) -> Totals:
+    """Totals of the rows of `halved_rows`, for a score state."""
+    if not halved_rows(state):
+        return Totals(0, 0, 0.0, 0.0)
+    (neg, pos), weights = state.nan_rows.tolist(), state.nan_weights.tolist()
+    return Totals(neg, pos, weights[0], weights[1], state.spec.weighted)
+
+
+def numbers_only(state: Any) -> Any:
+    """The same score state without its missing scores."""
+    return replace(state, nan_rows=np.zeros(2, np.int64), nan_weights=np.zeros(2))

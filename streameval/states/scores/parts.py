@@ -1,0 +1,110 @@
+"""ScorePart: what a metric sees of a score state, whether it counts distinct scores or bins.
+
+A part holds consecutive groups of scores, from the best to the worst, and the totals that surround them. The state
+decides what measures a group: the weights of its rows where rows carry weights, their number otherwise. A metric
+computes with the measure and never asks which it is.
+
+A group is one score, or an *open* bin of several scores, whose order inside the bin is unknown. A metric that bounds
+its value adds to the sum over the groups, each taken as tied, the doubt of the open bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval.states.protocol import Totals
+    from streameval.typing import Array
+
+__all__ = ["Ends", "ScorePart", "known"]
+
+Ends = tuple["Array", "Array", "Array"]  # the score to report, the lowest and the highest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScorePart:
+    """Consecutive groups of scores, from the best to the worst, and where they stand in the whole.
+
+    Attributes
+    ----------
+    n, p : arrays of shape (n_groups,)
+        Negatives and positives of each group: int64 counts, or float64 weights where rows carry weights.
+    before, total : Totals
+        Totals of the groups above these, and of all groups; `Totals.n` and `Totals.p` are in the same measure.
+    ends : function of a slice or an index array
+        The threshold of each group as float64, and the lowest and the highest score that the group may hold. Decoded
+        when asked for, since few metrics need it.
+    bins : bool array of shape (n_groups,), optional
+        Which groups are open; None where the state counts distinct scores.
+    counts : int64 array of shape (n_groups,), optional
+        Rows of each group where the measure is a weight.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.9, 0.4]))
+    >>> [part] = state.parts()
+    >>> part.n.tolist(), part.p.tolist(), part.scores.tolist(), part.exact
+    ([0, 1, 1], [2, 0, 0], [0.9, 0.4, 0.1], True)
+    """
+
+    n: Array
+    p: Array
+    before: Totals
+    total: Totals
+    ends: Callable[[Any], Ends]
+    bins: Array | None = None
+    counts: Array | None = None
+
+    @property
+    def exact(self) -> bool:
+        """Whether the state counts distinct scores."""
+        return self.bins is None
+
+    @property
+    def open(self) -> Array:
+        """Which groups may hold several scores, as a bool array of shape (n_groups,)."""
+        return np.zeros(self.n.size, np.bool_) if self.bins is None else self.bins
+
+    @property
+    def rows(self) -> Array:
+        """Rows of each group, as an int64 array of shape (n_groups,)."""
+        return self.n + self.p if self.counts is None else self.counts
+
+    @property
+    def scores(self) -> Array:
+        """The threshold of each group: its only score, or the lower edge of its bin."""
+        return self.ends(slice(None))[0]
+
+    @property
+    def low(self) -> Array:
+        """A score that no score of the group is below."""
+        return self.ends(slice(None))[1]
+
+    @property
+    def high(self) -> Array:
+        """A score that no score of the group is above; equal to `low` for a single score."""
+        return self.ends(slice(None))[2]
+
+    def score(self, i: int) -> float:
+        """The threshold of one group."""
+        return float(self.ends(slice(i, i + 1))[0][0])
+
+    def swapped(self) -> ScorePart:
+        """The same groups with the classes exchanged."""
+        return replace(self, n=self.p, p=self.n, before=_swapped(self.before), total=_swapped(self.total))
+
+
+def _swapped(t: Totals) -> Totals:
+    return replace(t, neg=t.pos, pos=t.neg, neg_weight=t.pos_weight, pos_weight=t.neg_weight)
+
+
+def known(scores: Array) -> Callable[[Any], Ends]:
+    """The `ends` of groups of one score each."""
+    return lambda groups: (scores[groups],) * 3
