@@ -116,7 +116,9 @@ def _mean_precision(name: str, partials: Sequence[_Bounds], state: Any) -> Scala
         return Scalar.undefined(name, NO_POSITIVES)
     lower, upper = (min(1.0, float(total(ends) / P)) for ends in list(zip(*partials, strict=True))[:2])
     slack = SLACK if upper > lower else max(part.rounding for part in partials)
-    return Scalar.between(name, (lower + upper) / 2, *outward(lower, upper, slack))
+    ends = outward(lower, upper, slack)
+    value = min(ends[1], max(ends[0], (lower + upper) / 2))  # the integral of a tiny weight may cancel below 0
+    return Scalar.between(name, value, *ends)
 
 
 @dataclass(frozen=True)
