@@ -1,8 +1,7 @@
 """Arithmetic beyond one word: rounding errors of floats, double-double numbers, integers of 128 bits.
 
-Knuth's two-sum and Dekker's two-product recover the rounding error of one operation. A sum that adds up these errors
-beside itself is *compensated*; a *double-double* number is the unevaluated sum of two floats, hi + lo, good to about
-104 bits.
+Knuth's two-sum and Dekker's two-product recover the rounding error of one operation. A *compensated* sum also adds up
+these errors. A *double-double* number is the unevaluated sum of two floats, hi + lo, with about 104 bits.
 
 References: Knuth, *The Art of Computer Programming*, volume 2, section 4.2.2, theorem B; Dekker (1971), *A
 floating-point technique for extending the available precision*, Numerische Mathematik 18, 224-242;

@@ -1,9 +1,8 @@
 """Sums under the gain curve, over groups of equal score from the best to the worst.
 
 A group has p positives and n negatives, u = p + n; T and F are the positives and negatives before it *within these
-groups*: what lies above them enters later, by an addition. For counts the sums are integers, of 64 bits where that is
-certain to be enough (up to 2³⁰ points) and else of 128, so they do not depend on how the groups were cut. For weights
-they are compensated floats.
+groups*. The caller adds what lies above them. For counts the sums are integers, of 64 bits up to 2³⁰ points and of 128
+bits beyond, so the order of summation does not matter. For weights they are compensated floats.
 """
 
 from __future__ import annotations

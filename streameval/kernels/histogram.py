@@ -1,9 +1,8 @@
 """A fixed, data-independent grid of bins over the real numbers, and counting in it.
 
-Bins follow the bits of the float, so that an octave has a fixed number of bins: fine where scores live (probabilities
-near 0, their complements near 1, logits), coarse elsewhere. Probabilities above one half are measured by their distance
-from 1, mirrored, so that saturated scores are as well resolved as rare ones. Any two histograms have the same bins and
-can be merged.
+Bins follow the bits of the float: each octave has a fixed number of bins, many where scores are common (probabilities
+near 0, their complements near 1, logits) and few elsewhere. Probabilities above one half are binned by their distance
+from 1, so scores near 1 are resolved as well as scores near 0. Any two histograms have the same bins and can be merged.
 
 The grid has four zones: negative numbers, [0, ½), [½, 1], and numbers above 1. In each zone the number v (x, x, 1 − x,
 x) lands in bin ``first[zone, exponent] ± (mantissa >> shift[zone, exponent])`` of float32(v), which is monotone.
@@ -43,7 +42,7 @@ _COARSE = 4
 
 
 def _grid() -> tuple[np.ndarray, np.ndarray, int]:
-    """First bin and direction, and shift, for every index that `_bin` forms of a number, and the number of bins.
+    """The first bin and direction for every index that `_bin` forms, the shifts, and the number of bins.
 
     The index is the sign and exponent bits of v, with bit 9 set in the mirrored zone.
     """
@@ -88,7 +87,7 @@ _ZERO, _HALF, _ONE = np.float32(0.0), np.float32(0.5), np.float32(1.0)  # narrow
 
 @jit
 def _bin(x, firsts, shifts):
-    """Bin of a number; bins ascend with it. Without branches: scores on both sides of one half are unpredictable."""
+    """Bin of a number; bins ascend with it. Free of branches, which scores around one half would mispredict."""
     mirrored = (x >= _HALF) & (x <= _ONE)
     bits = np.float32((_ONE - x) if mirrored else x).view(np.uint32)
     index = np.int64(bits >> np.uint32(23)) | (np.int64(mirrored) << 9)
@@ -98,7 +97,7 @@ def _bin(x, firsts, shifts):
 
 @jit
 def _seek(score, packed, firsts, shifts, found):
-    """Bins of some scores; the processor is told to fetch their words."""
+    """Find the bins of some scores, and prefetch their words."""
     for i in range(score.size):
         found[i] = _bin(score[i] + _ZERO, firsts, shifts)
         prefetch(packed, found[i])
@@ -128,10 +127,11 @@ def _add(score, label, limit, packed, only, found, nans):
 def bin_counts(score, label, limit, packed, only, firsts, shifts):
     """Count scores by bin and label; returns the NaN scores of each label.
 
-    The tables have one word a bin, so that the bins in use stay in the second-level cache; where they do not, they are
-    sought a block of scores ahead. `packed` counts negatives in its lower half and positives in the upper, so that
-    fewer than 2³¹ rows may go in; its top bit says that the bin has seen two scores. Until then `only` has the bits of
-    the one. Beyond ±`limit` equal floats may stand for different scores, so that every bin there has seen two.
+    The tables have one word for each bin, so that the bins in use stay in the second-level cache; bins are located a
+    block of scores ahead, so that others are prefetched. `packed` counts negatives in the lower half of a word and
+    positives in the upper, for fewer than 2³¹ rows; the top bit is set once the bin has seen two scores. Until then
+    `only` holds the bits of its one score. Beyond ±`limit` equal floats may stand for different scores, so bins there
+    count as having seen two.
     """
     nans = np.zeros(2, np.int64)
     found = np.empty(_BLOCK, np.int64)
@@ -146,8 +146,8 @@ def bin_counts(score, label, limit, packed, only, firsts, shifts):
 def unpack(packed, only, table):
     """Add the tables of `bin_counts` to `table`, an int64 array of shape (3, n_bins), and clear `packed`.
 
-    The rows of `table` are negatives, positives, and the complement of the bits of the one score a bin has seen:
-    `EMPTY` before the first, `MIXED` once there are two.
+    The rows of `table` are negatives, positives, and the complement of the bits of the bin's only score: `EMPTY`
+    before the first score, `MIXED` after a second.
     """
     for b in range(packed.size):
         if packed[b]:
@@ -159,7 +159,7 @@ def unpack(packed, only, table):
 
 @jit
 def _joined(mine, theirs):
-    """The one score of two bins together."""
+    """The only score of two bins together."""
     if mine in (EMPTY, theirs):
         return theirs
     return mine if theirs == EMPTY else MIXED
@@ -200,7 +200,7 @@ def add_groups(score, neg, pos, limit, table, firsts, shifts):
 
 @jit
 def bin_weights(score, label, weight, sums, errors, firsts, shifts):
-    """Add weights by bin and label, with the rounding errors beside; returns the weight of NaN scores by label."""
+    """Add weights and their rounding errors by bin and label; returns the weight of NaN scores by label."""
     nans = np.zeros(2)
     for i in range(score.size):
         x = score[i] + _ZERO

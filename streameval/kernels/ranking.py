@@ -1,8 +1,8 @@
 """Sums over the groups of equal score, from the best score to the worst.
 
 A group has p positives and n negatives; T and F are the positives and negatives before it. For counts the sums are
-integers of 128 bits, returned as (high, low) words: they do not depend on how the groups were cut. Ratios enter them
-in units of 2⁻⁶², so a sum of ratios is as independent of the order as a sum of counts. For weights the sums are
+128-bit integers, returned as (high, low) words, so the order of summation does not matter. Ratios are rounded to units
+of 2⁻⁶² before they are summed, which makes their sums independent of the order too. For weights the sums are
 compensated floats.
 """
 
@@ -102,7 +102,7 @@ def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
 
 @jit
 def informedness_counts(neg, pos, before_neg, before_pos, total_neg, total_pos):
-    """Group after which T/P − F/N is largest (the first of equals), with its T and F; −1 if none rises above 0."""
+    """Largest T/P − F/N, the group after which it is reached (first of equals; −1 for none above 0), its T and F."""
     per_pos, per_neg = 1.0 / total_pos, 1.0 / total_neg
     true, false = np.int64(before_pos), np.int64(before_neg)
     best, where, best_true, best_false = 0.0, -1, np.int64(0), np.int64(0)
@@ -170,7 +170,7 @@ def informedness_weights(neg, pos, before_neg, before_pos, total_neg, total_pos)
 
 @jit
 def exact_parts(values):
-    """A few floats whose sum is exactly that of all, finite ones: what `math.fsum` keeps (Shewchuk, 1997)."""
+    """A few floats with exactly the sum of all values, all finite: what `math.fsum` keeps (Shewchuk, 1997)."""
     parts = np.empty(64)
     count = 0
     for x in values:
@@ -194,7 +194,7 @@ def exact_parts(values):
 
 @jit
 def _slot(true, false, total_pos, total_neg, slots):
-    """Which of about 2.25 × `slots` cells a point of the curve falls in: by recall, by false positives, by log rank."""
+    """The cell of a point of the curve, of about 2.25 × `slots`: by recall, false positive rate and log rank."""
     by_true = np.int64(slots * (true / total_pos)) if total_pos > 0 else 0
     by_false = np.int64(slots * (false / total_neg)) if total_neg > 0 else 0
     share = (true + false) / (total_pos + total_neg)
@@ -204,7 +204,7 @@ def _slot(true, false, total_pos, total_neg, slots):
 
 @jit
 def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):
-    """Groups to keep for a drawing, with T and F after each: the last group of every cell of the curve."""
+    """Groups to keep in a drawing, the last of each cell of the curve, with T and F after each."""
     kept = np.empty(neg.size, np.int64)
     trues = np.empty(neg.size, pos.dtype)
     falses = np.empty(neg.size, neg.dtype)

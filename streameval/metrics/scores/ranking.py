@@ -28,6 +28,7 @@ from streameval.metrics.scores.sums import (
     best_gap,
     doubt,
     exact_sum,
+    mean_precision,
     outward,
     pairs_won,
     precision_sum,
@@ -74,7 +75,7 @@ class RocAuc:
             return Scalar.undefined(self.name, ONE_CLASS)
         won = total([*(won for won, _ in partials), N * P - numbers.n * numbers.p])
         value = min(1.0, max(0.0, won / (2 * N * P)))
-        width = total(pairs for _, pairs in partials) / (2 * N * P)
+        width = total([pairs for _, pairs in partials]) / (2 * N * P)
         if not width:
             return Scalar.certain(self.name, value)
         return Scalar.between(self.name, value, *outward(value - width, value + width))
@@ -114,8 +115,10 @@ def _mean_precision(name: str, partials: Sequence[_Bounds], state: Any) -> Scala
     P = state.totals().p
     if not P:
         return Scalar.undefined(name, NO_POSITIVES)
-    lower, upper = (min(1.0, float(total(ends) / P)) for ends in list(zip(*partials, strict=True))[:2])
-    slack = SLACK if upper > lower else max(part.rounding for part in partials)
+    lows, highs, roundings = zip(*partials, strict=True)
+    lower = min(1.0, mean_precision(total(lows), P))
+    upper = lower if highs == lows else min(1.0, mean_precision(total(highs), P))
+    slack = SLACK if upper > lower else max(roundings)
     ends = outward(lower, upper, slack)
     value = min(ends[1], max(ends[0], (lower + upper) / 2))  # the integral of a tiny weight may cancel below 0
     return Scalar.between(name, value, *ends)

@@ -19,7 +19,7 @@ from streameval.kernels import gain, ranking
 from streameval.states.scores.missing import total_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
@@ -34,6 +34,7 @@ __all__ = [
     "gain_sums",
     "last_within",
     "limit",
+    "mean_precision",
     "outward",
     "pairs_won",
     "precision_sum",
@@ -67,16 +68,15 @@ def outward(
     return max(least, lower - slack), min(most, upper + slack)
 
 
-def total(partials: Iterable[Any]) -> Any:
-    """Sum of partials: exact for integers and fractions, correctly rounded for floats.
+def total(partials: Sequence[Any]) -> Any:
+    """Sum of partials: exact for integers, correctly rounded for floats.
 
     Examples
     --------
     >>> total([1, 2]), total([0.1] * 10)
     (3, 1.0)
     """
-    values = list(partials)
-    return math.fsum(values) if any(isinstance(value, float) for value in values) else sum(values)
+    return math.fsum(partials) if float in map(type, partials) else sum(partials)
 
 
 def exact_sum(values: Array) -> float:
@@ -115,12 +115,17 @@ def doubt(part: ScorePart, keep: int | None = None) -> Any:
 def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
     """Σ p·precision, at the group or, with `trapezoid`, the mean of the precision before and after it.
 
-    For counts a fraction, each precision rounded to a multiple of 2⁻⁶².
+    For counts an integer in units of 2⁻⁶³, each precision rounded to a multiple of 2⁻⁶².
     """
     at = part.n, part.p, part.before.n, part.before.p, trapezoid
     if _integers(part.n):
-        return Fraction(_integer(ranking.precision_counts(*at)), ranking.UNIT << trapezoid)
+        return _integer(ranking.precision_counts(*at)) << (not trapezoid)
     return float(ranking.precision_weights(*at)) / (1 << trapezoid)
+
+
+def mean_precision(precisions: Any, P: Any) -> float:
+    """A total of `precision_sum` over the positives, or of floats."""
+    return float(precisions / (2 * ranking.UNIT * P if isinstance(precisions, int) else P))
 
 
 def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:

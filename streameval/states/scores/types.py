@@ -1,7 +1,7 @@
-"""Types of scores: what an Arrow column is read as, and which scores rank keys stand for.
+"""Types of scores: how an Arrow column is read, and how rank keys become scores again.
 
-``f4 f8 i4 i8 u8`` are types of NumPy's; ``d2`` is a decimal with two places, read unscaled as 64-bit integers. Keys are
-unsigned, and rise from the best score to the worst; `streameval.kernels.keys` makes them.
+``f4 f8 i4 i8 u8`` are NumPy types; ``d2`` is a decimal with two places, read unscaled as 64-bit integers. Rank keys are
+unsigned and ascend from the best score to the worst; `streameval.kernels.keys` encodes them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def score_type(dtype: pa.DataType, column: str = "score") -> str:
     Raises
     ------
     SchemaError
-        If the type is no number, or a decimal of more than 18 digits.
+        If the type is not numeric, or a decimal of more than 18 digits.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def score_type(dtype: pa.DataType, column: str = "score") -> str:
 
 
 def numbers(array: pa.Array, kind: str) -> Array:
-    """Values of an Arrow array without nulls, in the type that `kind` names; a view where possible."""
+    """Values of an Arrow array without nulls, as the type `kind`; a view where possible."""
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if kind[0] == "d":
@@ -74,7 +74,7 @@ def numbers(array: pa.Array, kind: str) -> Array:
 
 
 def float_limit(kind: str) -> float:
-    """Up to which size different scores are different float64 numbers; beyond it equal floats may be several scores.
+    """The largest magnitude at which different scores are different float64 numbers.
 
     Examples
     --------

@@ -136,7 +136,7 @@ def test_weighted_areas_cut_by_points(groups, truncate, ratio, random):
 
 
 def test_weighted_area_keeps_its_digits_with_one_negative():
-    """Where one class is rare, A − R is small beside A; the weighted sum must not lose it."""
+    """Where one class is rare, A − R is small compared with A; the weighted sum must not lose it."""
     groups = [(0, 1)] * 50_000 + [(1, 0)] + [(0, 1)] * 50_000
     label, score = points(groups)
     state = fold_arrays(label, score, np.full(label.size, 1.0))
@@ -446,7 +446,7 @@ def test_positive_label_is_any_value():
     ],
 )  # fmt: skip
 def test_labels_that_are_none_are_refused(function, labels, error):
-    """As by every other function of labels and scores: a missing label is no negative."""
+    """As by every other function of labels and scores: a missing label is not a negative."""
     with pytest.raises(error, match="y_true"):
         function(labels, [0.1, 0.2, 0.3, 0.4])
 
