@@ -208,13 +208,19 @@ class SparseTable:
                [0, 0, 0],
                [0, 0, 0]])
         """
+        dense = self._dense()
+        rows, cols = dense.shape
+        padded = (max(rows, cols) if cpad else rows, max(rows, cols) if rpad else cols)
+        full = np.full(padded, default, dtype=np.result_type(dense, np.asarray(default)))
+        full[:rows, :cols] = np.where(dense == 0, default, dense) if default else dense
+        return full
+
+    def _dense(self) -> np.ndarray[Any, Any]:
         c = self.cells
-        rows, cols = len(c.row_labels), len(c.col_labels)
-        shape = (max(rows, cols) if cpad else rows, max(rows, cols) if rpad else cols)
         counts = c.counts
         if any(isinstance(n, Fraction) for n in counts[:1].tolist()) or self.summary.fractional:
             counts = counts.astype(np.float64)
-        dense = np.full(shape, default, dtype=np.result_type(counts, np.asarray(default)))
+        dense = np.zeros((len(c.row_labels), len(c.col_labels)), dtype=counts.dtype)
         dense[c.rows, c.cols] = counts
         return dense
 

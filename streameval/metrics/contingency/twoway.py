@@ -15,10 +15,8 @@ tables of null models share them. Zero denominators give NaN or an infinity, by 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
-from streameval.errors import OptionError
 from streameval.metrics.contingency.arithmetic import (
     Number,
     harmonic_mean_weighted,
@@ -220,31 +218,3 @@ def lform(t: TwoWay) -> TwoWay:
     """
     m = min(t.FP, t.FN)
     return TwoWay(t.TP + m, t.FP - m, t.TN + m, t.FN - m)
-
-
-def expected(t: TwoWay, model: str) -> TwoWay:
-    """Table of expected counts under a null model, in exact fractions; the shape is 2×2 even if a margin is 0.
-
-    Parameters
-    ----------
-    model : {"m1", "m2r", "m2c", "m3"}
-        No margin fixed but n; row totals; column totals; both.
-    """
-    n = Fraction(t.n)
-    half = n / 2
-    margins = {
-        "m1": ((half, half), (half, half)),
-        "m2r": ((Fraction(t.p1), Fraction(t.q1)), (half, half)),
-        "m2c": ((half, half), (Fraction(t.p2), Fraction(t.q2))),
-        "m3": ((Fraction(t.p1), Fraction(t.q1)), (Fraction(t.p2), Fraction(t.q2))),
-        "x1": ((n, Fraction(0)), (n, Fraction(0))),
-        "x2r": ((Fraction(t.p1), Fraction(t.q1)), (n, Fraction(0))),
-        "x2c": ((n, Fraction(0)), (Fraction(t.p2), Fraction(t.q2))),
-    }
-    if model not in margins:
-        msg = f"model is {model!r}; choose one of {', '.join(margins)}"
-        raise OptionError(msg)
-    if n == 0:
-        return TwoWay(0, 0, 0, 0)
-    (p1, q1), (p2, q2) = margins[model]
-    return TwoWay(p1 * p2 / n, q1 * p2 / n, q1 * q2 / n, p1 * q2 / n)
