@@ -204,8 +204,12 @@ class TwoByTwoTable(SparseTable):
         """Non-zero cells."""
         return source.Cells(*twoway_cells(self.counts), [1, 0], [1, 0])
 
+    def to_rows(self, default: float = 0, cpad: bool = False, rpad: bool = False) -> list[list[int | float]]:
+        """Cells as [[TP, FN], [FP, TN]]; there is nothing to pad."""
+        return [[self.TP, self.FN], [self.FP, self.TN]]
+
     def _dense(self) -> np.ndarray[Any, Any]:
-        return np.array([[self.TP, self.FN], [self.FP, self.TN]])
+        return np.array(self.to_rows())
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TwoByTwoTable) and self.counts == other.counts

@@ -164,6 +164,7 @@ def _defaults() -> Iterable[ClusteringMetric]:
 
 CLUSTERING_METRICS: tuple[ClusteringMetric, ...] = tuple(_defaults())
 _DEFAULTS = {metric.name: metric for metric in CLUSTERING_METRICS}
+_ORDER = tuple(dict.fromkeys((*sorted(name for name, m in TABLE_MEASURES.items() if not m.model), *MEASURES)))
 
 
 def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
@@ -190,16 +191,14 @@ def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
 @lru_cache(maxsize=1)
 def clustering_metric_names() -> tuple[str, ...]:
     """Every name that a glob can match: the defaults, then those computed on request."""
-    others = [name for name in MEASURES if name not in _DEFAULTS]
-    table = sorted(name for name in others if name in TABLE_MEASURES and not TABLE_MEASURES[name].model)
-    ordered = dict.fromkeys((*table, *others))
-    return (*_DEFAULTS, *(name for measure in ordered for name in _expanded(measure)))
+    others = (name for measure in _ORDER if measure not in _DEFAULTS for name in _expanded(measure))
+    return (*_DEFAULTS, *others)
 
 
 @lru_cache(maxsize=1)
 def _variant_names() -> tuple[str, ...]:
     """Every variant that a glob can match."""
-    return tuple(name for measure in MEASURES for variant in variants(measure) for name in _expanded(variant))
+    return tuple(name for measure in _ORDER for variant in variants(measure) for name in _expanded(variant))
 
 
 def _expanded(name: str) -> list[str]:

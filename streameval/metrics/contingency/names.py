@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["MetricName", "variants"]
 
 _WORDS: dict[str, tuple[str, Any]] = {
-    "none": ("model", None),
     **{model: ("model", model) for model in MODELS},
+    "none": ("model", None),
     "raw": ("normalize", False),
     "normalized": ("normalize", True),
     "harmonic": ("mean", "harmonic"),

@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from streameval.errors import OptionError
 from streameval.metrics.contingency.mutual_information import Entropies, entropies, entropy_of_sizes
@@ -57,54 +57,6 @@ _MARGINS = {
     "x2r": ("fixed", "first"),
     "x2c": ("first", "fixed"),
 }
-
-
-class TableStatistics(Protocol):
-    """The numbers that measures are made of; all exact, or fractions with a certain error."""
-
-    @property
-    def total(self) -> Number:
-        """Number of points, N."""
-
-    @property
-    def classes(self) -> Sizes:
-        """Row totals."""
-
-    @property
-    def clusters(self) -> Sizes:
-        """Column totals."""
-
-    @property
-    def nonzero(self) -> int:
-        """Number of non-zero cells, V."""
-
-    @property
-    def chi_square(self) -> Number:
-        """Pearson's chi-square."""
-
-    @property
-    def entropies(self) -> Entropies:
-        """Entropies of both margins and their mutual information, in nats."""
-
-    @property
-    def pairs(self) -> TwoWay:
-        """Pairs of points by agreement."""
-
-    @cached_property
-    def bcubed(self) -> tuple[Number, Number]:
-        """Σ n²/c and Σ n²/r."""
-
-    @property
-    def maxima(self) -> Number:
-        """Σ row maxima + Σ column maxima."""
-
-    @property
-    def matching(self) -> Number:
-        """Total of the best one-to-one matching of rows and columns."""
-
-    @property
-    def draw(self) -> Callable[[str, bool], Number]:
-        """From a null model, and whether to draw anew, to the best matching of a random table of whole counts."""
 
 
 def pair_table(total: Number, cells: Number, classes: Number, clusters: Number) -> TwoWay:
@@ -275,6 +227,10 @@ class NullStatistics:
         if isinstance(x, float) or isinstance(self.total, float):
             return float(x) / float(self.total) ** power
         return Fraction(x) / Fraction(self.total) ** power if self.total else 0
+
+
+TableStatistics: TypeAlias = CountedStatistics | NullStatistics
+"""What a measure reads: exact numbers, or fractions with a certain error."""
 
 
 def null_statistics(facts: TableStatistics, model: str) -> NullStatistics:
