@@ -61,7 +61,7 @@ def numbers(values: Any, name: str, ndim: int = 1) -> Array:
     Raises
     ------
     SchemaError
-        If they are no numbers.
+        If they are not numbers.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def scores(values: Any, name: str = "y_score", ndim: int = 1) -> Array:
     Raises
     ------
     SchemaError
-        If they are no numbers.
+        If they are not numbers.
     NullError
         If one is NaN or null.
 

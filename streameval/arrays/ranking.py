@@ -247,7 +247,7 @@ def dist_auc(scores0: Any, scores1: Any) -> float:
     Raises
     ------
     DataError
-        If a side is empty or has values that are no numbers.
+        If a side is empty or has values that are not numbers.
 
     Examples
     --------
@@ -291,7 +291,7 @@ def auc_by_sampling(
     DataError
         As `roc_auc_score`.
     OptionError
-        If `n` is no whole number of at least 1, or `random_state` is no seed.
+        If `n` is not a whole number of at least 1, or `random_state` is not a seed.
 
     Examples
     --------

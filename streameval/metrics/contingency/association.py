@@ -1,15 +1,16 @@
 """Measures of a 2×2 table that are corrected for chance, and the odds-based coefficients.
 
-Most are cov = TP·TN − FN·FP over some product of margins; they differ in the product, and in what they say of
-degenerate tables, which follows one convention:
+Most divide cov = TP·TN − FN·FP by a product of margins, each by a different one. Degenerate tables follow one
+convention:
 
 - one *diagonal* cell only (everything agrees, nothing varies): ½, for the two one-sided `kappas` NaN;
 - one *off-diagonal* cell only: −½ for correlations, 0 for agreements, −1 for the bounded coefficients;
 - an empty row or column with two other cells: 0, except the Yule coefficients, which compare the two cells;
 - no cell at all: NaN.
 
-References: Warrens (2008), *On association coefficients for 2×2 tables*, Psychometrika 73, 777-789;
-https://doi.org/10.1007/s11336-008-9070-3.
+References
+----------
+Warrens, M. (2008), On association coefficients for 2×2 tables. https://doi.org/10.1007/s11336-008-9070-3
 """
 
 from __future__ import annotations
@@ -81,6 +82,10 @@ def matthews_corr(t: TwoWay) -> float:
     """Matthews (phi, product-moment) correlation, cov / √(p1·q1·p2·q2), in [−1, 1].
 
     Its square is informedness times markedness wherever no margin is 0.
+
+    References
+    ----------
+    Matthews, B. W. (1975), Comparison of predicted and observed secondary structure. BBA 405, 442-451.
     """
     if t.n == 0:
         return math.nan
@@ -105,14 +110,24 @@ def mp_corr(t: TwoWay) -> float:
 
 
 def informedness(t: TwoWay) -> float:
-    """Informedness (Youden's J, true skill score), TPR − FPR = cov / (p1·q1), in [−1, 1]; 0 with one actual class."""
+    """Informedness (Youden's J, true skill score), TPR − FPR = cov / (p1·q1), in [−1, 1]; 0 with one actual class.
+
+    References
+    ----------
+    Powers, D. (2011), Evaluation: from precision, recall and F-measure to ROC. JMLT 2(1), 37-63.
+    """
     if t.n == 0:
         return math.nan
     return 0.0 if t.n in (t.p1, t.q1) else safe_divide(t.cov, t.p1 * t.q1)
 
 
 def markedness(t: TwoWay) -> float:
-    """Markedness, PPV − FOR = cov / (p2·q2), in [−1, 1]; 0 with one predicted class."""
+    """Markedness, PPV − FOR = cov / (p2·q2), in [−1, 1]; 0 with one predicted class.
+
+    References
+    ----------
+    Powers, D. (2011), Evaluation: from precision, recall and F-measure to ROC. JMLT 2(1), 37-63.
+    """
     if t.n == 0:
         return math.nan
     return 0.0 if t.n in (t.p2, t.q2) else safe_divide(t.cov, t.p2 * t.q2)
@@ -174,6 +189,10 @@ def pairwise_hcv(t: TwoWay) -> OneSided:
     """Pairwise homogeneity, completeness and their geometric mean, each in [−1, 1].
 
     Each side is (M − E) / (max − min(E, M)): the one-sided kappas if cov > 0, else cov over n·FP, n·FN, n·√(FP·FN).
+
+    References
+    ----------
+    clustering-metrics 0.0.2, `ConfusionMatrix2.pairwise_hcv`.
     """
     if t.n == 0:
         return OneSided(math.nan, math.nan, math.nan)
@@ -223,6 +242,10 @@ def yule_q(t: TwoWay) -> float:
     """Yule's Q, (TP·TN − FN·FP) / (TP·TN + FN·FP) = (DOR − 1) / (DOR + 1), in [−1, 1].
 
     Where a row or a column is empty it compares the two remaining cells.
+
+    References
+    ----------
+    Yule, G. U. (1912), On the methods of measuring association between two attributes. JRSS 75, 579-652.
     """
     if t.n == 0:
         return math.nan
@@ -234,6 +257,10 @@ def yule_y(t: TwoWay) -> float:
     """Yule's Y (colligation), (√(TP·TN) − √(FN·FP)) / (√(TP·TN) + √(FN·FP)), in [−1, 1].
 
     Evaluated with an exact numerator: (a − b) / (√a + √b)².
+
+    References
+    ----------
+    Yule, G. U. (1912), On the methods of measuring association between two attributes. JRSS 75, 579-652.
     """
     if t.n == 0:
         return math.nan

@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class TableMeasures:
-    """Measures of a table of any shape, methods of whatever has `facts`."""
+    """Measures of a table of any shape, as methods of a class with the statistics `facts`."""
 
     measured = "facts"
 
@@ -122,6 +122,10 @@ def _mic_scores(t: TwoWay, mean: str = "harmonic") -> OneSided:
     Parameters
     ----------
     mean : {"harmonic", "geometric"}
+
+    References
+    ----------
+    clustering-metrics 0.0.2, `ConfusionMatrix2.mic_scores`.
     """
     sign = -1.0 if t.cov < 0 else 1.0
     scores = measures.entropy_scores(_twoway_facts(t), mean)
@@ -129,7 +133,7 @@ def _mic_scores(t: TwoWay, mean: str = "harmonic") -> OneSided:
 
 
 class PairMeasures:
-    """Measures of a 2×2 table, methods of whatever has its cells as `counts`."""
+    """Measures of a 2×2 table, as methods of a class with the four cells `counts`."""
 
     measured = "counts"
 
@@ -204,16 +208,16 @@ def _cell(name: str, meaning: str) -> Measure[..., Any]:
     def function(facts: TableStatistics) -> Any:
         return getattr(facts.pairs, name)
 
-    function.__doc__ = meaning
+    function.__doc__ = f"{meaning}\n\nReferences\n----------\nHubert, L. and Arabie, P. (1985), Comparing partitions."
     return Measure(function, 0, inf, HIGHER if name.startswith("T") else LOWER)
 
 
 MEASURES: dict[str, Measure[..., Any]] = {
     **TABLE_MEASURES,
-    "pairwise.TP": _cell("TP", "Pairs of points of one class in one cluster."),
-    "pairwise.FP": _cell("FP", "Pairs of points of two classes in one cluster."),
-    "pairwise.TN": _cell("TN", "Pairs of points of two classes in two clusters."),
-    "pairwise.FN": _cell("FN", "Pairs of points of one class in two clusters."),
+    "pairwise.TP": _cell("TP", "Pairs of points with the same class and the same cluster."),
+    "pairwise.FP": _cell("FP", "Pairs of points with the same cluster only."),
+    "pairwise.TN": _cell("TN", "Pairs of points that share neither class nor cluster."),
+    "pairwise.FN": _cell("FN", "Pairs of points with the same class only."),
     **{f"pairwise.{name}": _of_pairs(measure) for name, measure in PAIR_MEASURES.items()},
 }
 """Measures of the statistics of a table, by the name of a metric."""

@@ -104,5 +104,6 @@ class Measure(Generic[P, T]):
             return function(table, normalize, model, **(options | {"redraw": redraw} if draws else options))
 
         del fixed.__wrapped__  # its signature is its own
-        fixed.__doc__ = f"{self.meaning}\n\nThe null model is ``{model}``; see `{function.__name__}`."
+        see = f"The null model is ``{model}``; see `{function.__name__}`."
+        fixed.__doc__ = f"{self.meaning}\n\n{see}\n\nReferences\n----------\n{self.source}"
         return Measure(fixed, self.low if model == "m1" else float("-inf"), self.high, self.better, model=model)

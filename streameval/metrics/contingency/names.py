@@ -95,7 +95,7 @@ class MetricName(NamedTuple):
         if self.measure == "adjust_to_null":
             return self._adjustment()
         measure, options = MEASURES[self.measure], self.options()
-        low, high = measure.low, measure.high
+        low, high = (-1.0, 1.0) if options.get("standardize") else (measure.low, measure.high)
         if not options.get("normalize", True):
             high = math.inf
         if options.get("model", "m1") != "m1":

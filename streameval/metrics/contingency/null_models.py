@@ -1,6 +1,6 @@
 """What a measure may ask of a table, answered for real tables and, in closed form, for null models.
 
-A measure of a contingency table is a function of a dozen numbers, the *facts*. Three kinds of tables give them:
+A measure of a contingency table is a function of a dozen statistics. Three kinds of tables have them:
 
 - `CountedStatistics`: a real table, from its `Summary`;
 - `NullStatistics`: the expected table of a null model. Each model fixes the two margins (r, c) and makes the cells
