@@ -193,9 +193,13 @@ class SparseTable:
 
     def __getitem__(self, key: tuple[Any, Any]) -> int | float:
         """Count of a class and a cluster; 0 where they have no point in common."""
-        if key not in self:
+        if key not in self._counts and key not in self:
             raise KeyError(key)
-        return dict(self.items()).get(key, 0)
+        return self._counts.get(key, 0)
+
+    @cached_property
+    def _counts(self) -> dict[tuple[Any, Any], int | float]:
+        return dict(self.items())
 
     def get(self, key: tuple[Any, Any], default: Any = None) -> Any:
         """Count of a class and a cluster, or the default if the table lacks one of them."""
@@ -205,7 +209,7 @@ class SparseTable:
             return default
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SparseTable) and dict(self.items()) == dict(other.items())
+        return isinstance(other, SparseTable) and self._counts == other._counts
 
     def __hash__(self) -> int:
         return hash(self.summary)
