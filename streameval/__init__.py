@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         mutual_info_score,
         product_moment,
     )
-    from streameval.arrays.contingency.confusion import ConfusionMatrix2, confmat2_type
-    from streameval.arrays.contingency.table import ClusteringMetrics, ContingencyTable
+    from streameval.arrays.contingency.confusion import confmat2_type
+    from streameval.arrays.contingency.table import ClusteringMetrics, ConfusionMatrix2, ContingencyTable
     from streameval.arrays.curves import auc, precision_recall_curve, roc_curve
     from streameval.arrays.gain import agc_approximate, agc_score, gain_agc_approximate, gain_agc_score, gain_curve
     from streameval.arrays.lift import LiftCurve, aul_score_from_clusters, aul_score_from_labels
@@ -65,7 +65,7 @@ _WHERE = {
         "mutual_info_score",
         "product_moment",
     ),
-    "arrays.contingency.confusion": ("ConfusionMatrix2", "confmat2_type"),
+    "arrays.contingency.confusion": ("confmat2_type",),
     "metrics.contingency.arithmetic": (
         "geometric_mean",
         "geometric_mean_weighted",
@@ -74,7 +74,7 @@ _WHERE = {
         "ratio2weights",
         "unitsq_sigmoid",
     ),
-    "arrays.contingency.table": ("ClusteringMetrics", "ContingencyTable"),
+    "arrays.contingency.table": ("ClusteringMetrics", "ConfusionMatrix2", "ContingencyTable"),
     "evaluation.result": ("Evaluation",),
     "plots": ("plot_curve",),
     "results": ("Curve", "Scalar"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
-__all__ = ["Steps", "auc", "precision_recall_curve", "roc_curve", "roc_points", "steps"]
+__all__ = ["Steps", "auc", "precision_recall_curve", "precision_recall_points", "roc_curve", "roc_points", "steps"]
 
 
 class Steps(NamedTuple):
@@ -143,7 +143,12 @@ def precision_recall_curve(
     >>> precision.round(4), recall, thresholds
     (array([0.5 , 0.6667, 0.5 , 1. , 1. ]), array([1. , 1. , 0.5, 0.5, 0. ]), array([0.1 , 0.35, 0.4 , 0.8 ]))
     """
-    parts = steps(points(y_true, y_score, pos_label, sample_weight))
+    return precision_recall_points(points(y_true, y_score, pos_label, sample_weight), drop_intermediate)
+
+
+def precision_recall_points(state: ScoreCounts, drop_intermediate: bool = False) -> tuple[Array, Array, Array]:
+    """The precision-recall curve of a state: precision, recall, thresholds."""
+    parts = steps(state)
     T, F = _cumulated(parts.pos), _cumulated(parts.neg)
     kept = np.ones(T.size, np.bool_)
     if drop_intermediate:

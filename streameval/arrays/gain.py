@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.arrays.inputs import same_length, scores, weights
-from streameval.arrays.labels import labels_by_value
+from streameval.arrays.labels import checked
 from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.gain import Agc
@@ -29,16 +28,10 @@ from streameval.states.scores.counts import fold_arrays
 from streameval.states.scores.parts import ScorePart, known
 
 if TYPE_CHECKING:
+    from streameval.states.scores.counts import ScoreCounts
     from streameval.typing import Array
 
-__all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve"]
-
-
-def _checked(y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any) -> tuple[Array, Array, Array | None]:
-    """Labels as 0 and 1, scores, weights."""
-    label, score = labels_by_value(y_true, pos_label), scores(y_score)
-    same_length(label.size, y_score=score)
-    return label, score, weights(sample_weight, label.size)
+__all__ = ["agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve", "gain_points"]
 
 
 def gain_curve(
@@ -73,7 +66,11 @@ def gain_curve(
     >>> top, tpr, thresholds
     (array([0.25, 0.75]), array([0.5, 1. ]), array([0.9, 0.5]))
     """
-    state = fold_arrays(*_checked(y_true, y_score, pos_label, sample_weight))
+    return gain_points(fold_arrays(*checked(y_true, y_score, pos_label, sample_weight)), truncate)
+
+
+def gain_points(state: ScoreCounts, truncate: float) -> tuple[Array, Array, Array]:
+    """The gain curve of a state: shares of the weight and of the positive weight, thresholds."""
     total = state.totals()
     points = kept_points(truncate, total.rows)
     kept = [(part, kept_groups(part, points)) for part in state.parts()]
@@ -118,7 +115,7 @@ def agc_score(
     >>> agc_score(y_true, y_score, normalized=False)
     0.8333333333333334
     """
-    state = fold_arrays(*_checked(y_true, y_score, pos_label, sample_weight))
+    state = fold_arrays(*checked(y_true, y_score, pos_label, sample_weight))
     return float(compute(state, Agc(truncate, ratio=not normalized)).value)
 
 
@@ -172,7 +169,7 @@ def agc_approximate(
     >>> abs(agc_approximate(y_true, y_score, sample=0.5, random_state=0) - agc_score(y_true, y_score)) < 0.1
     True
     """
-    label, score, weight = _checked(y_true, y_score, pos_label, sample_weight)
+    label, score, weight = checked(y_true, y_score, pos_label, sample_weight)
     _check_options(truncate, sample, quantiles, label.size)
     share = truncate / label.size if truncate > 1 else float(truncate)
     if sample < 1:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["first", "fold", "numbers", "plain", "refuse_nan", "same_length", "scores", "weights", "without_nan"]
 
+_TINY = float(np.finfo(np.float64).tiny)  # smaller numbers have fewer digits
+
 
 def plain(values: Any, name: str, ndim: int = 1) -> Array:
     """Values as a numpy array of `ndim` dimensions, with at least one element.
@@ -59,7 +61,7 @@ def numbers(values: Any, name: str, ndim: int = 1) -> Array:
     Raises
     ------
     SchemaError
-        If they are no numbers.
+        If they are not numbers.
 
     Examples
     --------
@@ -98,7 +100,7 @@ def scores(values: Any, name: str = "y_score", ndim: int = 1) -> Array:
     Raises
     ------
     SchemaError
-        If they are no numbers.
+        If they are not numbers.
     NullError
         If one is NaN or null.
 
@@ -123,13 +125,13 @@ def refuse_nan(array: Array, name: str, remedy: str) -> None:
 def weights(values: Any, size: int) -> Array | None:
     """Weights as float64 array of shape (size,), scaled by a power of two to at most 1; None stays None.
 
-    Only ratios of weights matter to a metric, so the scale changes no bit of a result; it keeps products of sums of
-    tiny or huge weights within floating point.
+    Metrics depend on ratios of weights alone, so the scale changes no bit of a result. It keeps products of sums of
+    weights within float64.
 
     Raises
     ------
     WeightError
-        If a weight is negative, NaN or infinite, or all are zero.
+        If a weight is negative, NaN or infinite, if all are zero, or if their sum or the ratio of two leaves float64.
 
     Examples
     --------
@@ -147,7 +149,12 @@ def weights(values: Any, size: int) -> Array | None:
     if not array.any():
         msg = "sample_weight is zero for every point; give at least one point a positive weight"
         raise WeightError(msg)
-    scaled: Array = np.ldexp(array, -math.frexp(array.max())[1])
+    least, most = float(array[array > 0].min()), float(array.max())
+    if least / most < _TINY or not math.isfinite(float(np.sum(array / size)) * size):
+        problem = "their ratio or their sum leaves float64; scale the weights, and set those to 0 that do not matter"
+        msg = f"sample_weight has weights from {least:g} to {most:g}; {problem}"
+        raise WeightError(msg)
+    scaled: Array = np.ldexp(array, -math.frexp(most)[1])
     return scaled
 
 

@@ -1,8 +1,8 @@
 """Labels as people have them, read as 0 and 1; and clusters that list the labels of their points.
 
 Labels are read in one of two ways. By value: `pos_label` names the positive label; without it numbers above zero are
-positive (so 0/1, −1/1 and booleans need nothing), and the values must be two, on either side of zero. By a predicate,
-`num2bool` unless another is given: then any number of values is fine.
+positive, and there must be two values, one of them above zero, such as 0/1, −1/1 and booleans. By a predicate, which is
+`num2bool` unless another is given: then there may be any number of values.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClusterSizes",
     "Predicate",
+    "checked",
     "cluster_counts",
     "is_null",
     "labels_by_predicate",
@@ -31,6 +32,8 @@ __all__ = [
 ]
 
 Predicate = Callable[[Any], Any]
+
+_LISTED = 5  # labels that a message names
 
 
 def num2bool(num: Any) -> Any:
@@ -69,7 +72,9 @@ def labels_by_value(values: Any, pos_label: Any = None, name: str = "y_true", nd
     """
     array = plain(values, name, ndim)
     refuse_nan(array, name, "drop those points")
-    if array.dtype.kind not in "biufUST":
+    if array.dtype.kind not in "biufUS":
+        if array.dtype.kind in "mM":
+            array = array.astype(f"{array.dtype.kind}8[us]")  # finer units become integers, not dates
         column = array.ravel().tolist()
         if any(map(is_null, column)):
             msg = f"{name} has a null among its labels; drop those points"
@@ -108,13 +113,19 @@ def _above_zero(array: Array, name: str) -> Array:
 
 
 def _equal(array: Array, pos_label: Any, name: str) -> Array:
-    """Labels equal to `pos_label`, which must occur unless there is one class only."""
-    same_kind = (array.dtype.kind in "biuf") == (not isinstance(pos_label, str | bytes)) or array.dtype.kind == "O"
-    positive = np.asarray(array == pos_label) if same_kind else np.zeros(array.shape, np.bool_)
-    if not positive.any() and not (same_kind and np.asarray(array == array.ravel()[0]).all()):
-        msg = f"{name} has no label {pos_label!r}, but {first(array)!r} and others; name one of them with pos_label"
+    """Labels equal to `pos_label`, which must occur unless all labels are one value of its kind."""
+    wanted = pos_label.item() if isinstance(pos_label, np.generic) else pos_label
+    kinds = "U" if isinstance(wanted, str) else "S" if isinstance(wanted, bytes) else "biuf"
+    same_kind = array.dtype.kind in f"O{kinds}"
+    positive = np.zeros(array.shape, np.uint8)
+    if same_kind:  # numpy would compare a sequence, such as a tuple, element by element
+        positive = np.asarray(array == (_objects([wanted]) if array.dtype.kind == "O" else wanted)).astype(np.uint8)
+    if not positive.any() and not (same_kind and np.asarray(array == array.ravel()[:1]).all()):
+        seen = list(dict.fromkeys(map(repr, array.ravel().tolist())))
+        listed = ", ".join(seen[:_LISTED]) + (", …" if len(seen) > _LISTED else "")
+        msg = f"{name} has no label {pos_label!r}; it has {listed}; name one of them with pos_label"
         raise LabelError(msg)
-    return positive.astype(np.uint8)
+    return positive
 
 
 def labels_by_predicate(values: Any, is_class_pos: Predicate = num2bool, name: str = "labels_true") -> Array:
@@ -168,6 +179,24 @@ def cluster_counts(clusters: Any, is_class_pos: Predicate = num2bool) -> Cluster
     )
 
 
+def checked(
+    y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any, ndim: int = 1
+) -> tuple[Array, Array, Array | None]:
+    """Labels as 0 and 1, scores, and weights, as given to a metric.
+
+    Raises
+    ------
+    DataError
+        If shapes differ, or values are not usable.
+    """
+    label, score = labels_by_value(y_true, pos_label, ndim=ndim), scores(y_score, ndim=ndim)
+    same_length(len(label), y_score=score)
+    if label.shape != score.shape:
+        msg = f"y_true has shape {label.shape} and y_score {score.shape}; give one score for every label of every point"
+        raise DataError(msg)
+    return label, score, weights(sample_weight, len(label))
+
+
 def points(y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any) -> ScoreCounts:
     """The state of labels, scores and weights as given to a metric.
 
@@ -176,6 +205,4 @@ def points(y_true: Any, y_score: Any, pos_label: Any, sample_weight: Any) -> Sco
     >>> points([0, 1], [0.2, 0.4], None, None).totals().pos
     1
     """
-    label, score = labels_by_value(y_true, pos_label), scores(y_score)
-    same_length(len(label), y_score=score)
-    return fold(label, score, weights(sample_weight, len(label)))
+    return fold(*checked(y_true, y_score, pos_label, sample_weight))

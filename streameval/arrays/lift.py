@@ -130,7 +130,7 @@ class LiftCurve:
         Raises
         ------
         OptionError
-            If the threshold is no number.
+            If the threshold is not a number.
 
         Examples
         --------

@@ -1,19 +1,22 @@
-"""Pictures of labels and scores in memory, for curves that have no class of their own: gain and precision-recall."""
+"""Plots of labels and scores in memory, for the curves without a class: gain and precision-recall."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Unpack
 
-import numpy as np
-
-from streameval.arrays.curves import auc, precision_recall_curve
-from streameval.arrays.gain import agc_score, gain_curve
+from streameval.arrays.curves import auc, precision_recall_points
+from streameval.arrays.gain import gain_points
+from streameval.arrays.labels import checked, points
+from streameval.metrics.finalize import compute
+from streameval.metrics.scores.gain import Agc
 from streameval.plots import plot_gain, plot_precision_recall
+from streameval.states.scores.counts import fold_arrays
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from streameval.plots import BaseStyle, Style
+    from streameval.states.scores.counts import ScoreCounts
 
 __all__ = ["plot_gain_curve", "plot_precision_recall_curve"]
 
@@ -48,12 +51,11 @@ def plot_gain_curve(
     >>> axes.get_xlim()[1].item(), axes.get_legend().get_texts()[0].get_text()
     (0.6, 'score (AGC = 0.5455)')
     """
-    given = y_true, y_score, pos_label, sample_weight
-    top, tpr, _ = gain_curve(*given)
-    kept = gain_curve(*given, truncate)[0]
-    shown = min(1.0, float(kept[-1])) or None
-    balance, agc = _balance(y_true, pos_label, sample_weight), agc_score(*given, truncate)
-    return plot_gain(top, tpr, agc=agc, balance=balance, truncate=shown, **style)
+    state = fold_arrays(*checked(y_true, y_score, pos_label, sample_weight))
+    top, tpr, _ = gain_points(state, 1)
+    shown = float(gain_points(state, truncate)[0][-1]) or None
+    agc = float(compute(state, Agc(truncate)).value)
+    return plot_gain(top, tpr, agc=agc, balance=_balance(state), truncate=shown, **style)
 
 
 def plot_precision_recall_curve(
@@ -81,21 +83,13 @@ def plot_precision_recall_curve(
     >>> [text.get_text() for text in axes.get_legend().get_texts()]
     ['area = 0.7917', 'random (positives: 0.5)', 'best possible', 'threshold']
     """
-    given = y_true, y_score, pos_label, sample_weight
-    precision, recall, thresholds = precision_recall_curve(*given)
-    return plot_precision_recall(
-        recall,
-        precision,
-        thresholds,
-        auc(recall, precision),
-        balance=_balance(y_true, pos_label, sample_weight),
-        **style,
-    )
+    state = points(y_true, y_score, pos_label, sample_weight)
+    precision, recall, thresholds = precision_recall_points(state)
+    area = auc(recall, precision)
+    return plot_precision_recall(recall, precision, thresholds, area, balance=_balance(state), **style)
 
 
-def _balance(y_true: Any, pos_label: Any, sample_weight: Any) -> float:
+def _balance(state: ScoreCounts) -> float:
     """Share of positives, of the weight where there is some."""
-    truth = np.asarray(y_true)
-    positive = truth > 0 if pos_label is None else truth == pos_label
-    weight = None if sample_weight is None else np.asarray(sample_weight, np.float64)
-    return float(np.average(positive, weights=weight)) if weight is None or weight.sum() else 0.0
+    total = state.totals()
+    return total.pos_weight / (total.neg_weight + total.pos_weight)

@@ -15,14 +15,15 @@ For a matrix of labels, one column a label, `average` says how the columns make 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.arrays.curves import steps
-from streameval.arrays.inputs import fold, numbers, scores, weights, without_nan
-from streameval.arrays.labels import labels_by_value, num2bool, points
-from streameval.errors import DataError, OptionError
+from streameval.arrays.curves import auc, roc_points, steps
+from streameval.arrays.inputs import fold, numbers, without_nan
+from streameval.arrays.labels import checked, num2bool, points
+from streameval.errors import OptionError
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
 from streameval.states.protocol import Totals
@@ -74,8 +75,26 @@ def _average_precision(state: ScoreCounts) -> float:
     return float(compute(state, AveragePrecision()).value) if state.totals().pos else 0.0
 
 
+def _partial_roc_auc(state: ScoreCounts, max_fpr: float) -> float:
+    """Area at false positive rates up to `max_fpr`, standardised to ½ for a random order and 1 for a perfect one."""
+    total = state.totals()
+    if not total.neg_weight or not total.pos_weight:
+        return math.nan
+    fpr, tpr, _ = roc_points(state, drop_intermediate=False)
+    stop = int(np.searchsorted(fpr, max_fpr, "right"))
+    edge = np.interp(max_fpr, fpr[stop - 1 : stop + 1], tpr[stop - 1 : stop + 1])
+    area = auc(np.append(fpr[:stop], max_fpr), np.append(tpr[:stop], edge))
+    least = max_fpr * max_fpr / 2
+    return (1 + (area - least) / (max_fpr - least)) / 2
+
+
 def roc_auc_score(
-    y_true: Any, y_score: Any, sample_weight: Any = None, average: str | None = "macro", pos_label: Any = None
+    y_true: Any,
+    y_score: Any,
+    sample_weight: Any = None,
+    average: str | None = "macro",
+    pos_label: Any = None,
+    max_fpr: float | None = None,
 ) -> Any:
     """Area under the ROC curve: the chance that a positive scores higher than a negative, a tie counting one half.
 
@@ -91,7 +110,10 @@ def roc_auc_score(
     y_score : array-like of the same shape, numbers without NaN; higher means more likely positive
     sample_weight : array-like of shape (n,), finite and at least 0, optional
     average : ``micro``, ``macro``, ``weighted``, ``samples`` or None, for a matrix; see `streameval.arrays.ranking`
-    pos_label : the positive label; without it numbers above zero are positive
+    pos_label : the positive label, of any type; without it numbers above zero are positive. One label against all
+        others is how more than two classes are evaluated
+    max_fpr : largest false positive rate counted, in (0, 1); the area up to there is standardised as by McClish, so
+        that a random order has ½ and a perfect one 1. None or 1 for the whole area
 
     Returns
     -------
@@ -101,17 +123,28 @@ def roc_auc_score(
     ------
     DataError
         If shapes differ, an array is empty, or values are not usable (`streameval.errors`).
+    LabelError
+        If there are more than two labels and no `pos_label`, or `pos_label` does not occur.
+    OptionError
+        If `average` or `max_fpr` is out of its range.
 
     References
     ----------
     Hanley and McNeil (1982), The meaning and use of the area under a ROC curve. Radiology 143.
+    McClish (1989), Analyzing a portion of the ROC curve. Medical Decision Making 9.
 
     Examples
     --------
     >>> roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     0.75
+    >>> roc_auc_score([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8], max_fpr=0.5)
+    0.6666666666666666
     """
-    return _score(_roc_auc, y_true, y_score, sample_weight, average, pos_label)
+    if max_fpr is not None and not (isinstance(max_fpr, int | float | np.number) and 0 < max_fpr <= 1):
+        msg = f"max_fpr={max_fpr!r} is not a false positive rate in (0, 1]"
+        raise OptionError(msg)
+    metric = _roc_auc if max_fpr in (None, 1) else partial(_partial_roc_auc, max_fpr=max_fpr)
+    return _score(metric, y_true, y_score, sample_weight, average, pos_label)
 
 
 def average_precision_score(
@@ -162,11 +195,7 @@ def _score(
         raise OptionError(msg)
     if not _is_matrix(y_true):
         return metric(points(y_true, y_score, pos_label, sample_weight))
-    label, score = labels_by_value(y_true, pos_label, ndim=2), scores(y_score, ndim=2)
-    if label.shape != score.shape:
-        msg = f"y_true has shape {label.shape} and y_score {score.shape}; give one score for every label of every point"
-        raise DataError(msg)
-    return _averaged(metric, label, score, weights(sample_weight, len(label)), average)
+    return _averaged(metric, *checked(y_true, y_score, pos_label, sample_weight, ndim=2), average)
 
 
 def _is_matrix(values: Any) -> bool:
@@ -219,7 +248,7 @@ def dist_auc(scores0: Any, scores1: Any) -> float:
     Raises
     ------
     DataError
-        If a side is empty or has values that are no numbers.
+        If a side is empty or has values that are not numbers.
 
     Examples
     --------
@@ -263,7 +292,7 @@ def auc_by_sampling(
     DataError
         As `roc_auc_score`.
     OptionError
-        If `n` is no whole number of at least 1, or `random_state` is no seed.
+        If `n` is not a whole number of at least 1, or `random_state` is not a seed.
 
     Examples
     --------

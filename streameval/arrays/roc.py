@@ -1,4 +1,4 @@
-"""The ROC curve as an object: its points, its area, its best point, its picture."""
+"""The ROC curve as an object: points, area, best operating point, plot."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["RocCurve"]
 
 
 class RocCurve:
-    """A ROC curve with its area, its best point and its picture.
+    """A ROC curve with its area, its best operating point and its plot.
 
     Made by `from_labels`, `from_scores` or `from_clusters`, it starts at the origin with an infinite threshold and has
     no points in line with their neighbours; `auc_score` and `max_informedness` are then those of the scores themselves,
@@ -47,7 +47,7 @@ class RocCurve:
     Raises
     ------
     DataError
-        If lengths differ, an array is empty or no vector, or values are no numbers.
+        If lengths differ, an array is empty or not one-dimensional, or values are not numbers.
 
     Examples
     --------

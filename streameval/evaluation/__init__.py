@@ -261,6 +261,7 @@ class _Run:
                 folded = engine.read(found.pieces, found.rows, plan)
             folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
             names = [piece.name for piece in found.pieces]
+            folded.states[plan.label].check_found(names[0] if len(set(names)) == 1 else f"all of {names[0]}, …")
             return finalize_all(engine, names, plan, wanted, folded, threshold=self.request.threshold)
         except BaseException:
             engine.progress.cancel()

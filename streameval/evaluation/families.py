@@ -179,7 +179,8 @@ class _Scores(_Sharded):
         neg, pos = state.totals().neg_weight, state.totals().pos_weight
         if wanted.spec.nan == "half":
             neg, pos = neg + float(state.nan_weights[0]), pos + float(state.nan_weights[1])
-        if neg and pos and not _WEIGHTS[0] < neg * pos < _WEIGHTS[1]:
+        vanishes = neg + pos > 0 and (neg + pos) * (neg + pos) <= _WEIGHTS[0]
+        if vanishes or (neg and pos and not _WEIGHTS[0] < neg * pos < _WEIGHTS[1]):
             msg = f"{where} sums to {neg:g} and {pos:g}, too far from 1 to multiply; scale the weights"
             raise WeightError(msg)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval._version import __version__
-from streameval.arrays.contingency.confusion import ConfusionMatrix2
+from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.families import FAMILIES
 from streameval.metrics.curves import CURVES

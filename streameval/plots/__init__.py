@@ -1,4 +1,4 @@
-"""Pictures of curves, fit for a paper: results → matplotlib Axes.
+"""Plots of curves, fit for a paper: results → matplotlib Axes.
 
 Every picture shows three things: the curve with its area in the legend, the line of a random order, and the best line
 that these data allow.
@@ -64,7 +64,7 @@ def plot_roc(
     Raises
     ------
     DataError
-        If the arrays are no vectors of one length.
+        If the arrays are not one-dimensional or differ in length.
     OptionError
         If `truncate` is out of its range or `save_to` cannot be written.
 
@@ -89,7 +89,7 @@ def plot_precision_recall(
     balance: float | None = None,
     **style: Unpack[Style],
 ) -> Axes:
-    """Precision-recall curve, with some thresholds written beside it and the class balance as baseline.
+    """Precision-recall curve, with some thresholds written next to it and the class balance as baseline.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def plot_precision_recall(
     Raises
     ------
     DataError, OptionError
-        As `plot_roc`; also if `balance` is no share.
+        As `plot_roc`; also if `balance` is not in [0, 1].
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is written on a picture: the legend, and thresholds beside the curves that have some.
+"""Texts on a plot: the legend, and thresholds next to their curves.
 
 Both are placed where they hide no curve, so all of it is done anew whenever a curve is added: on the axes that it was
 added to, and on the axes beside these whose size the figure's layout has changed. The legend takes no part in the
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["CURVE", "arrange", "curves_on", "mark"]
 
 CURVE = "streameval-curve"  # marks the lines that are curves
-_LABEL = "streameval-threshold"  # marks what is written beside them
+_LABEL = "streameval-threshold"  # marks the texts of thresholds
 _LABELS = 10  # thresholds written at most of one curve, and half as many of several
 _SIZES = (9, 8, 7, 6)  # of the legend's letters, in points
 _BELOW = 45  # points from the axes to a legend below: ticks and a name lie between
@@ -57,7 +57,7 @@ _PLACED: WeakKeyDictionary[Axes, _Placed] = WeakKeyDictionary()
 
 
 def mark(curve: Line2D, thresholds: Thresholds) -> None:
-    """Have thresholds (x, y, threshold) written beside a curve."""
+    """Register thresholds (x, y, threshold) to be written next to a curve."""
     _THRESHOLDS[curve] = thresholds
 
 
@@ -67,7 +67,7 @@ def curves_on(ax: Axes) -> list[Line2D]:
 
 
 def arrange(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
-    """Place legend and thresholds on the axes, and on those beside them that have got another size."""
+    """Place legend and thresholds on the axes, and on the figure's other axes whose size has changed."""
     legend = ax.get_legend()
     if legend is not None:
         legend.remove()
@@ -189,7 +189,7 @@ def _free_side(
 
 
 def _write(ax: Axes, xy: tuple[float, float], text: str, color: Any, side: tuple[int, int]) -> None:
-    """Write a text beside a point, and a dot at it."""
+    """Write a text next to a point, and draw a dot at it."""
     shift, (ha, va) = (4 * side[0], 4 * side[1]), _SIDES[side]
     given: dict[str, Any] = {"textcoords": "offset points", "ha": ha, "va": va, "fontsize": 8, "zorder": 4}
     ax.annotate(text, xy, shift, gid=_LABEL, color=color, **given)

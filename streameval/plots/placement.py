@@ -118,7 +118,7 @@ def legend_place(
 def label_box(
     at: tuple[float, float], away: tuple[float, float], size: tuple[float, float], side: tuple[int, int]
 ) -> Box:
-    """The box of a label of a size beside a point: `side` is (±1, ±1) for right or left of it, above or below it.
+    """The box of a label next to a point: `side` is (±1, ±1) for right or left of it, above or below it.
 
     Examples
     --------

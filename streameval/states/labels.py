@@ -30,6 +30,13 @@ _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, Ov
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
 
+def _plain(label: Any) -> bool | int | float | str:
+    """A label as JSON and messages have it."""
+    if isinstance(label, bytes):
+        return label.decode("utf-8", "surrogateescape")
+    return label if isinstance(label, bool | int | float) else str(label)
+
+
 @dataclass(frozen=True)
 class LabelSpec:
     """How labels are read.
@@ -37,7 +44,8 @@ class LabelSpec:
     Attributes
     ----------
     column : the label column
-    pos_label : the positive label; None where numbers above zero are positive
+    pos_label : the positive label; None where numbers above zero are positive. Bytes become text, so that a stored
+        state holds plain values; text names the bytes of a binary column
     nulls : ``drop`` leaves rows without a label out of every metric; any other value refuses them
 
     Examples
@@ -53,8 +61,12 @@ class LabelSpec:
     packing: ClassVar[None] = None
 
     column: str
-    pos_label: bool | int | float | str | None = None
+    pos_label: bool | int | float | str | bytes | None = None
     nulls: str = "error"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.pos_label, bytes):
+            object.__setattr__(self, "pos_label", _plain(self.pos_label))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -86,14 +98,14 @@ class LabelCounts(Small):
     spec : LabelSpec
     neg, pos : rows of each class
     null : rows left out because their label is null or NaN
-    values : label values seen, at most three of them; empty where `pos_label` is given
+    values : the smallest three label values seen; with `pos_label` only as long as no row has it
     """
 
     spec: LabelSpec
     neg: int = 0
     pos: int = 0
     null: int = 0
-    values: frozenset[bool | int | float] = frozenset()
+    values: frozenset[Any] = frozenset()
 
     def merge(self, *others: LabelCounts) -> LabelCounts:
         """Counts of all inputs."""
@@ -102,7 +114,8 @@ class LabelCounts(Small):
         parts = (self, *others)
         neg, pos, null = (sum(getattr(part, name) for part in parts) for name in ("neg", "pos", "null"))
         values = self.values.union(*(other.values for other in others))
-        return LabelCounts(self.spec, neg, pos, null, frozenset(sorted(values)[:3]))
+        found = pos and self.spec.pos_label is not None
+        return LabelCounts(self.spec, neg, pos, null, frozenset() if found else frozenset(sorted(values)[:3]))
 
     def totals(self) -> Totals:
         """Rows of both classes."""
@@ -110,6 +123,8 @@ class LabelCounts(Small):
 
     def check(self) -> None:
         """Raise `LabelError` unless the values seen over the whole data are two classes."""
+        if self.spec.pos_label is not None:
+            return
         values = sorted(self.values)
         column = f"label column {self.spec.column!r}"
         if len(values) > 2:
@@ -118,6 +133,14 @@ class LabelCounts(Small):
             raise LabelError(msg)
         if len(values) == 2 and (values[0] > 0) == (values[1] > 0):
             msg = f"{column} has the values {values[0]} and {values[1]}; {_REMEDY}"
+            raise LabelError(msg)
+
+    def check_found(self, where: str) -> None:
+        """Raise `LabelError`, naming the input, if `pos_label` is not among several labels; a single one is fine."""
+        if self.spec.pos_label is not None and len(self.values) > 1:
+            listed = ", ".join(map(repr, sorted(self.values))) + ", …" * (len(self.values) > 2)
+            column = f"{where}: label column {self.spec.column!r}"
+            msg = f"{column} has no label {self.spec.pos_label!r}; it has {listed}; {_REMEDY}"
             raise LabelError(msg)
 
     def header(self) -> dict[str, Any]:
@@ -160,6 +183,8 @@ class LabelReader:
         if isinstance(given, bool) and not pa.types.is_boolean(dtype) and number:
             given = int(given)
         try:
+            if isinstance(given, str) and pa.types.is_binary(dtype):
+                return pa.scalar(given.encode("utf-8", "surrogateescape"), dtype)
             if isinstance(given, str) or not number or pa.types.is_decimal(dtype):
                 return pa.scalar(str(given)).cast(dtype)
             return pa.scalar(given).cast(dtype, safe=True)
@@ -192,14 +217,18 @@ class LabelReader:
         self._counts = self._counts.merge(
             LabelCounts(self.spec, len(label) - positive, positive, null, frozenset(values))
         )
-        if len(values) > 2:
+        if len(values) > 2 and self._positive is None:
             self._name_and_raise(name)
         return label, keep
 
-    def _labels(self, array: pa.Array) -> tuple[Array, set[bool | int | float]]:
-        """Labels, and the values they came from: at most three, none where the positive label is given."""
+    def _labels(self, array: pa.Array) -> tuple[Array, set[Any]]:
+        """Labels, and the values they came from; none once the positive label that is given has been seen."""
         if self._positive is not None:
-            return pc.equal(array, self._positive).cast(pa.uint8()).to_numpy(zero_copy_only=False), set()
+            label = pc.equal(array, self._positive).cast(pa.uint8()).to_numpy(zero_copy_only=False)
+            if self._counts.pos or label.any():
+                return label, set()
+            seen = pc.unique(array).to_pylist()
+            return label, set(map(_plain, seen))
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
         if pa.types.is_decimal(array.type):

@@ -211,6 +211,18 @@ def test_agrees_with_the_peer(ranking: tuple[np.ndarray, np.ndarray, np.ndarray 
     near(roc_auc_score(y, s, w), peer.roc_auc_score(y, s, sample_weight=w) if both else math.nan)
 
 
+@given(rankings(), st.sampled_from([1e-9, 0.1, 0.25, 1 / 3, 0.5, 0.999, 1, 1.0]))
+def test_partial_areas_agree_with_the_peer(
+    ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None], max_fpr: float
+) -> None:
+    """Areas up to a false positive rate are standardised as scikit-learn's."""
+    y, s, w = ranking
+    counted = np.ones(len(y)) if w is None else w
+    both = counted[y == 0].any() and counted[y == 1].any()
+    want = peer.roc_auc_score(y, s, sample_weight=w, max_fpr=max_fpr) if both else math.nan
+    np.testing.assert_allclose(roc_auc_score(y, s, w, max_fpr=max_fpr), want, rtol=1e-9, atol=1e-12)
+
+
 @given(rankings(), st.integers(1, 4), st.sampled_from(["micro", "macro", "weighted", "samples", None]))
 def test_matrices_agree_with_the_peer(
     ranking: tuple[np.ndarray, np.ndarray, np.ndarray | None], columns: int, average: str | None
@@ -426,6 +438,9 @@ def test_refused_options() -> None:
     """Options out of their range, a positive label that does not occur, matrices of two shapes."""
     with pytest.raises(OptionError, match="average='mean' is not one of"):
         roc_auc_score(LABELS, SCORES, average="mean")
+    for max_fpr in (0, -0.1, 1.5, math.nan, "half"):
+        with pytest.raises(OptionError, match=r"max_fpr=.* is not a false positive rate in \(0, 1\]"):
+            roc_auc_score(LABELS, SCORES, max_fpr=max_fpr)
     for n in (0, -1, 1.5, True, "ten"):
         with pytest.raises(OptionError, match="whole number of at least 1"):
             auc_by_sampling(LABELS, SCORES, n)

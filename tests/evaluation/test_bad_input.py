@@ -242,6 +242,34 @@ def test_null_clusters_name_the_file_and_the_remedy(tmp_path: Path) -> None:
     refused(NullError, path, "a.parquet", "'id'", "--nulls", "drop", "singleton", cluster="id")
 
 
+@pytest.mark.parametrize(
+    ("labels", "pos_label", "seen"),
+    [
+        (["spam", "ham"], "SPAM", "'ham', 'spam'"),
+        ([b"spam", b"ham"], b"SPAM", "'ham', 'spam'"),
+        ([1, 2], 3, "1, 2"),
+        ([0, 1, 2, 3], 7, "0, 1, 2, …"),
+    ],
+)
+def test_an_absent_positive_label_is_refused_with_those_seen(labels: list[Any], pos_label: Any, seen: str) -> None:
+    """However the rows are cut; where all rows have one other label, metrics are undefined."""
+    table = labelled(labels)
+    refused(LabelError, table, "'label'", f"has no label {pos_label!r}".replace("b'", "'"), seen, pos_label=pos_label)
+    for batch in (1, 3):
+        reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches(batch))
+        refused(LabelError, reader, seen, pos_label=pos_label)
+    found = evaluate(labelled(labels[:1] * 2), score="score", pos_label=pos_label).results[0]
+    assert math.isnan(found.value)
+    assert "no row has the label" in str(found.reason)
+
+
+def test_bytes_name_the_label_of_a_binary_column() -> None:
+    """Bytes that are no text too; text stands for its bytes."""
+    for positive in (b"spam", "spam", b"\xff"):
+        label = positive.encode() if isinstance(positive, str) else positive
+        assert evaluate(labelled([b"ham", label, label]), score="score", pos_label=positive).positives == 2
+
+
 @pytest.mark.parametrize("bad", [-1.0, -1e-300, math.nan, math.inf, -math.inf])
 def test_bad_weights_name_the_file_and_the_value(bad: float, tmp_path: Path) -> None:
     """A weight is finite and not negative; the first that is not is shown."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.arrays.contingency.confusion import ConfusionMatrix2
-from streameval.arrays.contingency.table import ContingencyTable
+from streameval.arrays.contingency.table import ConfusionMatrix2, ContingencyTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -61,8 +61,9 @@ class SparseTable:
         Examples
         --------
         >>> from streameval import ContingencyTable
-        >>> ContingencyTable.from_labels(["spam", "spam", "ham"], [7, 8, 8])
-        ContingencyTable(rows=[[1, 1], [0, 1]])
+        >>> table = ContingencyTable.from_labels(["spam", "spam", "ham"], [7, 8, 8])
+        >>> table, table["spam", 8], table["ham", 7], table.get(("eggs", 7))
+        (ContingencyTable(rows=[[1, 1], [0, 1]]), 1, 0, None)
         """
         return cls._of(source.cells_from_labels(labels_true, labels_pred))
 
@@ -78,7 +79,7 @@ class SparseTable:
         Raises
         ------
         DataError
-            If a cluster is no sequence, or a class is not hashable.
+            If a cluster is not a sequence, or a class is not hashable.
 
         Examples
         --------
@@ -176,8 +177,39 @@ class SparseTable:
         for row, col, count in zip(c.rows.tolist(), c.cols.tolist(), c.counts.tolist(), strict=True):
             yield (c.row_labels[row], c.col_labels[col]), plain(count)
 
+    def keys(self) -> list[tuple[Any, Any]]:
+        """(class, cluster) of the non-zero cells."""
+        return [key for key, _ in self.items()]
+
+    def values(self) -> list[int | float]:
+        """Counts of the non-zero cells."""
+        return [count for _, count in self.items()]
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        return iter(self.keys())
+
+    def __contains__(self, key: tuple[Any, Any]) -> bool:
+        return key[0] in self.row_totals and key[1] in self.col_totals
+
+    def __getitem__(self, key: tuple[Any, Any]) -> int | float:
+        """Count of a class and a cluster; 0 where they have no point in common."""
+        if key not in self._counts and key not in self:
+            raise KeyError(key)
+        return self._counts.get(key, 0)
+
+    @cached_property
+    def _counts(self) -> dict[tuple[Any, Any], int | float]:
+        return dict(self.items())
+
+    def get(self, key: tuple[Any, Any], default: Any = None) -> Any:
+        """Count of a class and a cluster, or the default if the table lacks one of them."""
+        try:
+            return self[key]
+        except KeyError:
+            return default
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, SparseTable) and dict(self.items()) == dict(other.items())
+        return isinstance(other, SparseTable) and self._counts == other._counts
 
     def __hash__(self) -> int:
         return hash(self.summary)
@@ -208,13 +240,19 @@ class SparseTable:
                [0, 0, 0],
                [0, 0, 0]])
         """
+        dense = self._dense()
+        rows, cols = dense.shape
+        padded = (max(rows, cols) if cpad else rows, max(rows, cols) if rpad else cols)
+        full = np.full(padded, default, dtype=np.result_type(dense, np.asarray(default)))
+        full[:rows, :cols] = np.where(dense == 0, default, dense) if default else dense
+        return full
+
+    def _dense(self) -> np.ndarray[Any, Any]:
         c = self.cells
-        rows, cols = len(c.row_labels), len(c.col_labels)
-        shape = (max(rows, cols) if cpad else rows, max(rows, cols) if rpad else cols)
         counts = c.counts
         if any(isinstance(n, Fraction) for n in counts[:1].tolist()) or self.summary.fractional:
             counts = counts.astype(np.float64)
-        dense = np.full(shape, default, dtype=np.result_type(counts, np.asarray(default)))
+        dense = np.zeros((len(c.row_labels), len(c.col_labels)), dtype=counts.dtype)
         dense[c.rows, c.cols] = counts
         return dense
 

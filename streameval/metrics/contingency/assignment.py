@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["ASSIGNMENT_CELLS", "Matching", "best_matching"]
 
 ASSIGNMENT_CELLS = 1_000_000
-"""Limit for data of any size: a component of so many cells, after settling, takes up to a minute."""
+"""Default limit out of core: a component of 1,000,000 cells, after settling, takes up to a minute."""
 
 _SIDE = 32  # rows and columns of the components that a compiled loop solves
 _DENSE = 4_000_000
@@ -277,7 +277,7 @@ def _dense(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
 
 
 def _sparse(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
-    """Give each row a column of its own, worth nothing, so that a matching of all rows exists."""
+    """Add a column of weight 0 for each row, so that a matching of all rows exists."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import min_weight_full_bipartite_matching
 

@@ -1,234 +1,238 @@
-"""Every measure by name: of a table's facts, and of a 2×2 table; and what adjusts any of them to a null model.
+"""Every measure of a contingency table, one line each.
 
-Two plain dictionaries, filled from the modules that define the measures. Methods of `ContingencyTable` and
-`ConfusionMatrix2`, `get_score`, `adjust_to_null` and the metrics of an evaluation all look here, so a measure is
-written once and found everywhere.
+`TableMeasures` read the statistics of a table of any shape, `PairMeasures` the four cells of a 2×2 table. Tables in
+memory inherit them as methods; `get_score`, `adjust_to_null`, the metrics of an evaluation and the list that
+``streameval metrics`` prints are made from the same lines.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
 from fractions import Fraction
-from functools import lru_cache, partial, wraps
-from inspect import signature
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from functools import lru_cache, wraps
+from math import inf
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import association, fisher, measures, twoway
-from streameval.metrics.contingency.arithmetic import safe_divide
 from streameval.metrics.contingency.association import OneSided
-from streameval.metrics.contingency.null_models import MODELS, CountedStatistics, TableStatistics
+from streameval.metrics.contingency.measure import HIGHER, LOWER, Measure
+from streameval.metrics.contingency.null_models import CountedStatistics, TableStatistics
 from streameval.states.contingency.summary import summarize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.metrics.contingency.measures import EntropyScores
+    from numpy.typing import NDArray
+
     from streameval.metrics.contingency.twoway import TwoWay
 
-__all__ = ["PAIR_MEASURES", "TABLE_MEASURES", "adjusted", "measure_by_name", "of_cells", "of_facts", "twoway_facts"]
+__all__ = [
+    "MEASURES",
+    "PAIR_MEASURES",
+    "TABLE_MEASURES",
+    "PairMeasures",
+    "TableMeasures",
+    "measure_by_name",
+    "twoway_cells",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-@lru_cache(maxsize=256)
-def twoway_facts(t: TwoWay) -> CountedStatistics:
-    """Facts of a 2×2 table, for the measures that tables of any shape have.
+class TableMeasures:
+    """Measures of a table of any shape, as methods of a class with the statistics `facts`."""
 
-    Examples
-    --------
-    >>> from streameval.metrics.contingency.twoway import TwoWay
-    >>> facts = twoway_facts(TwoWay(TP=20, FP=14, TN=156, FN=31))
-    >>> facts.total, facts.nonzero, facts.matching
-    (221, 4, 176)
+    measured = "facts"
+
+    adjusted_rand_index = Measure(measures.adjusted_rand_index, -1, 1, HIGHER, default=True)
+    rand_index = Measure(measures.rand_index, 0, 1, HIGHER, default=True)
+    fowlkes_mallows = Measure(measures.fowlkes_mallows, 0, 1, HIGHER, default=True)
+    adjusted_fowlkes_mallows = Measure(measures.adjusted_fowlkes_mallows, -inf, 1, HIGHER, default=True)
+    mirkin_match_coeff = Measure(measures.mirkin_match_coeff, 0, 1, HIGHER, default=True)
+    mirkin_mismatch_coeff = Measure(measures.mirkin_mismatch_coeff, 0, 1, LOWER, default=True)
+    mutual_info_score = Measure(measures.mutual_info_score, 0, inf, HIGHER, default=True)
+    adjusted_mutual_info = Measure(measures.adjusted_mutual_info, -inf, 1, HIGHER, default=True)
+    entropy_scores = Measure(measures.entropy_scores, 0, 1, HIGHER, measures.EntropyScores._fields, default=True)
+    vi_distance = Measure(measures.vi_distance, 0, 1, LOWER, default=True)
+    vi_similarity = Measure(measures.vi_similarity, 0, 1, HIGHER, default=True)
+    split_join_distance = Measure(measures.split_join_distance, 0, 1, LOWER, default=True)
+    split_join_similarity = Measure(measures.split_join_similarity, 0, 1, HIGHER, default=True)
+    bc_metrics = Measure(
+        measures.bc_metrics, 0, 1, HIGHER, ("bcubed_precision", "bcubed_recall", "bcubed_fscore"), default=True
+    )
+    muc_scores = Measure(measures.muc_scores, 0, 1, HIGHER, ("muc_precision", "muc_recall", "muc_fscore"), default=True)
+    talburt_wang_index = Measure(measures.talburt_wang_index, 0, 1, HIGHER, default=True)
+    chisq_score = Measure(measures.chisq_score, 0, inf, HIGHER, default=True)
+    g_score = Measure(measures.g_score, 0, inf, HIGHER, default=True)
+    assignment_score = Measure(measures.assignment_score, 0, 1, HIGHER)
+
+    assignment_score_m1 = assignment_score.under("m1")
+    assignment_score_m2r = assignment_score.under("m2r")
+    assignment_score_m2c = assignment_score.under("m2c")
+    assignment_score_m3 = assignment_score.under("m3")
+    split_join_similarity_m1 = split_join_similarity.under("m1")
+    split_join_similarity_m2r = split_join_similarity.under("m2r")
+    split_join_similarity_m2c = split_join_similarity.under("m2c")
+    split_join_similarity_m3 = split_join_similarity.under("m3")
+    vi_similarity_m1 = vi_similarity.under("m1")
+    vi_similarity_m2r = vi_similarity.under("m2r")
+    vi_similarity_m2c = vi_similarity.under("m2c")
+    vi_similarity_m3 = vi_similarity.under("m3")
+
+
+def twoway_cells(t: TwoWay) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """Rows, columns and counts of the non-zero cells of a 2×2 table, row by row.
+
+    Raises
+    ------
+    DataError
+        If a cell is negative, as expected pair counts can be.
     """
     if min(t) < 0:
         msg = "this measure needs counts of at least 0, and the expected pair counts of a null model can be negative"
         raise DataError(msg)
-    found = [(row, col, n) for (row, col), n in zip(((0, 0), (1, 0), (1, 1), (0, 1)), t, strict=True) if n]
-    codes = np.array([(row, col) for row, col, _ in found], dtype=np.int64).reshape(-1, 2)
-    counts = np.empty(len(found), dtype=object)
-    counts[:] = [Fraction(n) if isinstance(n, float) else n for _, _, n in found]
-    return CountedStatistics(summarize(codes[:, 0], codes[:, 1], counts), solve=lambda: max(t.TP + t.TN, t.FP + t.FN))
+    table = np.empty(4, dtype=object)
+    table[:] = [Fraction(n) if isinstance(n, float) else n for n in (t.TP, t.FN, t.FP, t.TN)]
+    rows, cols = np.divmod(np.flatnonzero(table), 2)
+    return rows, cols, table[2 * rows + cols]
 
 
-def entropy_scores(t: TwoWay, mean: str = "harmonic") -> EntropyScores:
-    """Homogeneity, completeness and their mean of a 2×2 table; see `contingency_measures.entropy_scores`."""
-    return measures.entropy_scores(twoway_facts(t), mean)
+@lru_cache(maxsize=256)
+def _twoway_facts(t: TwoWay) -> CountedStatistics:
+    return CountedStatistics(summarize(*twoway_cells(t)))
 
 
-def mic_scores(t: TwoWay, mean: str = "harmonic") -> OneSided:
+def _of_cells(function: Callable[Concatenate[TableStatistics, P], T]) -> Callable[Concatenate[TwoWay, P], T]:
+    """Turn a measure of any table into one of the cells of a 2×2 table."""
+
+    @wraps(function)
+    def measure(t: TwoWay, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return function(_twoway_facts(t), *args, **kwargs)
+
+    return measure
+
+
+def _mic_scores(t: TwoWay, mean: str = "harmonic") -> OneSided:
     """Correlations from mutual information: √completeness, √homogeneity and √mean, with the sign of the covariance.
 
     Parameters
     ----------
     mean : {"harmonic", "geometric"}
+
+    References
+    ----------
+    clustering-metrics 0.0.2, `ConfusionMatrix2.mic_scores`.
     """
     sign = -1.0 if t.cov < 0 else 1.0
-    scores = entropy_scores(t, mean)
+    scores = measures.entropy_scores(_twoway_facts(t), mean)
     return OneSided(*(sign * math.sqrt(x) for x in (scores.completeness, scores.homogeneity, scores.v_measure)))
 
 
-TABLE_MEASURES: dict[str, Callable[..., Any]] = {
-    function.__name__: function
-    for function in (
-        measures.adjusted_fowlkes_mallows,
-        measures.adjusted_mutual_info,
-        measures.adjusted_rand_index,
-        measures.assignment_score,
-        measures.bc_metrics,
-        measures.chisq_score,
-        measures.entropy_scores,
-        measures.fowlkes_mallows,
-        measures.g_score,
-        measures.mirkin_match_coeff,
-        measures.mirkin_mismatch_coeff,
-        measures.muc_scores,
-        measures.mutual_info_score,
-        measures.rand_index,
-        measures.split_join_distance,
-        measures.split_join_similarity,
-        measures.talburt_wang_index,
-        measures.vi_distance,
-        measures.vi_similarity,
-    )
+class PairMeasures:
+    """Measures of a 2×2 table, as methods of a class with the four cells `counts`."""
+
+    measured = "counts"
+
+    ACC = Measure(twoway.accuracy, 0, 1, HIGHER)
+    DOR = Measure(twoway.diagnostic_odds_ratio, 0, inf, HIGHER)
+    FDR = Measure(twoway.false_discovery_rate, 0, 1, LOWER)
+    FNR = Measure(twoway.false_negative_rate, 0, 1, LOWER)
+    FOR = Measure(twoway.false_omission_rate, 0, 1, LOWER)
+    FPR = Measure(twoway.false_positive_rate, 0, 1, LOWER)
+    NLL = Measure(twoway.negative_likelihood_ratio, 0, inf, LOWER)
+    NPV = Measure(twoway.negative_predictive_value, 0, 1, HIGHER)
+    PLL = Measure(twoway.positive_likelihood_ratio, 0, inf, HIGHER)
+    PPV = Measure(twoway.precision, 0, 1, HIGHER)
+    TNR = Measure(twoway.specificity, 0, 1, HIGHER)
+    TPR = Measure(twoway.recall, 0, 1, HIGHER)
+    accuracy = Measure(twoway.accuracy, 0, 1, HIGHER)
+    precision = Measure(twoway.precision, 0, 1, HIGHER)
+    recall = Measure(twoway.recall, 0, 1, HIGHER)
+    sensitivity = Measure(twoway.recall, 0, 1, HIGHER)
+    specificity = Measure(twoway.specificity, 0, 1, HIGHER)
+    bias_index = Measure(twoway.bias_index, 0, 1, LOWER)
+    chisq_score = Measure(twoway.chisq_score, 0, inf, HIGHER)
+    cole_coeff = Measure(association.cole_coeff, -1, 1, HIGHER)
+    covar = Measure(twoway.covar, -inf, inf, HIGHER)
+    dice_coeff = Measure(twoway.dice_coeff, 0, 1, HIGHER)
+    diseq_coeff = Measure(association.diseq_coeff, -0.25, 0.25, HIGHER)
+    entropy_scores = Measure(_of_cells(measures.entropy_scores), 0, 1, HIGHER, measures.EntropyScores._fields)
+    frequency_bias = Measure(twoway.frequency_bias, 0, inf, None)
+    fscore = Measure(twoway.fscore, 0, 1, HIGHER)
+    g_score = Measure(_of_cells(measures.g_score), 0, inf, HIGHER)
+    hypergeometric = Measure(fisher.hypergeometric, -inf, inf, HIGHER)
+    informedness = Measure(association.informedness, -1, 1, HIGHER)
+    jaccard_coeff = Measure(twoway.jaccard_coeff, 0, 1, HIGHER)
+    kappa = Measure(association.kappa, -1, 1, HIGHER)
+    kappas = Measure(association.kappas, -inf, 1, HIGHER, OneSided._fields)
+    loevinger_coeff = Measure(association.loevinger_coeff, -inf, 1, HIGHER)
+    markedness = Measure(association.markedness, -1, 1, HIGHER)
+    matthews_corr = Measure(association.matthews_corr, -1, 1, HIGHER)
+    mic_scores = Measure(_mic_scores, -1, 1, HIGHER, OneSided._fields)
+    mp_corr = Measure(association.mp_corr, -1, 1, HIGHER)
+    mutual_info_score = Measure(_of_cells(measures.mutual_info_score), 0, inf, HIGHER)
+    ochiai_coeff = Measure(twoway.ochiai_coeff, 0, 1, HIGHER)
+    ochiai_coeff_adj = Measure(association.ochiai_coeff_adj, -inf, 1, HIGHER)
+    overlap_coeff = Measure(twoway.overlap_coeff, 0, 1, HIGHER)
+    pairwise_hcv = Measure(association.pairwise_hcv, -1, 1, HIGHER, OneSided._fields)
+    prevalence_index = Measure(twoway.prevalence_index, 0, 1, None)
+    sokal_sneath_coeff = Measure(twoway.sokal_sneath_coeff, 0, 1, HIGHER)
+    xcoeff = Measure(association.xcoeff, -1, 1, HIGHER)
+    yule_q = Measure(association.yule_q, -1, 1, HIGHER)
+    yule_y = Measure(association.yule_y, -1, 1, HIGHER)
+
+
+def _rows(owner: type) -> dict[str, Measure[..., Any]]:
+    return {name: measure for name, measure in vars(owner).items() if isinstance(measure, Measure)}
+
+
+TABLE_MEASURES = _rows(TableMeasures)
+PAIR_MEASURES = _rows(PairMeasures)
+
+
+def _of_pairs(measure: Measure[..., Any]) -> Measure[..., Any]:
+    """Turn a measure of a 2×2 table into one of the pair table of a larger one."""
+
+    @wraps(measure.function)
+    def function(facts: TableStatistics, /, *args: Any, **kwargs: Any) -> Any:
+        return measure.function(facts.pairs, *args, **kwargs)
+
+    return Measure(function, measure.low, measure.high, measure.better, measure.elements)
+
+
+def _cell(name: str, meaning: str) -> Measure[..., Any]:
+    def function(facts: TableStatistics) -> Any:
+        return getattr(facts.pairs, name)
+
+    function.__doc__ = f"{meaning}\n\nReferences\n----------\nHubert, L. and Arabie, P. (1985), Comparing partitions."
+    return Measure(function, 0, inf, HIGHER if name.startswith("T") else LOWER)
+
+
+MEASURES: dict[str, Measure[..., Any]] = {
+    **TABLE_MEASURES,
+    "pairwise.TP": _cell("TP", "Pairs of points with the same class and the same cluster."),
+    "pairwise.FP": _cell("FP", "Pairs of points with the same cluster only."),
+    "pairwise.TN": _cell("TN", "Pairs of points that share neither class nor cluster."),
+    "pairwise.FN": _cell("FN", "Pairs of points with the same class only."),
+    **{f"pairwise.{name}": _of_pairs(measure) for name, measure in PAIR_MEASURES.items()},
 }
-for _name in ("assignment_score", "split_join_similarity", "vi_similarity"):
-    for _model in MODELS:
-        TABLE_MEASURES[f"{_name}_{_model}"] = partial(TABLE_MEASURES[_name], model=_model)
-
-PAIR_MEASURES: dict[str, Callable[..., Any]] = {
-    "ACC": twoway.accuracy,
-    "DOR": twoway.diagnostic_odds_ratio,
-    "FDR": twoway.false_discovery_rate,
-    "FNR": twoway.false_negative_rate,
-    "FOR": twoway.false_omission_rate,
-    "FPR": twoway.false_positive_rate,
-    "NLL": twoway.negative_likelihood_ratio,
-    "NPV": twoway.negative_predictive_value,
-    "PLL": twoway.positive_likelihood_ratio,
-    "PPV": twoway.precision,
-    "TNR": twoway.specificity,
-    "TPR": twoway.recall,
-    "accuracy": twoway.accuracy,
-    "precision": twoway.precision,
-    "recall": twoway.recall,
-    "sensitivity": twoway.recall,
-    "specificity": twoway.specificity,
-    "bias_index": twoway.bias_index,
-    "chisq_score": twoway.chisq_score,
-    "cole_coeff": association.cole_coeff,
-    "covar": twoway.covar,
-    "dice_coeff": twoway.dice_coeff,
-    "diseq_coeff": association.diseq_coeff,
-    "entropy_scores": entropy_scores,
-    "frequency_bias": twoway.frequency_bias,
-    "fscore": twoway.fscore,
-    "g_score": lambda t: measures.g_score(twoway_facts(t)),
-    "hypergeometric": fisher.hypergeometric,
-    "informedness": association.informedness,
-    "jaccard_coeff": twoway.jaccard_coeff,
-    "kappa": association.kappa,
-    "kappas": association.kappas,
-    "loevinger_coeff": association.loevinger_coeff,
-    "markedness": association.markedness,
-    "matthews_corr": association.matthews_corr,
-    "mic_scores": mic_scores,
-    "mp_corr": association.mp_corr,
-    "mutual_info_score": lambda t: measures.mutual_info_score(twoway_facts(t)),
-    "ochiai_coeff": twoway.ochiai_coeff,
-    "ochiai_coeff_adj": association.ochiai_coeff_adj,
-    "overlap_coeff": twoway.overlap_coeff,
-    "pairwise_hcv": association.pairwise_hcv,
-    "prevalence_index": twoway.prevalence_index,
-    "sokal_sneath_coeff": twoway.sokal_sneath_coeff,
-    "xcoeff": association.xcoeff,
-    "yule_q": association.yule_q,
-    "yule_y": association.yule_y,
-}
+"""Measures of the statistics of a table, by the name of a metric."""
 
 
-def measure_by_name(facts: TableStatistics, name: str) -> Any:
-    """Value of a table measure, or of a measure of the pair table, at its defaults."""
-    if name in TABLE_MEASURES:
-        return TABLE_MEASURES[name](facts)
-    if name in PAIR_MEASURES:
-        return PAIR_MEASURES[name](facts.pairs)
-    msg = f"{name!r} is no measure of a contingency table; known are {', '.join(sorted(TABLE_MEASURES))}"
-    raise OptionError(msg)
+def measure_by_name(name: str) -> Measure[..., Any]:
+    """Find a measure of a table, or else of its pair table.
 
-
-def adjusted(actual: Any, null: Any, ceilings: tuple[Any, Any]) -> tuple[Any, Any]:
-    """(x − null) / (ceiling − null) for both ceilings; element by element for measures of several values.
-
-    Examples
-    --------
-    >>> adjusted(0.75, 0.5, (1.0, 0.5))
-    (0.5, inf)
+    Raises
+    ------
+    OptionError
+        If there is no such measure.
     """
-    row, col = (_relative(actual, null, ceiling) for ceiling in ceilings)
-    return row, col
-
-
-def _relative(actual: Any, null: Any, ceiling: Any) -> Any:
-    if isinstance(actual, tuple):
-        return tuple(map(_relative, actual, null, ceiling))
-    return safe_divide(actual - null, ceiling - null)
-
-
-def warn_if_adjusted(name: str, null: Any, ceilings: tuple[Any, Any]) -> None:
-    """Warn about a measure that is 0 under the null model, or 1 for a perfect table, before any adjustment."""
-    if np.isclose(np.sum(null), 0.0):
-        warnings.warn(f"{name!r} is already centered", stacklevel=3)
-    for side, ceiling in zip(("row", "column"), ceilings, strict=True):
-        if np.isclose(np.mean(ceiling), 1.0):
-            warnings.warn(f"{name!r} is already {side}-normalized", stacklevel=3)
-
-
-def name_of(measure: str | Callable[..., Any]) -> str:
-    """Name of a measure that is given by name or as a method."""
-    return measure if isinstance(measure, str) else measure.__name__
-
-
-def of_facts(function: Callable[Concatenate[TableStatistics, P], T]) -> Callable[Concatenate[Any, P], T]:
-    """Turn a measure of facts into a method of anything with an attribute ``facts``."""
-
-    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return function(self.facts, *args, **kwargs)
-
-    return cast("Callable[Concatenate[Any, P], T]", wraps(function)(method))
-
-
-def of_cells(function: Callable[Concatenate[TwoWay, P], T], name: str) -> Callable[Concatenate[Any, P], T]:
-    """Turn a measure of a 2×2 table into a method, called `name`, of anything with an attribute ``cells``."""
-
-    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return function(self.cells, *args, **kwargs)
-
-    wrapped = wraps(function)(method)
-    wrapped.__name__ = wrapped.__qualname__ = name
-    return cast("Callable[Concatenate[Any, P], T]", wrapped)
-
-
-def with_model(function: Callable[..., T], model: str) -> Callable[..., T]:
-    """Fix the null model of a method; ``redraw``, which the reference has everywhere, matters where a table is drawn.
-
-    Examples
-    --------
-    >>> from streameval.arrays.contingency.table import ContingencyTable
-    >>> table = ContingencyTable(rows=[[2, 1], [0, 3]])
-    >>> table.vi_similarity_m1(True, True) == table.vi_similarity(model="m1")
-    True
-    """
-    draws = "redraw" in signature(function).parameters
-
-    def method(self: Any, normalize: bool = True, redraw: bool = False, **options: Any) -> T:
-        return function(self, normalize, model, **(options | {"redraw": redraw} if draws else options))
-
-    method.__name__ = method.__qualname__ = f"{function.__name__}_{model}"
-    method.__doc__ = f"``{function.__name__}(normalize, {model!r}{', discrete, redraw' if draws else ''})``."
-    return method
+    if name not in TABLE_MEASURES and name not in PAIR_MEASURES:
+        known = ", ".join(dict.fromkeys((*TABLE_MEASURES, *PAIR_MEASURES)))
+        msg = f"{name!r} is no measure of a contingency table; known are {known}"
+        raise OptionError(msg)
+    return MEASURES[name if name in TABLE_MEASURES else f"pairwise.{name}"]

@@ -1,7 +1,7 @@
-"""Clustering metrics for an evaluation: each a name and a pure function of a summary.
+"""Clustering metrics of an evaluation: a name and a pure function of a summary.
 
-`CLUSTERING_METRICS` are computed when a class column is given and nothing is picked. Everything else has a name too,
-and `clustering_metric` reads it:
+`CLUSTERING_METRICS` are computed when a class column is given and no metric is picked. `clustering_metric` reads every
+other name:
 
 =====================================  ==============================================================================
 ``assignment_score``                   any method of `ContingencyTable`, at its defaults
@@ -13,28 +13,28 @@ and `clustering_metric` reads it:
 ``adjust_to_null/rand_index/m3.1``     adjusted to a null model; the second ceiling
 =====================================  ==============================================================================
 
-A measure of several values stands for all of them: `clustering_metrics` expands it, and globs such as ``pairwise.*``.
+`clustering_metrics` expands the name of a measure with several values, and globs such as ``pairwise.*``.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from streameval.errors import DataError, OptionError
-from streameval.metrics.contingency import measures
-from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES
+from streameval.metrics.contingency.catalogue import MEASURES, TABLE_MEASURES
 from streameval.metrics.contingency.names import MetricName, variants
 from streameval.metrics.contingency.null_models import CountedStatistics
-from streameval.metrics.contingency.twoway import TwoWay
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from streameval.metrics.contingency.measure import Measure
     from streameval.metrics.contingency.null_models import TableStatistics
     from streameval.states.contingency.summary import Summary
 
@@ -42,6 +42,7 @@ __all__ = [
     "CLUSTERING_METRICS",
     "ClusteringMetric",
     "clustering_metric",
+    "clustering_metric_names",
     "clustering_metrics",
     "names_measure",
 ]
@@ -56,22 +57,29 @@ class ClusteringMetric:
     name : str
         As it is printed.
     function : callable
-        From facts to a number, or to (nested) tuples of numbers. If it reads the matching it must be monotone in it,
-        rising or falling: `bounds` evaluates it at the two ends of the matching's interval only.
+        From the statistics of a table to a number, or to (nested) tuples of numbers. If it reads the matching it must
+        be monotone in it: `bounds` evaluates it only at the two ends of the matching's interval.
     element : tuple of int
-        Where the number is in those tuples.
+        Index of the number in those tuples.
     needs_matching : bool
-        Whether it needs the best matching of the cells: set ``summary.matching`` to its certain interval first.
+        Whether it needs the best matching of the cells; if so, set ``summary.matching`` to its certain interval first.
     assignment_cells : int, optional
-        Cells of the largest component in which that matching is solved; None where it needs none.
+        Largest component, in cells, whose matching is solved; None where no matching is needed.
+    low, high : float
+        Range of the values.
+    better : {"higher", "lower", None}
+        Which end is better; None where neither is.
+    meaning, source : str
+        One line each, for lists of metrics.
 
     Examples
     --------
     >>> import numpy as np
     >>> from streameval.states.contingency.summary import summarize
     >>> table = summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([3, 1, 4]))
-    >>> clustering_metric("pairwise.kappas.0").compute(table)
-    0.46153846153846156
+    >>> kappa = clustering_metric("pairwise.kappas.0")
+    >>> kappa.compute(table), kappa.better, kappa.high
+    (0.46153846153846156, 'higher', 1)
     >>> score = clustering_metric("assignment_score/none/raw")
     >>> score.bounds(replace(table, matching=(6, 8)))
     (6.0, 8.0)
@@ -83,6 +91,26 @@ class ClusteringMetric:
     needs_matching: bool = False
     assignment_cells: int | None = None
     family: str = "classes"
+    low: float = -math.inf
+    high: float = math.inf
+    better: Literal["higher", "lower"] | None = None
+    meaning: str = ""
+    source: str = ""
+
+    @classmethod
+    def of(cls, name: str, measure: Measure[..., Any], element: tuple[int, ...] = ()) -> ClusteringMetric:
+        """The metric of a measure, or of one of its values."""
+        return cls(
+            name,
+            measure.function,
+            element,
+            needs_matching="assignment_score" in name,
+            low=measure.low,
+            high=measure.high,
+            better=measure.better,
+            meaning=measure.meaning,
+            source=measure.source,
+        )
 
     def partial(self, part: Summary) -> tuple[float, float] | str:
         """Both ends of the value, or why there is none."""
@@ -102,15 +130,11 @@ class ClusteringMetric:
         return Scalar.between(self.name, ends[0], *ends)
 
     def compute(self, summary: Summary) -> float:
-        """The value; where the matching is known to an interval only, at its lower end."""
+        """The value, or its lower end where only an interval of the matching is known."""
         return self.bounds(summary)[0]
 
     def bounds(self, summary: Summary) -> tuple[float, float]:
-        """Certain interval of the value: both ends are equal unless the matching is known to an interval only.
-
-        Then they are the values at that interval's ends, so the function must be monotone in the matching. All named
-        metrics are: those that read it are linear in it.
-        """
+        """Certain interval of the value; its ends are equal unless only an interval of the matching is known."""
         lower = self._value(_facts(summary))
         if not self.needs_matching or summary.matching is None or summary.matching[0] == summary.matching[1]:
             return lower, lower
@@ -130,36 +154,23 @@ def _facts(summary: Summary) -> CountedStatistics:
     return CountedStatistics(summary, solve=lambda: known[0]) if known is not None else CountedStatistics(summary)
 
 
-def _flattened(function: Callable[[TableStatistics], Any], *names: str) -> tuple[ClusteringMetric, ...]:
-    return tuple(ClusteringMetric(name, function, (i,)) for i, name in enumerate(names))
+def _defaults() -> Iterable[ClusteringMetric]:
+    for name, measure in TABLE_MEASURES.items():
+        if measure.default and measure.elements:
+            yield from (ClusteringMetric.of(each, measure, (i,)) for i, each in enumerate(measure.elements))
+        elif measure.default:
+            yield ClusteringMetric.of(name, measure)
 
 
-CLUSTERING_METRICS: tuple[ClusteringMetric, ...] = (
-    ClusteringMetric("adjusted_rand_index", measures.adjusted_rand_index),
-    ClusteringMetric("rand_index", measures.rand_index),
-    ClusteringMetric("fowlkes_mallows", measures.fowlkes_mallows),
-    ClusteringMetric("adjusted_fowlkes_mallows", measures.adjusted_fowlkes_mallows),
-    ClusteringMetric("mirkin_match_coeff", measures.mirkin_match_coeff),
-    ClusteringMetric("mirkin_mismatch_coeff", measures.mirkin_mismatch_coeff),
-    ClusteringMetric("mutual_info_score", measures.mutual_info_score),
-    ClusteringMetric("adjusted_mutual_info", measures.adjusted_mutual_info),
-    *_flattened(measures.entropy_scores, "homogeneity", "completeness", "v_measure"),
-    ClusteringMetric("vi_distance", measures.vi_distance),
-    ClusteringMetric("vi_similarity", measures.vi_similarity),
-    ClusteringMetric("split_join_distance", measures.split_join_distance),
-    ClusteringMetric("split_join_similarity", measures.split_join_similarity),
-    *_flattened(measures.bc_metrics, "bcubed_precision", "bcubed_recall", "bcubed_fscore"),
-    *_flattened(measures.muc_scores, "muc_precision", "muc_recall", "muc_fscore"),
-    ClusteringMetric("talburt_wang_index", measures.talburt_wang_index),
-    ClusteringMetric("chisq_score", measures.chisq_score),
-    ClusteringMetric("g_score", measures.g_score),
-)
+CLUSTERING_METRICS: tuple[ClusteringMetric, ...] = tuple(_defaults())
+_DEFAULTS = {metric.name: metric for metric in CLUSTERING_METRICS}
+_ORDER = tuple(dict.fromkeys((*sorted(name for name, m in TABLE_MEASURES.items() if not m.model), *MEASURES)))
 
 
 def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
-    """Metrics with these names; globs match names, and a measure of several values gives one metric for each.
+    """Metrics with these names; a measure of several values gives one metric for each.
 
-    A glob with a slash matches variants in which every word is said, such as ``assignment_score/*/raw``.
+    Globs match names. A glob with a slash matches fully spelled variants, such as ``assignment_score/*/raw``.
 
     Examples
     --------
@@ -179,31 +190,24 @@ def clustering_metrics(patterns: Iterable[str]) -> tuple[ClusteringMetric, ...]:
 
 @lru_cache(maxsize=1)
 def clustering_metric_names() -> tuple[str, ...]:
-    """Every name that a glob can match: the defaults, then what is computed only when asked for."""
-    defaults = [metric.name for metric in CLUSTERING_METRICS]
-    table = [name for name in TABLE_MEASURES if name not in defaults]
-    pairs = [f"pairwise.{name}" for name in (*TwoWay._fields, *PAIR_MEASURES)]
-    return (*defaults, *(name for measure in (*table, *pairs) for name in _expanded(measure)))
+    """Every name that a glob can match: the defaults, then those computed on request."""
+    others = (name for measure in _ORDER if measure not in _DEFAULTS for name in _expanded(measure))
+    return (*_DEFAULTS, *others)
 
 
 @lru_cache(maxsize=1)
 def _variant_names() -> tuple[str, ...]:
     """Every variant that a glob can match."""
-    measures = (*TABLE_MEASURES, *(f"pairwise.{name}" for name in PAIR_MEASURES))
-    return tuple(name for measure in measures for variant in variants(measure) for name in _expanded(variant))
+    return tuple(name for measure in _ORDER for variant in variants(measure) for name in _expanded(variant))
 
 
 def _expanded(name: str) -> list[str]:
-    """Names of the elements of a measure of several values, or the name itself."""
-    if _default(name):
+    """Names of the values of a measure, or the name itself if it is one number."""
+    if name in _DEFAULTS:
         return [name]
-    parsed, _ = _parsed(name)
+    parsed = _parsed(name)
     elements = product(*map(range, parsed.lengths[len(parsed.element) :]))
     return [".".join([name, *map(str, element)]) for element in elements]
-
-
-def _default(name: str) -> ClusteringMetric | None:
-    return next((metric for metric in CLUSTERING_METRICS if metric.name == name), None)
 
 
 def names_measure(name: str) -> bool:
@@ -214,7 +218,7 @@ def names_measure(name: str) -> bool:
     >>> names_measure("pairwise.fscore/beta=x"), names_measure("roc_auc")
     (True, False)
     """
-    return _default(name) is not None or MetricName.of(name).known
+    return name in _DEFAULTS or MetricName.of(name).known
 
 
 def clustering_metric(name: str) -> ClusteringMetric:
@@ -223,7 +227,7 @@ def clustering_metric(name: str) -> ClusteringMetric:
     Raises
     ------
     OptionError
-        If there is no such measure, variant or element, or the measure has several values and none of them is named.
+        If there is no such measure, variant or element, or if the measure has several values and none is named.
 
     Examples
     --------
@@ -236,19 +240,19 @@ def clustering_metric(name: str) -> ClusteringMetric:
     Traceback (most recent call last):
     streameval.errors.OptionError: ...: it has several values; name one of pairwise.kappas.0 to pairwise.kappas.2
     """
-    default = _default(name)
-    if default is not None:
-        return default
-    parsed, function = _parsed(name)
+    if name in _DEFAULTS:
+        return _DEFAULTS[name]
+    parsed = _parsed(name)
+    measure = parsed.found()
     parsed.check_element()
-    return ClusteringMetric(name, function, parsed.element, needs_matching="assignment_score" in name)
+    return ClusteringMetric.of(name, measure, parsed.element)
 
 
-def _parsed(name: str) -> tuple[MetricName, Callable[[TableStatistics], Any]]:
-    """The parts of a name, and what computes its measure; refused if there is no such measure or variant."""
+def _parsed(name: str) -> MetricName:
+    """The parts of a name; refused if there is no such measure."""
     parsed = MetricName.of(name)
     if not parsed.known:
         known = ", ".join(dict.fromkeys(name.split(".")[0] for name in clustering_metric_names()))
         msg = f"{name!r} is no clustering metric; known are {known}, variants such as assignment_score/m3/raw"
         raise OptionError(msg)
-    return parsed, parsed.function()
+    return parsed

@@ -6,12 +6,10 @@ Probabilities are never formed. With E the expected counts and d = TP − E₁�
     ln P = constant − Σ over the four cells of [deviance(x, E) + δ(x)],  deviance = x·ln(x/E) − (x − E),
 
 and δ(x) = ln x! − (x·ln x − x), which neither cancels nor overflows; so p may be far below the smallest float, and
-the table may be the pair table of 10¹² points. Sums of more than 2²⁰ tables are integrals of this smooth function with
-the Euler-Maclaurin correction at their ends. Near ties of short distance are decided in exact integers.
+the table may be the pair table of 10¹² points. Sums over more than 2²⁰ tables become integrals of this smooth function
+with the Euler-Maclaurin correction at their ends. Near ties at a short distance are decided in exact integers.
 
 Error: about 1e-13 relative for up to 2²⁰ tables that matter, 1e-9 beyond.
-
-Reference: Loader (2000), *Fast and accurate computation of binomial probabilities*.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ Floats = NDArray[np.float64]
 _MANY = 1 << 20
 _NEGLIGIBLE = 60.0  # e^-60
 _TIE = 1e-9
-_VAST = 1e12  # from here on the number of terms, e^60 at most, is below the resolution asked for
+_VAST = 1e12  # beyond, the number of terms, at most e^60, is below the resolution
 _NEAR = 50_000
 
 
@@ -62,6 +60,10 @@ def hypergeometric(t: TwoWay) -> float:
     """Fisher's exact test as a score, sign(cov)·(−ln p), p two-sided; infinite only beyond 1e308, 0 by chance.
 
     Refuses fractional counts, which SciPy truncates.
+
+    References
+    ----------
+    Loader, C. (2000), Fast and accurate computation of binomial probabilities.
     """
     if not all(isinstance(x, int) for x in t):
         msg = "hypergeometric needs whole counts, and this table has fractions"

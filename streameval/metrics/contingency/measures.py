@@ -1,4 +1,4 @@
-"""Measures of a contingency table of classes (rows) against clusters (columns), each a pure function of its facts.
+"""Measures of a contingency table of classes (rows) against clusters (columns), each a pure function of its statistics.
 
 Notation: n are cell counts, r class sizes, c cluster sizes, N their total; R, C and V the numbers of classes, of
 clusters and of non-zero cells; H entropies and MI the mutual information, in nats. A measure reads a `TableStatistics`,
@@ -42,7 +42,12 @@ class Scores(NamedTuple):
 
 
 def chisq_score(t: TableStatistics) -> float:
-    """Pearson's chi-square statistic, N·(Σ n²/(r·c) − 1), at least 0, over all R×C cells."""
+    """Pearson's chi-square statistic, N·(Σ n²/(r·c) − 1), at least 0, over all R×C cells.
+
+    References
+    ----------
+    Pearson, K. (1900), On the criterion that a given system of deviations … Philosophical Magazine 50, 157-175.
+    """
     return float(t.chi_square)
 
 
@@ -57,7 +62,12 @@ def g_score(t: TableStatistics) -> float:
 
 
 def mutual_info_score(t: TableStatistics) -> float:
-    """Mutual information in nats, at least 0; NaN for an empty table."""
+    """Mutual information in nats, at least 0; NaN for an empty table.
+
+    References
+    ----------
+    Shannon, C. E. (1948), A mathematical theory of communication. Bell System Technical Journal 27, 379-423.
+    """
     return float(t.entropies.mutual) if t.total else math.nan
 
 
@@ -69,6 +79,10 @@ def entropy_scores(t: TableStatistics, mean: str = "harmonic") -> EntropyScores:
     Parameters
     ----------
     mean : {"harmonic", "geometric"}
+
+    References
+    ----------
+    Rosenberg, A. and Hirschberg, J. (2007), V-measure. https://aclanthology.org/D07-1043
     """
     h = t.entropies
     homogeneity = safe_divide(h.mutual, h.classes) if h.classes else 1.0
@@ -93,21 +107,36 @@ def adjusted_mutual_info(t: TableStatistics, average_method: str = "max") -> flo
     return adjusted_information(t.entropies, t.classes, t.clusters, average_method)
 
 
-def assignment_score(t: TableStatistics, normalize: bool = True, model: str | None = "m1") -> int | float:
+def assignment_score(
+    t: TableStatistics, normalize: bool = True, model: str | None = "m1", discrete: bool = False, redraw: bool = False
+) -> int | float:
     """Weight of the best one-to-one matching of classes and clusters, minus that of a null model.
+
+    The matching is exact for whole counts and fractions of any size, with one exception. In a component of more than
+    about 200 rows and as many columns whose largest count times their number reaches 2^51, it is solved for the leading
+    bits of the counts; with 1,000 rows and columns its relative error is at most about 10^-9. See
+    `streameval.metrics.contingency.assignment`.
 
     Parameters
     ----------
     normalize : bool, default True
         Divide by the score of a perfect match, so that it is at most 1.
     model : {None, "m1", "m2r", "m2c", "m3"}
-        Null model to subtract: none, only N fixed, row totals, column totals, both.
+        Null model to subtract: none, only N fixed, row totals, column totals, both. The null of ``m3`` is a sum of
+        products of sorted margins, so no expected table is built.
+    discrete : bool, default False
+        Subtract the matching of a randomly rounded expected table instead. Tables in memory only.
+    redraw : bool, default False
+        Draw that table anew.
 
     References
     ----------
     Gusfield, D. (2002), Partition-distance. Information Processing Letters 82(3), 159-164.
     """
-    null = null_statistics(t, model).matching if model is not None else 0
+    if model is None:
+        null: Number = 0
+    else:
+        null = t.draw(model, redraw) if discrete else null_statistics(t, model).matching
     return above(t, t.matching, null, t.total, normalize, model)
 
 
@@ -141,7 +170,12 @@ def above(
 
 
 def split_join_distance(t: TableStatistics, normalize: bool = True) -> int | float:
-    """Points that have to move, both ways: 2N − Σ row maxima − Σ column maxima, divided by 2N if `normalize`."""
+    """Points that have to move, both ways: 2N − Σ row maxima − Σ column maxima, divided by 2N if `normalize`.
+
+    References
+    ----------
+    van Dongen, S. (2000), Performance criteria for graph clustering and Markov cluster experiments. INS R0012.
+    """
     distance = 2 * t.total - t.maxima
     return safe_divide(distance, 2 * t.total) if normalize else plain(distance)
 
@@ -171,6 +205,10 @@ def vi_similarity(t: TableStatistics, normalize: bool = True, model: str | None 
         Divide by the score of a perfect match, so that it is at most 1.
     model : {None, "m1", "m2r", "m2c", "m3"}
         Null model to subtract.
+
+    References
+    ----------
+    Meila, M. (2007), Comparing clusterings - an information based distance. https://doi.org/10.1016/j.jmva.2006.11.013
     """
     if t.total == 0:
         return math.nan
@@ -240,27 +278,52 @@ def adjusted_rand_index(t: TableStatistics) -> float:
 
 
 def rand_index(t: TableStatistics) -> float:
-    """Rand index: the accuracy of the pair table, in [0, 1], not corrected for chance."""
+    """Rand index: the accuracy of the pair table, in [0, 1], not corrected for chance.
+
+    References
+    ----------
+    Rand, W. M. (1971), Objective criteria for the evaluation of clustering methods. JASA 66, 846-850.
+    """
     return twoway.accuracy(t.pairs)
 
 
 def fowlkes_mallows(t: TableStatistics) -> float:
-    """Fowlkes-Mallows index: the Ochiai similarity of the pair table, in [0, 1]; NaN if no pair is together."""
+    """Fowlkes-Mallows index: the Ochiai similarity of the pair table, in [0, 1]; NaN if no pair is together.
+
+    References
+    ----------
+    Fowlkes, E. B. and Mallows, C. L. (1983), A method for comparing two hierarchical clusterings. JASA 78, 553-569.
+    """
     return twoway.ochiai_coeff(t.pairs)
 
 
 def adjusted_fowlkes_mallows(t: TableStatistics) -> float:
-    """Fowlkes-Mallows index corrected for chance, at most 1: the adjusted Ochiai coefficient of the pair table."""
+    """Fowlkes-Mallows index corrected for chance, at most 1: the adjusted Ochiai coefficient of the pair table.
+
+    References
+    ----------
+    Fowlkes, E. B. and Mallows, C. L. (1983), A method for comparing two hierarchical clusterings. JASA 78, 553-569.
+    """
     return association.ochiai_coeff_adj(t.pairs)
 
 
 def mirkin_mismatch_coeff(t: TableStatistics, normalize: bool = True) -> int | float:
-    """Ordered pairs on which the partitions disagree, 2·(FP + FN), divided by N² if `normalize`."""
+    """Ordered pairs on which the partitions disagree, 2·(FP + FN), divided by N² if `normalize`.
+
+    References
+    ----------
+    Mirkin, B. (1996), Mathematical Classification and Clustering. Kluwer.
+    """
     mismatches = 2 * (t.pairs.FP + t.pairs.FN)
     return safe_divide(mismatches, t.total * t.total) if normalize else plain(mismatches)
 
 
 def mirkin_match_coeff(t: TableStatistics, normalize: bool = True) -> int | float:
-    """Ordered pairs on which the partitions agree, N² minus the mismatches, divided by N² if `normalize`."""
+    """Ordered pairs on which the partitions agree, N² minus the mismatches, divided by N² if `normalize`.
+
+    References
+    ----------
+    Mirkin, B. (1996), Mathematical Classification and Clustering. Kluwer.
+    """
     matches = t.total * t.total - 2 * (t.pairs.FP + t.pairs.FN)
     return safe_divide(matches, t.total * t.total) if normalize else plain(matches)

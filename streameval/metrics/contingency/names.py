@@ -1,7 +1,7 @@
 """Names of clustering metrics: a measure, its variant and an element of its value.
 
-Their table is in `streameval.metrics.contingency.clustering`. A name is checked when it is read, so that whatever is
-wrong with it is said before any data are touched.
+`streameval.metrics.contingency.clustering` lists the forms. A name is checked when it is read, before any data are
+touched.
 """
 
 from __future__ import annotations
@@ -10,39 +10,28 @@ import math
 import re
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from streameval.errors import OptionError
-from streameval.metrics.contingency.catalogue import PAIR_MEASURES, TABLE_MEASURES, adjusted, measure_by_name
-from streameval.metrics.contingency.null_models import MODELS, CountedStatistics, diagonal, null_statistics
-from streameval.metrics.contingency.twoway import TwoWay
+from streameval.metrics.contingency.adjustment import adjusted
+from streameval.metrics.contingency.catalogue import MEASURES, PAIR_MEASURES, TABLE_MEASURES, measure_by_name
+from streameval.metrics.contingency.measure import Measure
+from streameval.metrics.contingency.null_models import MODELS, TableStatistics, ceilings, null_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.metrics.contingency.null_models import TableStatistics
-
 __all__ = ["MetricName", "variants"]
 
-_LENGTHS = {"entropy_scores": 3, "bc_metrics": 3, "muc_scores": 3, "mic_scores": 3, "kappas": 3, "pairwise_hcv": 3}
-_OPTIONS: dict[str, dict[str, Any]] = {
-    **{model: {"model": model} for model in MODELS},
-    "none": {"model": None},
-    "raw": {"normalize": False},
-    "normalized": {"normalize": True},
-    "harmonic": {"mean": "harmonic"},
-    "geometric": {"mean": "geometric"},
-    "plain": {"standardize": False},
-    "standardized": {"standardize": True},
-}
-_MODELLED = {"assignment_score", "vi_similarity", "split_join_similarity"}
-_NORMALIZED = {*_MODELLED, "vi_distance", "split_join_distance", "mirkin_match_coeff", "mirkin_mismatch_coeff"}
-_TAKES = {
-    "model": _MODELLED,
-    "normalize": _NORMALIZED,
-    "mean": {"entropy_scores", "mic_scores"},
-    "standardize": {"diseq_coeff"},
-    "beta": {"fscore"},
+_WORDS: dict[str, tuple[str, Any]] = {
+    **{model: ("model", model) for model in MODELS},
+    "none": ("model", None),
+    "raw": ("normalize", False),
+    "normalized": ("normalize", True),
+    "harmonic": ("mean", "harmonic"),
+    "geometric": ("mean", "geometric"),
+    "plain": ("standardize", False),
+    "standardized": ("standardize", True),
 }
 _ELEMENT = re.compile(r"(.*?)((?:\.(?:0|[1-9][0-9]{0,8}))*)", re.DOTALL)
 
@@ -53,13 +42,13 @@ class MetricName(NamedTuple):
     Parameters
     ----------
     name : str
-        As it was given.
+        As given.
     measure : str
-        Of a table, or with ``pairwise.`` before it of its pair table, or ``adjust_to_null``.
+        A measure of a table, ``pairwise.`` and a measure of its pair table, or ``adjust_to_null``.
     variant : tuple of str
-        What follows between slashes.
+        The words between slashes.
     element : tuple of int
-        What follows after points.
+        The numbers after points.
 
     Examples
     --------
@@ -75,7 +64,7 @@ class MetricName(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> MetricName:
-        """Read a name, whether or not there is such a metric; the number of ``beta=0.5`` is no element."""
+        """Split a name, whether or not there is such a metric; the point in ``beta=0.5`` is a decimal point."""
         found = None if "beta=" in name else _ELEMENT.fullmatch(name)
         path, numbers = found.groups() if found else (name, "")
         measure, *variant = path.split("/")
@@ -84,26 +73,19 @@ class MetricName(NamedTuple):
         return cls(name, measure, tuple(variant), tuple(map(int, numbers.split(".")[1:])))
 
     @property
-    def base(self) -> str:
-        """The measure without ``pairwise.``."""
-        return self.measure.removeprefix("pairwise.")
-
-    @property
     def known(self) -> bool:
         """Whether there is such a measure, whatever its variants and elements."""
-        if self.measure != self.base:
-            return self.base in PAIR_MEASURES or self.base in TwoWay._fields
-        return self.measure == "adjust_to_null" or self.measure in TABLE_MEASURES
+        return self.measure == "adjust_to_null" or self.measure in MEASURES
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Numbers of values: none for a number, that of a tuple; of an adjusted measure both ceilings before it."""
-        if self.measure == "adjust_to_null":
-            return 2, *_lengths(self.variant[0])
-        return _lengths(self.base)
+        """Shape of the value: empty for a number, the length of a tuple; an adjusted measure has two ceilings first."""
+        elements = self.found().elements
+        shape = (len(elements),) if elements else ()
+        return (2, *shape) if self.measure == "adjust_to_null" else shape
 
-    def function(self) -> Callable[[TableStatistics], Any]:
-        """What computes a known measure from facts.
+    def found(self) -> Measure[..., Any]:
+        """The known measure, that of the variant: its function, and the range of its values.
 
         Raises
         ------
@@ -111,14 +93,15 @@ class MetricName(NamedTuple):
             If the measure has no such variant.
         """
         if self.measure == "adjust_to_null":
-            measure, model = self._adjustment()
-            return partial(_adjusted_to_null, measure=measure, model=model)
-        name, options = self.base, self.options()
-        if name == self.measure:
-            return partial(TABLE_MEASURES[name], **options)
-        if name in TwoWay._fields:
-            return lambda facts: getattr(facts.pairs, name)
-        return lambda facts: PAIR_MEASURES[name](facts.pairs, **options)
+            return self._adjustment()
+        measure, options = MEASURES[self.measure], self.options()
+        low, high = (-1.0, 1.0) if options.get("standardize") else (measure.low, measure.high)
+        if not options.get("normalize", True):
+            high = math.inf
+        if options.get("model", "m1") != "m1":
+            low = -math.inf
+        function: Callable[..., Any] = partial(measure.function, **options) if options else measure.function
+        return Measure(function, low, high, measure.better, measure.elements)
 
     def options(self) -> dict[str, Any]:
         """Arguments of the measure that the variant stands for.
@@ -126,7 +109,7 @@ class MetricName(NamedTuple):
         Raises
         ------
         OptionError
-            If the measure has no such variant, or it says one thing twice.
+            If the measure has no such variant, or two words set one option.
 
         Examples
         --------
@@ -135,34 +118,39 @@ class MetricName(NamedTuple):
         """
         options: dict[str, Any] = {}
         for word in self.variant:
-            beta = self.base == "fscore" and word.startswith("beta=")
-            given = {"beta": self._beta(word.removeprefix("beta="))} if beta else _OPTIONS.get(word, {})
-            if not given or any(self.base not in _TAKES[key] for key in given):
-                raise _refused(self.name, f"{self.base} has no variant {word!r}")
-            if given.keys() & options.keys():
-                raise _refused(self.name, f"{word!r} is said twice, or another word contradicts it; leave one out")
-            options.update(given)
+            beta = word.startswith("beta=")
+            option, value = ("beta", word) if beta else _WORDS.get(word, ("", None))
+            if not option or not MEASURES[self.measure].takes(option):
+                self._refuse(f"{self.measure.removeprefix('pairwise.')} has no variant {word!r}")
+            if option in options:
+                self._refuse(f"{word!r} is said twice, or another word contradicts it; leave one out")
+            options[option] = self._beta(word.removeprefix("beta=")) if beta else value
         return options
 
     def check_element(self) -> None:
-        """Refuse an element that is not there, and the lack of one where there are several."""
+        """Refuse an element that does not exist, and a tuple of which no element is named."""
         element, lengths = self.element, self.lengths
         if len(element) == len(lengths) and all(i < length for i, length in zip(element, lengths, strict=True)):
             return
         path = self.name.removesuffix("".join(f".{i}" for i in element))
         first, last = path + ".0" * len(lengths), path + "".join(f".{length - 1}" for length in lengths)
         several = f"it has several values; name one of {first} to {last}"
-        raise _refused(self.name, several if lengths else f"it is one number; name {path}")
+        self._refuse(several if lengths else f"it is one number; name {path}")
 
-    def _adjustment(self) -> tuple[str, str]:
+    def _adjustment(self) -> Measure[..., Any]:
         if len(self.variant) != 2 or self.variant[1] not in MODELS:
-            models = ", ".join(MODELS)
-            raise _refused(self.name, f"give a measure and one of {models}, as in adjust_to_null/rand_index/m3")
-        measure, model = self.variant
-        if measure not in TABLE_MEASURES and measure not in PAIR_MEASURES:
+            self._refuse(f"give a measure and one of {', '.join(MODELS)}, as in adjust_to_null/rand_index/m3")
+        name, model = self.variant
+        if name not in TABLE_MEASURES and name not in PAIR_MEASURES:
             known = ", ".join(dict.fromkeys((*TABLE_MEASURES, *PAIR_MEASURES)))
-            raise _refused(self.name, f"{measure!r} is no measure; known are {known}")
-        return measure, model
+            self._refuse(f"{name!r} is no measure; known are {known}")
+        measure = measure_by_name(name)
+
+        def function(facts: TableStatistics) -> Any:
+            return adjusted(map(measure.function, (facts, null_statistics(facts, model), *ceilings(facts))))
+
+        function.__doc__ = f"{name}, adjusted for chance: (x − null) / (ceiling − null).\n\n{measure.function.__doc__}"
+        return Measure(function, -math.inf, math.inf, "higher" if measure.better else None, measure.elements)
 
     def _beta(self, text: str) -> float:
         try:
@@ -170,38 +158,22 @@ class MetricName(NamedTuple):
         except ValueError:
             beta = math.nan
         if not beta >= 0:
-            raise _refused(self.name, f"beta is {text!r}; give a number of at least 0, as in pairwise.fscore/beta=0.5")
+            self._refuse(f"beta is {text!r}; give a number of at least 0, as in pairwise.fscore/beta=0.5")
         return beta
+
+    def _refuse(self, reason: str) -> NoReturn:
+        msg = f"{self.name!r} is no clustering metric: {reason}"
+        raise OptionError(msg)
 
 
 def variants(measure: str) -> list[str]:
-    """Names of a measure with every word said that it takes but numbers; none for a measure that takes no word.
+    """All fully spelled variants; numeric options are not enumerated.
 
     Examples
     --------
     >>> variants("vi_distance")
     ['vi_distance/raw', 'vi_distance/normalized']
     """
-    base = measure.removeprefix("pairwise.")
-    taken = [key for key, measures in _TAKES.items() if key != "beta" and base in measures]
-    choices = product(*([word for word, given in _OPTIONS.items() if key in given] for key in taken))
+    taken = [option for option in ("model", "normalize", "mean", "standardize") if MEASURES[measure].takes(option)]
+    choices = product(*([word for word, (option, _) in _WORDS.items() if option == name] for name in taken))
     return ["/".join([measure, *words]) for words in choices if words]
-
-
-def _refused(name: str, reason: str) -> OptionError:
-    return OptionError(f"{name!r} is no clustering metric: {reason}")
-
-
-def _lengths(measure: str) -> tuple[int, ...]:
-    return (_LENGTHS[measure],) if measure in _LENGTHS else ()
-
-
-def _adjusted_to_null(facts: CountedStatistics, measure: str, model: str) -> Any:
-    tables: tuple[TableStatistics, ...] = (
-        facts,
-        null_statistics(facts, model),
-        diagonal(facts.classes),
-        diagonal(facts.clusters),
-    )
-    actual, null, by_rows, by_cols = (measure_by_name(table, measure) for table in tables)
-    return adjusted(actual, null, (by_rows, by_cols))

@@ -1,6 +1,6 @@
 """What a measure may ask of a table, answered for real tables and, in closed form, for null models.
 
-A measure of a contingency table is a function of a dozen numbers, the *facts*. Three kinds of tables give them:
+A measure of a contingency table is a function of a dozen statistics. Three kinds of tables have them:
 
 - `CountedStatistics`: a real table, from its `Summary`;
 - `NullStatistics`: the expected table of a null model. Each model fixes the two margins (r, c) and makes the cells
@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 from streameval.errors import OptionError
 from streameval.metrics.contingency.mutual_information import Entropies, entropies, entropy_of_sizes
@@ -35,53 +35,28 @@ from streameval.states.contingency.summary import INERTIA_BITS, Summary
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["MODELS", "CountedStatistics", "NullStatistics", "TableStatistics", "diagonal", "null_statistics"]
+__all__ = [
+    "MODELS",
+    "CountedStatistics",
+    "NullStatistics",
+    "TableStatistics",
+    "ceilings",
+    "diagonal",
+    "expected_cells",
+    "margins_of",
+    "null_statistics",
+]
 
 MODELS = ("m1", "m2r", "m2c", "m3")
-
-
-class TableStatistics(Protocol):
-    """The numbers that measures are made of; all exact, or fractions with a certain error."""
-
-    @property
-    def total(self) -> Number:
-        """Number of points, N."""
-
-    @property
-    def classes(self) -> Sizes:
-        """Row totals."""
-
-    @property
-    def clusters(self) -> Sizes:
-        """Column totals."""
-
-    @property
-    def nonzero(self) -> int:
-        """Number of non-zero cells, V."""
-
-    @property
-    def chi_square(self) -> Number:
-        """Pearson's chi-square."""
-
-    @property
-    def entropies(self) -> Entropies:
-        """Entropies of both margins and their mutual information, in nats."""
-
-    @property
-    def pairs(self) -> TwoWay:
-        """Pairs of points by agreement."""
-
-    @cached_property
-    def bcubed(self) -> tuple[Number, Number]:
-        """Σ n²/c and Σ n²/r."""
-
-    @property
-    def maxima(self) -> Number:
-        """Σ row maxima + Σ column maxima."""
-
-    @property
-    def matching(self) -> Number:
-        """Total of the best one-to-one matching of rows and columns."""
+_MARGINS = {
+    "m1": ("even", "even"),
+    "m2r": ("fixed", "even"),
+    "m2c": ("even", "fixed"),
+    "m3": ("fixed", "fixed"),
+    "x1": ("first", "first"),
+    "x2r": ("fixed", "first"),
+    "x2c": ("first", "fixed"),
+}
 
 
 def pair_table(total: Number, cells: Number, classes: Number, clusters: Number) -> TwoWay:
@@ -111,6 +86,11 @@ def _unsolved() -> Number:
     raise OptionError(msg)
 
 
+def _undrawn(*_: object) -> Number:
+    msg = "discrete=True draws a table of the null model; that needs a table in memory"
+    raise OptionError(msg)
+
+
 @dataclass(frozen=True)
 class CountedStatistics:
     """Facts of a real table, from its summary; `solve` finds the best matching when it is asked for.
@@ -126,6 +106,7 @@ class CountedStatistics:
 
     summary: Summary
     solve: Callable[[], Number] = field(default=_unsolved, compare=False)
+    draw: Callable[[str, bool], Number] = field(default=_undrawn, compare=False)
 
     @property
     def total(self) -> Number:
@@ -204,6 +185,7 @@ class NullStatistics:
     total: Number
     classes: Sizes
     clusters: Sizes
+    draw: Callable[[str, bool], Number] = field(default=_undrawn, compare=False)
 
     @property
     def nonzero(self) -> int:
@@ -247,6 +229,10 @@ class NullStatistics:
         return Fraction(x) / Fraction(self.total) ** power if self.total else 0
 
 
+TableStatistics: TypeAlias = CountedStatistics | NullStatistics
+"""What a measure reads: exact numbers, or fractions with a certain error."""
+
+
 def null_statistics(facts: TableStatistics, model: str) -> NullStatistics:
     """Facts of the expected table under `model`, one of ``m1``, ``m2r``, ``m2c``, ``m3``.
 
@@ -259,12 +245,11 @@ def null_statistics(facts: TableStatistics, model: str) -> NullStatistics:
     ([3], [3])
     """
     check_model(model)
-    free_rows, free_cols = model in ("m1", "m2c"), model in ("m1", "m2r")
-    return NullStatistics(
-        facts.total,
-        _even(facts.total, facts.classes.count) if free_rows else facts.classes,
-        _even(facts.total, facts.clusters.count) if free_cols else facts.clusters,
+    classes, clusters = (
+        _even(facts.total, sizes.count) if kind == "even" else sizes
+        for kind, sizes in zip(_MARGINS[model], (facts.classes, facts.clusters), strict=True)
     )
+    return NullStatistics(facts.total, classes, clusters)
 
 
 def check_model(model: str) -> None:
@@ -274,10 +259,47 @@ def check_model(model: str) -> None:
         raise OptionError(msg)
 
 
+def margins_of(model: str) -> tuple[str, str]:
+    """Row and column margins of a model's expected table: ``fixed``, ``even``, or everything in the ``first`` one.
+
+    Raises
+    ------
+    OptionError
+        If there is no such model.
+    """
+    if model not in _MARGINS:
+        msg = f"model is {model!r}; choose one of {', '.join(_MARGINS)}"
+        raise OptionError(msg)
+    return _MARGINS[model]
+
+
+def expected_cells(t: TwoWay, model: str) -> TwoWay:
+    """Expected 2×2 table under a null model, in exact fractions; it stays 2×2 where a margin is 0.
+
+    Examples
+    --------
+    >>> expected_cells(TwoWay(TP=3, FP=1, TN=3, FN=1), "m3").TP
+    Fraction(2, 1)
+    """
+    n = Fraction(t.n)
+    rows, cols = margins_of(model)
+    if not n:
+        return TwoWay(0, 0, 0, 0)
+    free = {"even": (n / 2, n / 2), "first": (n, Fraction(0))}
+    p1, q1 = free.get(rows, (Fraction(t.p1), Fraction(t.q1)))
+    p2, q2 = free.get(cols, (Fraction(t.p2), Fraction(t.q2)))
+    return TwoWay(p1 * p2 / n, q1 * p2 / n, q1 * q2 / n, p1 * q2 / n)
+
+
 def _even(total: Number, groups: int) -> Sizes:
     if groups == 0:
         return Sizes.repeat(0, 0)
     return Sizes.repeat(total / groups if isinstance(total, float) else Fraction(total) / groups, groups)
+
+
+def ceilings(facts: TableStatistics) -> tuple[CountedStatistics, CountedStatistics]:
+    """Statistics of the diagonal tables of the row totals and of the column totals."""
+    return diagonal(facts.classes), diagonal(facts.clusters)
 
 
 def diagonal(sizes: Sizes) -> CountedStatistics:

@@ -9,16 +9,18 @@ prediction::
                     p2 = TP + FP  q2 = FN + TN     n
 
 Every measure is one function of a `TwoWay`, so that `ConfusionMatrix2`, the pair table of two clusterings and the
-tables of null models share them. Zero denominators give NaN or an infinity, by the rule of `safe_divide`.
+tables of null models share them. Zero denominators give NaN or an infinity, as `safe_divide` defines.
+
+References
+----------
+Fawcett, T. (2006), An introduction to ROC analysis. Pattern Recognition Letters 27, 861-874.
 """
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
-from streameval.errors import OptionError
 from streameval.metrics.contingency.arithmetic import (
     Number,
     harmonic_mean_weighted,
@@ -138,7 +140,12 @@ def negative_likelihood_ratio(t: TwoWay) -> float:
 
 
 def diagnostic_odds_ratio(t: TwoWay) -> float:
-    """Diagnostic odds ratio, TP·TN / (FN·FP), in [0, inf]; infinite where exactly one wrong cell is empty."""
+    """Diagnostic odds ratio, TP·TN / (FN·FP), in [0, inf]; infinite where exactly one wrong cell is empty.
+
+    References
+    ----------
+    Glas, A. et al. (2003), The diagnostic odds ratio. J. Clin. Epidemiol. 56, 1129-1135.
+    """
     return safe_divide(t.TP * t.TN, t.FN * t.FP)
 
 
@@ -151,27 +158,51 @@ def fscore(t: TwoWay, beta: float = 1.0) -> float:
     ----------
     beta : float, default 1.0
         0 is precision, infinity is recall.
+
+    References
+    ----------
+    van Rijsbergen, C. J. (1979), Information Retrieval, chapter 7. Butterworths.
     """
     return harmonic_mean_weighted(precision(t), recall(t), beta * beta)
 
 
 def dice_coeff(t: TwoWay) -> float:
-    """Dice similarity, 2·TP / (2·TP + FN + FP), in [0, 1]: the F-score, but defined when recall or precision is not."""
+    """Dice similarity, 2·TP / (2·TP + FN + FP), in [0, 1]: the F-score, but defined when recall or precision is not.
+
+    References
+    ----------
+    Choi, S.-S. et al. (2010), A survey of binary similarity and distance measures. JSCI 8(1), 43-48.
+    """
     return safe_divide(2 * t.TP, t.p1 + t.p2)
 
 
 def jaccard_coeff(t: TwoWay) -> float:
-    """Jaccard similarity (critical success index), TP / (TP + FN + FP), in [0, 1]."""
+    """Jaccard similarity (critical success index), TP / (TP + FN + FP), in [0, 1].
+
+    References
+    ----------
+    Choi, S.-S. et al. (2010), A survey of binary similarity and distance measures. JSCI 8(1), 43-48.
+    """
     return safe_divide(t.TP, t.TP + t.FN + t.FP)
 
 
 def sokal_sneath_coeff(t: TwoWay) -> float:
-    """Sokal and Sneath similarity, TP / (TP + 2·(FN + FP)), in [0, 1]."""
+    """Sokal and Sneath similarity, TP / (TP + 2·(FN + FP)), in [0, 1].
+
+    References
+    ----------
+    Choi, S.-S. et al. (2010), A survey of binary similarity and distance measures. JSCI 8(1), 43-48.
+    """
     return safe_divide(t.TP, t.TP + 2 * (t.FN + t.FP))
 
 
 def overlap_coeff(t: TwoWay) -> float:
-    """Overlap (Szymkiewicz-Simpson) coefficient, TP / min(p1, p2), in [0, 1]; 0 if that minimum is 0."""
+    """Overlap (Szymkiewicz-Simpson) coefficient, TP / min(p1, p2), in [0, 1]; 0 if that minimum is 0.
+
+    References
+    ----------
+    Choi, S.-S. et al. (2010), A survey of binary similarity and distance measures. JSCI 8(1), 43-48.
+    """
     smaller = min(t.p1, t.p2)
     return 0.0 if smaller == 0 else safe_divide(t.TP, smaller)
 
@@ -180,6 +211,10 @@ def ochiai_coeff(t: TwoWay) -> float:
     """Ochiai (cosine) similarity, TP / √(p1·p2), in [0, 1]; of a pair table it is the Fowlkes-Mallows index.
 
     NaN only if TP, FP and FN are all 0.
+
+    References
+    ----------
+    Choi, S.-S. et al. (2010), A survey of binary similarity and distance measures. JSCI 8(1), 43-48.
     """
     if t.TP == 0:
         return math.nan if t.FP == t.FN == 0 else 0.0
@@ -187,7 +222,12 @@ def ochiai_coeff(t: TwoWay) -> float:
 
 
 def prevalence_index(t: TwoWay) -> float:
-    """Prevalence index, |TP − TN| / n, in [0, 1]."""
+    """Prevalence index, |TP − TN| / n, in [0, 1].
+
+    References
+    ----------
+    Byrt, T., Bishop, J. and Carlin, J. (1993), Bias, prevalence and kappa. J. Clin. Epidemiol. 46, 423-429.
+    """
     return abs(safe_divide(t.TP - t.TN, t.n))
 
 
@@ -197,7 +237,12 @@ def frequency_bias(t: TwoWay) -> float:
 
 
 def bias_index(t: TwoWay) -> float:
-    """Bias index, |FN − FP| / n, in [0, 1]."""
+    """Bias index, |FN − FP| / n, in [0, 1].
+
+    References
+    ----------
+    Byrt, T., Bishop, J. and Carlin, J. (1993), Bias, prevalence and kappa. J. Clin. Epidemiol. 46, 423-429.
+    """
     return abs(safe_divide(t.FN - t.FP, t.n))
 
 
@@ -207,7 +252,12 @@ def covar(t: TwoWay) -> int | float:
 
 
 def chisq_score(t: TwoWay) -> float:
-    """Pearson's chi-square statistic, n·cov² / (p1·q1·p2·q2), at least 0; 0 if a margin is 0."""
+    """Pearson's chi-square statistic, n·cov² / (p1·q1·p2·q2), at least 0; 0 if a margin is 0.
+
+    References
+    ----------
+    Pearson, K. (1900), On the criterion that a given system of deviations … Philosophical Magazine 50, 157-175.
+    """
     margins = t.p1 * t.q1 * t.p2 * t.q2
     return 0.0 if margins == 0 else safe_divide(t.n * t.cov * t.cov, margins)
 
@@ -220,31 +270,3 @@ def lform(t: TwoWay) -> TwoWay:
     """
     m = min(t.FP, t.FN)
     return TwoWay(t.TP + m, t.FP - m, t.TN + m, t.FN - m)
-
-
-def expected(t: TwoWay, model: str) -> TwoWay:
-    """Table of expected counts under a null model, in exact fractions; the shape is 2×2 even if a margin is 0.
-
-    Parameters
-    ----------
-    model : {"m1", "m2r", "m2c", "m3"}
-        No margin fixed but n; row totals; column totals; both.
-    """
-    n = Fraction(t.n)
-    half = n / 2
-    margins = {
-        "m1": ((half, half), (half, half)),
-        "m2r": ((Fraction(t.p1), Fraction(t.q1)), (half, half)),
-        "m2c": ((half, half), (Fraction(t.p2), Fraction(t.q2))),
-        "m3": ((Fraction(t.p1), Fraction(t.q1)), (Fraction(t.p2), Fraction(t.q2))),
-        "x1": ((n, Fraction(0)), (n, Fraction(0))),
-        "x2r": ((Fraction(t.p1), Fraction(t.q1)), (n, Fraction(0))),
-        "x2c": ((n, Fraction(0)), (Fraction(t.p2), Fraction(t.q2))),
-    }
-    if model not in margins:
-        msg = f"model is {model!r}; choose one of {', '.join(margins)}"
-        raise OptionError(msg)
-    if n == 0:
-        return TwoWay(0, 0, 0, 0)
-    (p1, q1), (p2, q2) = margins[model]
-    return TwoWay(p1 * p2 / n, q1 * p2 / n, q1 * q2 / n, p1 * q2 / n)

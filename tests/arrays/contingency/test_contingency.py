@@ -20,8 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.arrays.contingency import clustering as forms
-from streameval.arrays.contingency.confusion import ConfusionMatrix2
-from streameval.arrays.contingency.table import ClusteringMetrics, ContingencyTable
+from streameval.arrays.contingency.table import ClusteringMetrics, ConfusionMatrix2, ContingencyTable
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import clustering
 from streameval.metrics.contingency.assignment import best_matching

@@ -1,0 +1,109 @@
+"""A measure as data: its function, its range, which end is better; its meaning and source are in its docstring.
+
+A measure is an attribute of a class of tables. Its descriptor makes it a method of every table, with the function's
+signature and docstring, so `help`, editors and type checkers see an ordinary method.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from functools import wraps
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, TypeVar, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["HIGHER", "LOWER", "Measure"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+HIGHER: Final = "higher"
+LOWER: Final = "lower"
+
+
+@dataclass(eq=False)
+class Measure(Generic[P, T]):
+    """One measure of a table.
+
+    Parameters
+    ----------
+    function : callable
+        From the statistics of a table, and options, to a number or a named tuple of numbers.
+    low, high : float
+        Range of the values at the default options.
+    better : {"higher", "lower", None}
+        Which end is better; None where neither is.
+    elements : tuple of str
+        Names of the values of a tuple, empty for a single number.
+    default : bool
+        Whether an evaluation computes it when no metric is picked.
+    """
+
+    function: Callable[Concatenate[Any, P], T]
+    low: float
+    high: float
+    better: Literal["higher", "lower"] | None = HIGHER
+    elements: tuple[str, ...] = ()
+    default: bool = False
+    model: str | None = None
+    method: Callable[Concatenate[Any, P], T] = field(init=False, repr=False)
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        @wraps(self.function)
+        def method(table: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            return self.function(getattr(table, owner.measured), *args, **kwargs)
+
+        method.__name__, method.__qualname__ = name, f"{owner.__name__}.{name}"
+        self.method = method
+
+    @overload
+    def __get__(self, table: None, owner: Any) -> Callable[Concatenate[Any, P], T]: ...
+    @overload
+    def __get__(self, table: object, owner: Any) -> Callable[P, T]: ...
+    def __get__(self, table: object, owner: Any) -> Any:
+        return self.method if table is None else MethodType(self.method, table)
+
+    def takes(self, option: str) -> bool:
+        """Whether the function has this option; one with a fixed null model has no variants."""
+        return self.model is None and option in inspect.signature(self.function).parameters
+
+    @property
+    def meaning(self) -> str:
+        """First line of the docstring."""
+        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    @property
+    def source(self) -> str:
+        """Reference of the docstring, or else of the module that defines the function; empty without any."""
+        for text in (inspect.getdoc(self.function), inspect.getdoc(inspect.getmodule(inspect.unwrap(self.function)))):
+            _, found, after = (text or "").partition("References\n----------\n")
+            if found:
+                return " ".join(after.partition("\n\n")[0].split())
+        return ""
+
+    def under(self, model: str) -> Measure[..., T]:
+        """The same measure with a fixed null model.
+
+        `redraw` is accepted by all, as in clustering-metrics, and matters where a table is drawn.
+
+        Examples
+        --------
+        >>> from streameval.arrays.contingency.table import ContingencyTable
+        >>> table = ContingencyTable(rows=[[2, 1], [0, 3]])
+        >>> table.vi_similarity_m1(True, True) == table.vi_similarity(model="m1")
+        True
+        """
+        function: Callable[..., T] = self.function
+        draws = self.takes("redraw")
+
+        @wraps(function)
+        def fixed(table: Any, normalize: bool = True, redraw: bool = False, **options: Any) -> T:
+            return function(table, normalize, model, **(options | {"redraw": redraw} if draws else options))
+
+        del fixed.__wrapped__  # its signature is its own
+        see = f"The null model is ``{model}``; see `{function.__name__}`."
+        fixed.__doc__ = f"{self.meaning}\n\n{see}\n\nReferences\n----------\n{self.source}"
+        return Measure(fixed, self.low if model == "m1" else float("-inf"), self.high, self.better, model=model)
