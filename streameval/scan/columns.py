@@ -1,16 +1,17 @@
-"""Columns: finding what was asked for in what an input holds, and saying clearly what is not there.
+"""Columns: what was asked for, in what an input holds; errors name what is not there.
 
-Only top-level columns of flat types are found; a field of a struct has no name here. A column that the file does not
-have may be a Hive key of its path.
+A field of a struct is named with dots (``meta.cluster``), unless a column has just that name. It is null where the
+struct is. A column that the file does not have may be a Hive key of its path.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import MissingColumnError, SchemaError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Constant, Piece
 
-__all__ = ["Holding", "find"]
+__all__ = ["Holding", "column_of", "find", "nested_path"]
 
 LISTED = 40  # column names shown in a message
 
@@ -86,7 +87,7 @@ def find(
     streameval.errors.MissingColumnError: night.parquet: no column 'scroe'; did you mean 'score'? It has: label, score
     """
     keys = keys or {}
-    absent = [column for column in columns if column not in schema.names and column not in keys]
+    absent = [column for column in columns if not (nested_path(schema, column) or column in keys)]
     if absent:
         raise _missing(
             schema, absent[0], name, [str(other) for other in (schema.names if also is None else also)] + list(keys)
@@ -94,17 +95,50 @@ def find(
     return tuple(_kind(schema, column, name, keys) for column in columns)
 
 
+def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
+    """Names from a top-level column down to the field that is meant; none if there is no such field.
+
+    >>> nested_path(pa.schema({"meta": pa.struct({"cluster": pa.int64()})}), "meta.cluster")
+    ('meta', 'cluster')
+    """
+    if column in schema.names:
+        return (column,)
+    top, *below = column.split(".")
+    fields = schema.get_all_field_indices(top)
+    kind = schema.field(fields[0]).type if len(fields) == 1 and below else None
+    for name in below:
+        if kind is None or not types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
+            return ()
+        kind = kind.field(name).type
+    return (top, *below) if below else ()
+
+
+def column_of(data: Any, column: str) -> Any:
+    """A column of a table or record batch, or the field of a struct that is named with dots."""
+    top, *below = nested_path(data.schema, column) or (column,)
+    return pc.struct_field(data.column(top), below) if below else data.column(top)
+
+
 def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant]) -> pa.DataType:
     """The type of one column, or the reason why it cannot be used."""
-    found = schema.get_all_field_indices(column)
-    if len(found) > 1:
-        msg = f"{name}: {len(found)} columns are named {column!r}; rename them"
+    if len(schema.get_all_field_indices(column)) > 1:
+        msg = f"{name}: {len(schema.get_all_field_indices(column))} columns are named {column!r}; rename them"
         raise SchemaError(msg)
-    if not found:
+    path = nested_path(schema, column)
+    if not path:
         return keys[column].kind
-    kind = schema.field(found[0]).type
+    kind = schema.field(path[0]).type
+    for field in path[1:]:
+        kind = kind.field(field).type
     if types.is_nested(plain(kind)):
-        msg = f"{name}: column {column!r} is nested ({_short(kind)}); write the field you want as a column of its own"
+        fields = f", such as {column}.{kind.field(0).name}" if types.is_struct(kind) and kind.num_fields else ""
+        msg = (
+            f"{name}: column {column!r} is nested ({_short(kind)}); name a field of it{fields}"
+            if fields
+            else (
+                f"{name}: column {column!r} is nested ({_short(kind)}); write the value you want as a column of its own"
+            )
+        )
         raise SchemaError(msg)
     return kind
 
@@ -113,7 +147,7 @@ def _missing(schema: pa.Schema, column: str, name: str, names: Sequence[str]) ->
     """The error for a column that is not there: the nearest name, and all names."""
     parent = column.split(".")[0]
     if parent != column and parent in schema.names and types.is_nested(schema.field(parent).type):
-        msg = f"{name}: nested columns are not supported; write {column!r} as a column of its own"
+        msg = f"{name}: no field {column!r}; {parent!r} is {_short(schema.field(parent).type)}"
         return MissingColumnError(msg)
     near = get_close_matches(column, names, n=1, cutoff=0.5)
     hint = f"did you mean {near[0]!r}? It" if near else "it"

@@ -1,14 +1,15 @@
 """Datasets: fragments of Arrow datasets, as files where they are Parquet and as they are otherwise.
 
-Imported only when a dataset is given, or when footers are slow: `pyarrow.dataset` imports pandas where it is installed,
-which takes longer than planning a few thousand files.
+Imported only when a dataset is given or footers of objects are read: `pyarrow.dataset` imports pandas where that is
+installed, which takes longer than planning a few thousand files.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 from contextlib import suppress
-from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,14 +17,14 @@ import pyarrow.dataset as pads
 from pyarrow import fs
 
 from streameval.scan.in_memory import Fragment
-from streameval.scan.paths import READ_ERRORS, File, root_of
+from streameval.scan.paths import File, root_of
 from streameval.scan.pieces import Constant
 from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-__all__ = ["items", "prefetched"]
+__all__ = ["items", "open_sized"]
 
 
 def items(dataset: Any) -> Iterator[File | Fragment]:
@@ -57,21 +58,9 @@ def items(dataset: Any) -> Iterator[File | Fragment]:
             yield Fragment(fragment, fragment.physical_schema, rows=fragment.count_rows())
 
 
-def prefetched(files: Sequence[File]) -> list[File]:
-    """The files as fragments whose footers Arrow has read side by side.
-
-    Parameters
-    ----------
-    files : sequence of File
-        A file whose footer cannot be read comes back without one: it will be named when it is asked itself.
-    """
-    layout = pads.ParquetFileFormat()
-    fragments = [
-        file.fragment or layout.make_fragment(file.path, file.filesystem, file_size=file.size) for file in files
-    ]
-    with suppress(*READ_ERRORS):
-        pads.FileSystemDataset(fragments, pa.schema([]), layout, files[0].filesystem).count_rows()
-    return [replace(file, fragment=fragment) for file, fragment in zip(files, fragments, strict=True)]
+def open_sized(file: File) -> Any:
+    """Open a file whose size the listing told: without a request."""
+    return pads.ParquetFileFormat().make_fragment(file.path, file.filesystem, file_size=file.size).open()
 
 
 def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
@@ -81,4 +70,9 @@ def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
     constants = tuple((key, Constant(keys[key], kind)) for key, kind in kinds.items())
     local = isinstance(fragment.filesystem, fs.LocalFileSystem)
     name = fragment.path if local else f"{fragment.filesystem.type_name}://{fragment.path}"
-    return File(fragment.filesystem, fragment.path, name, root, fragment, constants)
+    size, mtime, real = None, None, fragment.path
+    if local:
+        with suppress(OSError):  # whoever reads it will say so
+            found, real = Path(fragment.path).stat(), os.path.realpath(fragment.path)
+            size, mtime = found.st_size, found.st_mtime_ns
+    return File(fragment.filesystem, fragment.path, name, root, fragment, constants, size, mtime, real)

@@ -19,14 +19,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs
 
 from streameval.errors import MissingColumnError, SchemaError
 from streameval.scan.columns import Holding
 from streameval.scan.layout import Layout
-from streameval.scan.paths import READ_ERRORS
+from streameval.scan.messages import READ_ERRORS
 from streameval.scan.pieces import Piece, row_group_batches
+from streameval.scan.ranges import footer_of
+from streameval.scan.versions import opened
 from streameval.scan.widen import widen
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ class DeferredFile:
     columns, kinds : the requested columns and their types in the file that the plan was made from
     absent : those that the path gives
     keys : what the path gives
+    planned : its size and the time of its last change, as listed
     """
 
     filesystem: Any
@@ -76,16 +78,22 @@ class DeferredFile:
     kinds: tuple[pa.DataType, ...]
     absent: tuple[str, ...]
     keys: tuple[tuple[str, Constant], ...]
+    planned: tuple[int | None, int | None]
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the file's rows; the file is closed when the iterator is."""
-        with self.filesystem.open_input_file(self.path) as handle:
-            footer = pq.read_metadata(handle)
-            if footer.num_rows:
-                groups = list(self._checked(footer).groups(footer))
-                nbytes = sum(group.nbytes for group in groups)
-                numbers = [group.number for group in groups]
-                yield from row_group_batches(handle, footer, numbers, nbytes, columns, batch_rows, local=False)
+        with opened(self.filesystem, self.path, *self.planned) as handle:
+            footer = footer_of(handle)
+            groups = list(self._checked(footer).groups(footer)) if footer.num_rows else []
+            rows, nbytes = sum(group.rows for group in groups), sum(group.nbytes for group in groups)
+            numbers = [group.number for group in groups]
+            if groups:
+                for batch in row_group_batches(handle, footer, numbers, nbytes, columns, batch_rows, local=False):
+                    rows -= batch.num_rows
+                    yield batch
+            if rows or sum(group.rows for group in groups) != footer.num_rows:
+                msg = f"its footer says {footer.num_rows:,} rows, and its row groups hold others"
+                raise OSError(msg)
 
     def _checked(self, footer: Any) -> Layout:
         """The file's layout, if it is like the planned one."""
@@ -122,7 +130,8 @@ class Sample:
         listed = sorted((file for file in files if _listed(file)), key=lambda file: -(file.size or 0))
         for file in listed[:ASKED]:
             try:
-                footer = pq.read_metadata(file.path, filesystem=file.filesystem)
+                with file.filesystem.open_input_file(file.path) as handle:
+                    footer = footer_of(handle)
             except READ_ERRORS:
                 continue  # whoever reads it will say so
             if footer.num_rows and file.size:
@@ -140,7 +149,16 @@ class Sample:
         keys = file.keys
         given = tuple(keys.items())
         absent = self.layout.absent
-        source = DeferredFile(file.filesystem, file.path, file.name, self.columns, self.layout.kinds, absent, given)
+        source = DeferredFile(
+            file.filesystem,
+            file.path,
+            file.name,
+            self.columns,
+            self.layout.kinds,
+            absent,
+            given,
+            (file.size, file.mtime),
+        )
         nbytes = round((file.size or 0) * self.nbytes)
         constants = tuple((column, keys[column]) for column in absent if column in keys)
         piece = Piece(
@@ -155,4 +173,4 @@ class Sample:
 def _listed(file: File) -> bool:
     """Whether a file is small by the listing, which is all that is known of it, and asking it would be a request."""
     remote = not isinstance(file.filesystem, fs.LocalFileSystem)
-    return remote and file.size is not None and file.size <= SMALL and file.fragment is None
+    return remote and file.size is not None and file.size <= SMALL and not (file.fragment or file.deleted)

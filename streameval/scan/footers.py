@@ -2,8 +2,8 @@
 
 Footers are read once, here, but those of small objects (`streameval.scan.deferred_footers`). From a local disk one
 after the other takes 0.1 ms each. When a block of them turns out to be slow (a network mount), or the file system is
-remote, the next blocks are fetched on Arrow's own I/O threads: a dataset that counts its rows reads its files' footers
-in parallel and keeps them. Files of one writer share a layout, which is worked out once.
+remote, the next blocks are read side by side, on as many threads as Arrow uses for I/O. Files of one writer share a
+layout, which is worked out once.
 
 A piece is a row group, or neighbours gathered to about a million rows, because a task of a few thousand rows costs more
 than it computes.
@@ -12,8 +12,11 @@ than it computes.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -21,8 +24,10 @@ from streameval.errors import DataError
 from streameval.scan.columns import Holding
 from streameval.scan.deferred_footers import Sample
 from streameval.scan.layout import Layout
-from streameval.scan.paths import READ_ERRORS, File, labels, reason, unreadable
-from streameval.scan.pieces import Piece, RowGroups
+from streameval.scan.messages import READ_ERRORS, reason, unreadable
+from streameval.scan.paths import File, labels
+from streameval.scan.pieces import KeptRows, Piece, RowGroups, Source
+from streameval.scan.ranges import footer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -50,7 +55,7 @@ def holdings(
     skip : bool
         Whether a file whose footer cannot be read is left out instead of raised.
     parallel : bool
-        Whether slow footers may be read on Arrow's I/O threads.
+        Whether slow footers may be read side by side.
     estimate : bool
         Whether small objects need not be asked; see `streameval.scan.deferred_footers`.
     """
@@ -82,16 +87,13 @@ def holdings(
 def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, Any]]:
     """Every file with its footer, or with the error that reading it gave."""
     slow = not all(isinstance(file.filesystem, fs.LocalFileSystem) for file in files)
-    for start in range(0, len(files), BLOCK_FILES):
-        block = files[start : start + BLOCK_FILES]
-        began = time.perf_counter()
-        if slow and parallel:
-            from streameval.scan.datasets import prefetched  # here, because it is slow to import
-
-            block = prefetched(block)
-        footers = [_footer(file) for file in block]
-        slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
-        yield from zip(block, footers, strict=True)
+    with ThreadPoolExecutor(pa.io_thread_count()) as pool:  # its threads start when they are needed
+        for start in range(0, len(files), BLOCK_FILES):
+            block = files[start : start + BLOCK_FILES]
+            began = time.perf_counter()
+            footers = list(pool.map(_footer, block) if slow and parallel else map(_footer, block))
+            slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
+            yield from zip(block, footers, strict=True)
 
 
 def _footer(file: File) -> Any:
@@ -99,7 +101,12 @@ def _footer(file: File) -> Any:
     try:
         if file.fragment is not None:
             return file.fragment.metadata
-        return pq.read_metadata(file.path, filesystem=file.filesystem)
+        if isinstance(file.filesystem, fs.LocalFileSystem):
+            return pq.read_metadata(file.path, filesystem=file.filesystem)
+        from streameval.scan.datasets import open_sized  # here, because it is slow to import
+
+        with open_sized(file) as handle:
+            return footer_of(handle)
     except READ_ERRORS as error:
         return error
 
@@ -112,8 +119,17 @@ def _pieces(file: File, footer: Any, layout: Layout, partition: str, origin: str
     kept = footer if len(runs) > 1 else None
     for run in runs:
         rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
-        source = RowGroups(file.filesystem, file.path, tuple(group.number for group in run), nbytes, kept)
-        yield Piece(partition, file.name, run[0].row, rows, nbytes, origin, constants, source=source)
+        numbers = tuple(group.number for group in run)
+        planned = file.size, file.mtime
+        source: Source = (plain := RowGroups(file.filesystem, file.path, numbers, nbytes, planned, kept))
+        if file.deleted:
+            bits = np.zeros(rows, np.uint8)
+            known = np.unpackbits(np.frombuffer(file.deleted, np.uint8))[run[0].row : run[0].row + rows]
+            bits[: known.size] = known
+            source = KeptRows(plain, np.packbits(bits).tobytes())
+            rows -= int(bits.sum())
+        if rows:
+            yield Piece(partition, file.name, run[0].row, rows, nbytes, origin, constants, source=source)
 
 
 def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:

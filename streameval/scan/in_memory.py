@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import OptionError, SchemaError
-from streameval.scan.columns import Holding, find
-from streameval.scan.paths import File, reason
+from streameval.scan.columns import Holding, column_of, find, nested_path
+from streameval.scan.messages import reason
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streameval.scan.paths import File
 
 __all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "holding"]
 
@@ -109,7 +111,7 @@ def _table_holding(
 ) -> Holding:
     """A table's slices of about `SLICE_ROWS` rows; `names` are those of the frame it came from."""
     kinds = find(table.schema, columns, name, also=names)
-    table = table.select(list(columns))
+    table = pa.table({column: column_of(table, column) for column in columns})
     rows, size = table.num_rows, table.nbytes
     count = -(-rows // SLICE_ROWS)
     cuts = [rows * i // count for i in range(count + 1)] if rows else []
@@ -126,7 +128,7 @@ def _fragment_holding(item: Fragment, columns: Sequence[str], first_row: int) ->
     name = place.name if place else "the dataset"
     keys = place.keys if place else {}
     kinds = find(item.schema, columns, name, keys)
-    constants = tuple((column, keys[column]) for column in columns if column not in item.schema.names)
+    constants = tuple((column, keys[column]) for column in columns if not nested_path(item.schema, column))
     partition, origin = (place.partition, place.origin) if place else ("", "")
     source = FragmentSource(item.data)
     piece = Piece(partition, name, 0 if place else first_row, item.rows, 0, origin, constants, source=source)

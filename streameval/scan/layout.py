@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval.scan.columns import find
+from streameval.scan.columns import find, nested_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -62,7 +62,7 @@ class Layout:
         kinds = find(schema, columns, name, keys)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
         leaves = tuple(i for i, path in enumerate(paths) if path in columns)
-        return cls(writer, kinds, leaves, tuple(column for column in columns if column not in schema.names))
+        return cls(writer, kinds, leaves, tuple(column for column in columns if not nested_path(schema, column)))
 
     def groups(self, footer: Any, wanted: set[int] | None = None) -> Iterator[Group]:
         """The row groups that have rows, of those wanted where not all are."""

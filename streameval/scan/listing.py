@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import MissingInputError
-from streameval.scan.paths import unreadable
+from streameval.scan.messages import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,21 +2,22 @@
 
 A name is a local path or a URI that `pyarrow.fs` understands. It may hold wildcards in any segment: ``*``, ``?``,
 ``[abc]``, and ``**`` for any number of directories; they are expanded segment by segment, so that ``s3://b/2026-*/x``
-lists one level only. A name that exists as it stands is never a pattern. Directories are walked to the end; names that
-begin with ``_`` or ``.`` are left out, and where Parquet files (``.parquet``, ``.parq``, ``.pq``) exist so is
-everything else.
+lists one level only. A name of an existing file or directory is never a pattern. Directories are walked to the end
+(`streameval.scan.walk`); where there are Parquet files (``.parquet``, ``.parq``, ``.pq``), other files are left out. In
+a Delta table, the files are those of its log (`streameval.scan.tables`).
 
 Every file is known by its path relative to the *root* of the input it came from: the directory that was named, or the
 part of the pattern before the first wildcard. Hive segments (``night=2026-01-01``) at the end of a root belong to the
-relative path: a tree, one of its nights, and one file of that night give the same partitions.
+relative path: a tree, one of its nights, and one file of that night give the same partitions. A file is read once,
+however often it is named and whatever links lead to it; its partition is that of the way without links.
 """
 
 from __future__ import annotations
 
+import os
 import posixpath
 import re
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
@@ -24,21 +25,20 @@ from urllib.parse import quote, unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from streameval.errors import CorruptFileError, DataError, MissingInputError
+from streameval.errors import DataError, MissingInputError
+from streameval.scan.messages import URI, reason, shown, unreadable
 from streameval.scan.pieces import Constant
+from streameval.scan.tables import Tables, live_files, storage_options
+from streameval.scan.walk import Entry, LocalTree, Tree, tree_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
-    _Found = tuple[str, int | None]  # path and size of a file
+__all__ = ["File", "distinct", "labels", "locate", "locate_all", "root_of"]
 
-__all__ = ["READ_ERRORS", "File", "labels", "locate", "reason", "root_of", "shown", "unreadable"]
-
-READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # what bad files make Arrow raise
 SUFFIXES = (".parquet", ".parq", ".pq")
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAGIC = re.compile(r"[*?\[]")
-URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://([^/@]*@)?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,15 @@ class File:
     fragment : pyarrow.dataset.ParquetFileFragment or None
         The fragment it came from, when a dataset was given.
     constants : tuple of (str, Constant)
-        The dataset's partition keys and their values.
-    size : int or None
-        Bytes, where the listing told.
+        The partition keys of the dataset or Delta table, and their values.
+    size, mtime : int or None
+        Bytes, and nanoseconds since 1970 of the last change, where the listing told.
+    real : str
+        Its path with symbolic links resolved, where that is known: what tells whether two files are one.
+    detour : int
+        0 where `path` has no symbolic link, 1 where the input has one, 2 where there is one below the input.
+    deleted : bytes
+        Bits of the rows that a Delta table has deleted; see `LiveFile`.
     """
 
     filesystem: Any
@@ -70,6 +76,10 @@ class File:
     fragment: Any = None
     constants: tuple[tuple[str, Constant], ...] = ()
     size: int | None = None
+    mtime: int | None = None
+    real: str = ""
+    detour: int = 0
+    deleted: bytes = b""
 
     @property
     def origin(self) -> str:
@@ -87,19 +97,22 @@ class File:
 
     @property
     def keys(self) -> dict[str, Constant]:
-        """Hive keys of the path as strings, and the dataset's own keys."""
+        """Hive keys of the path as strings, and the keys that a dataset or table gives."""
         pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
         values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
         return {key: Constant(value, pa.string()) for key, value in values.items()} | dict(self.constants)
 
 
-def locate(text: str) -> list[File]:
+def locate(text: str, tables: Tables | None = None) -> list[File]:
     """The files that a path, pattern or URI names, sorted by path.
 
     Parameters
     ----------
     text : str
         A local path, a pattern, or a URI with its options (``s3://bucket/x/*.parquet?endpoint_override=…``).
+    tables : Tables, optional
+        What is known of table formats, shared by the inputs of one plan; it says which version of a Delta table to
+        read.
 
     Returns
     -------
@@ -110,24 +123,52 @@ def locate(text: str) -> list[File]:
     ------
     MissingInputError
         No such path, no match, or an empty directory.
+    DataError
+        A symbolic link leads back to a directory above it, or a directory belongs to a table format other than Delta.
     """
     where, name = _open(text), shown(text)
     try:
-        files, root = _find(where, name)
+        return _find(where, name, text, tables or Tables())
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, error) from error
-    root = root_of(root)
-    return [File(where.filesystem, path, where.name_of(path), root, size=size) for path, size in files]
 
 
-def shown(text: str) -> str:
-    """A path or URI in messages: without credentials and options.
+def locate_all(texts: Iterable[str], delta_version: int | None = None) -> list[File]:
+    """The files that several paths, patterns or URIs name, each once; see `locate`."""
+    tables = Tables(delta_version)
+    files = distinct(file for text in texts for file in locate(text, tables))
+    tables.refuse_idle_version()
+    return files
 
-    >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
-    's3://bucket/scores/*.parquet'
+
+def distinct(items: Iterable[Any]) -> list[Any]:
+    """The same items, with each file once: where it is first named, by a path without links if there is one.
+
+    Raises
+    ------
+    DataError
+        If a dataset has a file more than once, each time with other row groups.
     """
-    uri = URI.fullmatch(text)
-    return f"{uri[1]}://{uri[3]}" if uri else text
+    kept: list[Any] = []
+    places: dict[str, list[int]] = {}
+    for item in items:
+        if isinstance(item, File):
+            known = places.setdefault(item.real or item.path, [])
+            same = next((i for i in known if item.filesystem.equals(kept[i].filesystem)), None)
+            if same is not None:
+                _refuse_overlap(kept[same], item)
+                kept[same] = min(kept[same], item, key=lambda file: file.detour)
+                continue
+            known.append(len(kept))
+        kept.append(item)
+    return kept
+
+
+def _refuse_overlap(one: File, two: File) -> None:
+    """Raise if the same file is given with different row groups."""
+    if _row_groups(one) != _row_groups(two):
+        msg = f"{two.name}: named more than once, with other row groups; name inputs that do not overlap"
+        raise DataError(msg)
 
 
 def root_of(directory: str) -> str:
@@ -158,33 +199,6 @@ def labels(files: Iterable[File]) -> list[tuple[str, str]]:
     return [(posixpath.join(prefix, file.partition), posixpath.join(prefix, file.origin)) for prefix, file in joined]
 
 
-def reason(error: BaseException) -> str:
-    r"""An exception's message on one line.
-
-    >>> reason(OSError("Couldn't deserialize thrift:\n  bad header\n"))
-    "Couldn't deserialize thrift: bad header"
-    """
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def unreadable(name: str, error: BaseException) -> DataError:
-    """The library's exception for a file or directory that cannot be opened or read.
-
-    Parameters
-    ----------
-    name : str
-        The file, as the user named it.
-    error : exception
-        What Arrow or the operating system said; the caller raises from it.
-    """
-    if isinstance(error, FileNotFoundError):
-        return MissingInputError(f"{name}: no such file or directory; check the path")
-    if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error) or "errno 13" in str(error):
-        return CorruptFileError(f"{name}: permission denied; grant read access to it")
-    remedy = "replace it or take it away; evaluate leaves it out with on_error='skip' (--on-error skip)"
-    return CorruptFileError(f"{name}: cannot be read: {reason(error)}; {remedy}")
-
-
 @dataclass(frozen=True, slots=True)
 class _Place:
     """A file system, the literal start of a name there, the pattern that follows, and how to show paths."""
@@ -199,6 +213,14 @@ class _Place:
         if self.scheme == "relative":
             return posixpath.relpath(path, Path.cwd().as_posix())
         return f"{self.scheme}://{path}" if self.scheme else path
+
+
+def _row_groups(file: File) -> set[int] | None:
+    """Numbers of the row groups that a fragment reads; None for all."""
+    if file.fragment is None:
+        return None
+    chosen = {group.id for group in file.fragment.row_groups}
+    return None if len(chosen) == file.fragment.metadata.num_row_groups else chosen
 
 
 def _whole_root(file: File) -> str:
@@ -230,7 +252,7 @@ def _open_local(text: str) -> _Place:
     absolute = posixpath.normpath(path.absolute().as_posix())
     scheme = "" if path.is_absolute() else "relative"
     filesystem = fs.LocalFileSystem()
-    if not MAGIC.search(text) or filesystem.get_file_info(absolute).type != fs.FileType.NotFound:
+    if not MAGIC.search(text) or os.path.lexists(absolute):
         return _Place(filesystem, absolute, (), scheme)
     literal, pattern = _split(absolute)
     return _Place(filesystem, literal, pattern, scheme)
@@ -243,64 +265,106 @@ def _split(path: str) -> tuple[str, tuple[str, ...]]:
     return "/".join(segments[:first]), tuple(segments[first:])
 
 
-def _find(where: _Place, name: str) -> tuple[list[_Found], str]:
-    """Sorted paths and sizes of the files at a place, and their root."""
-    info = where.filesystem.get_file_info(where.base or "/")
-    if where.pattern:
-        matches = {match.path: match for match in _glob(where.filesystem, info, where.pattern)}
-        files = sorted({found for match in matches.values() for found in _walk(where.filesystem, match)})
-        if not files:
-            msg = f"{name}: the pattern matches no file; check it, and quote it in the shell"
-            raise MissingInputError(msg)
-        return _prefer_parquet(files), where.base
-    if info.type == fs.FileType.NotFound:
+def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
+    """The files at a place, sorted by path."""
+    tree = tree_of(where.filesystem)
+    base = tree.entry(where.base)
+    if base is None and not where.pattern:
         msg = f"{name}: no such file or directory; check the path"
         raise MissingInputError(msg)
-    if info.type != fs.FileType.Directory:
-        return [(info.path, info.size)], posixpath.dirname(info.path)
-    files = sorted(_walk(where.filesystem, info))
+    if base and not where.pattern:
+        base = _unlinked(base, tree)
+    matches = list(_glob(tree, base, where.pattern)) if base else []
+    found = [entry for match in matches for entry in (tree.below(match) if match.is_dir else [match])]
+    real = [(match.real, match.is_dir) for match in matches]
+    files: list[File] = []
+    deltas = tables.roots(tree, text.partition("://")[0] + text.partition("?")[2], real, name) if base else []
+    if base:
+        for root in deltas:
+            files += _of_delta(where, root, text, [path for path, _ in real], found, tables.version)
+        root = root_of(base.path if base.is_dir else posixpath.dirname(base.path))
+        plain = [entry for entry in found if not (entry.is_dir or any(_is_below(entry.real, d) for d in deltas))]
+        chosen = _prefer_parquet(plain) if where.pattern or base.is_dir else plain
+        files += [_file(where, entry, root, base) for entry in chosen]
     if not files:
-        msg = f"{name}: the directory holds no Parquet files (names that begin with _ or . do not count)"
+        msg = f"{name}: the directory holds no Parquet files (hidden and temporary files do not count)"
+        if where.pattern:
+            msg = f"{name}: the pattern matches no file; check it, and quote it in the shell"
+        if deltas:
+            msg = f"{name}: no file of the Delta table {where.name_of(deltas[0])} lies here; check the path"
         raise MissingInputError(msg)
-    return _prefer_parquet(files), where.base
+    return sorted(distinct(files), key=lambda file: file.path)
 
 
-def _glob(filesystem: Any, info: Any, pattern: tuple[str, ...]) -> Iterator[Any]:
-    """Files and directories under `info` that match the segments of `pattern`."""
+def _unlinked(base: Entry, tree: Tree) -> Entry:
+    """A directory or file that was named; where a link was named and its target is a Hive partition, the target."""
+    folder, real = (base.path, base.real) if base.is_dir else map(posixpath.dirname, (base.path, base.real))
+    leads_to_partition = root_of(folder) == folder and root_of(real) != real
+    return (tree.entry(base.real) or base) if leads_to_partition else base
+
+
+def _file(where: _Place, entry: Entry, root: str, base: Entry) -> File:
+    """What was found at a place."""
+    plain = posixpath.join(base.real, entry.path[len(base.path) :].lstrip("/")).rstrip("/")
+    detour = 0 if entry.real == entry.path else 1 if entry.real == plain else 2
+    name, size, mtime = where.name_of(entry.path), entry.size, entry.mtime
+    return File(where.filesystem, entry.path, name, root, size=size, mtime=mtime, real=entry.real, detour=detour)
+
+
+def _of_delta(
+    where: _Place, root: str, text: str, matches: Sequence[str], found: Sequence[Entry], version: int | None
+) -> Iterator[File]:
+    """The files of a Delta table that lie at or below the paths that were matched."""
+    uri = root if where.scheme in ("", "relative") else f"{where.scheme}://{root}"
+    name, tree = where.name_of(root), tree_of(where.filesystem)
+    listed = {entry.real: entry for entry in found}
+    above = root_of(posixpath.realpath(where.base) if isinstance(tree, LocalTree) else where.base)
+    for live in live_files(uri, storage_options(text), version, name):
+        path = posixpath.join(root, live.path)
+        if not any(path == match or _is_below(path, match) for match in matches):
+            continue
+        entry = listed.get(path) or tree.entry(path)
+        if entry is None:
+            msg = f"{where.name_of(path)}: not there, but a file of this version of the Delta table; was it vacuumed?"
+            raise MissingInputError(msg)
+        yield File(
+            where.filesystem,
+            path,
+            where.name_of(path),
+            above if _is_below(root, above) else root,
+            constants=live.constants,
+            size=entry.size,
+            mtime=entry.mtime,
+            real=path,
+            deleted=live.deleted,
+        )
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return path.startswith(f"{directory.rstrip('/')}/")
+
+
+def _glob(tree: Tree, entry: Entry, pattern: tuple[str, ...]) -> Iterator[Entry]:
+    """Files and directories under an entry that match the segments of a pattern."""
     if not pattern:
-        yield info
-    elif info.type != fs.FileType.Directory:
+        yield entry
+    elif not entry.is_dir:
         return
     elif pattern[0] == "**":
-        below = _children(filesystem, info.path, recursive=True)
+        below = list(tree.below(entry))
         if len(pattern) == 1:
-            yield from (child for child in below if child.type == fs.FileType.File)
-        for directory in [info, *(child for child in below if child.type == fs.FileType.Directory)]:
-            yield from _glob(filesystem, directory, pattern[1:]) if pattern[1:] else ()
+            yield from (child for child in below if not child.is_dir)
+        for directory in [entry, *(child for child in below if child.is_dir)]:
+            yield from _glob(tree, directory, pattern[1:]) if pattern[1:] else ()
     elif MAGIC.search(pattern[0]):
-        for child in _children(filesystem, info.path, allowed=pattern[0][0]):
-            if fnmatchcase(child.base_name, pattern[0]):
-                yield from _glob(filesystem, child, pattern[1:])
+        for child in tree.children(entry, pattern[0]):
+            yield from _glob(tree, child, pattern[1:])
     else:
-        child = filesystem.get_file_info(posixpath.join(info.path, pattern[0]))
-        if child.type != fs.FileType.NotFound:
-            yield from _glob(filesystem, child, pattern[1:])
+        child_there = tree.entry(posixpath.join(entry.path, pattern[0]))
+        if child_there is not None:
+            yield from _glob(tree, child_there, pattern[1:])
 
 
-def _walk(filesystem: Any, info: Any) -> Iterator[_Found]:
-    """The file, or all files below the directory."""
-    below = _children(filesystem, info.path, recursive=True) if info.type == fs.FileType.Directory else [info]
-    yield from ((found.path, found.size) for found in below if found is info or found.type == fs.FileType.File)
-
-
-def _children(filesystem: Any, directory: str, *, recursive: bool = False, allowed: str = "") -> list[Any]:
-    """What a directory holds, without hidden names (unless they begin with `allowed`)."""
-    found = filesystem.get_file_info(fs.FileSelector(directory, recursive=recursive, allow_not_found=True))
-    hidden = tuple({"_", "."} - {allowed})
-    start = len(directory.rstrip("/")) + 1
-    return [info for info in found if not any(name.startswith(hidden) for name in info.path[start:].split("/"))]
-
-
-def _prefer_parquet(files: list[_Found]) -> list[_Found]:
+def _prefer_parquet(files: Sequence[Entry]) -> list[Entry]:
     """Only the Parquet files, where there are any."""
-    return [found for found in files if found[0].lower().endswith(SUFFIXES)] or files
+    return [found for found in files if found.path.lower().endswith(SUFFIXES)] or list(files)

@@ -4,8 +4,9 @@ A `Piece` says what it is (partition, file, offset, rows, bytes) and holds a *so
 row groups of a Parquet file, a slice of a table, a dataset's fragment, or a stream. Sources know nothing of the unified
 schema; `streameval.scan.reading` brings their batches into it.
 
-Row groups are read with Arrow's own threads off, because the caller runs one piece a thread; only object stores keep
-their I/O threads. Column chunks are read whole, unless they are so large that a buffered stream is kinder to memory.
+Row groups are read with Arrow's own threads off, because the caller runs one piece a thread; only the chunks of objects
+are fetched side by side (`streameval.scan.ranges`). Column chunks are read whole, unless they are so large that a
+buffered stream takes less memory. Checksums of pages are verified where the writer left them.
 """
 
 from __future__ import annotations
@@ -13,12 +14,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.fs
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from streameval.errors import MissingInputError
+from streameval.scan.columns import column_of, nested_path
+from streameval.scan.ranges import RangeFile, chunk_ranges, coalesced, footer_of
+from streameval.scan.versions import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Constant",
     "FragmentSource",
+    "KeptRows",
     "Piece",
     "RowGroups",
     "Scan",
@@ -34,6 +41,7 @@ __all__ = [
     "TableSource",
     "join",
     "row_group_batches",
+    "row_groups",
 ]
 
 LARGE_CHUNK = 64 << 20  # bytes of one row group's columns beyond which they are streamed, not read whole
@@ -137,24 +145,32 @@ class RowGroups:
 
     The parsed footer rides along inside the process when a file has several pieces, and is read again elsewhere: a
     footer of a large file sent with each of its pieces would outweigh them.
+
+    Attributes
+    ----------
+    filesystem, path : where it is
+    groups : numbers of the row groups
+    nbytes : compressed bytes of the requested columns
+    planned : size and time of the last change of the file, as listed
+    footer : where it is kept
     """
 
     filesystem: Any
     path: str
     groups: tuple[int, ...]
     nbytes: int
+    planned: tuple[int | None, int | None] = (None, None)
     footer: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowGroups, (self.filesystem, self.path, self.groups, self.nbytes)
+        return RowGroups, (self.filesystem, self.path, self.groups, self.nbytes, self.planned)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the row groups' rows; the file is closed when the iterator is."""
         local = isinstance(self.filesystem, pa.fs.LocalFileSystem)
-        with pa.OSFile(self.path) if local else self.filesystem.open_input_file(self.path) as handle:
-            yield from row_group_batches(
-                handle, self.footer, self.groups, self.nbytes, columns, batch_rows, local=local
-            )
+        with opened(self.filesystem, self.path, *self.planned) as handle:
+            footer = self.footer if local or self.footer else footer_of(handle)
+            yield from row_group_batches(handle, footer, self.groups, self.nbytes, columns, batch_rows, local=local)
 
 
 def row_group_batches(
@@ -167,18 +183,39 @@ def row_group_batches(
     *,
     local: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of some row groups of an open file, which take so many bytes; `footer` where it is known."""
+    """Batches of some row groups of an open file, `nbytes` in all; the footer may be None for a local file."""
     large = nbytes > LARGE_CHUNK * len(groups)
+    if not local:
+        ranges = [] if large else coalesced(chunk_ranges(footer, groups, columns))
+        handle = pa.PythonFile(RangeFile(handle, ranges), mode="r")
     file = pq.ParquetFile(
-        handle,
-        metadata=footer,
-        buffer_size=STREAM_BUFFER if large else 0,
-        pre_buffer=not (local or large),
-        page_checksum_verification=True,
+        handle, metadata=footer, buffer_size=STREAM_BUFFER if large else 0, page_checksum_verification=True
     )
     yield from file.iter_batches(
         batch_size=batch_rows, row_groups=list(groups), columns=list(columns), use_threads=False
     )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """Row groups without the rows that a table format has deleted.
+
+    Attributes
+    ----------
+    source : the row groups
+    deleted : bits of the deleted rows among theirs, as `numpy.packbits` packs them
+    """
+
+    source: RowGroups
+    deleted: bytes
+
+    def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that are left."""
+        keep = np.unpackbits(np.frombuffer(self.deleted, np.uint8)) == 0
+        row = 0
+        for batch in self.source.batches(columns, batch_rows):
+            yield batch.filter(pa.array(keep[row : row + batch.num_rows]))
+            row += batch.num_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +233,8 @@ class TableSource:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the table's chunks, cut to `batch_rows`."""
-        yield from self.table.select(list(columns)).to_batches(max_chunksize=batch_rows)
+        table = pa.table({name: column_of(self.table, name) for name in columns})
+        yield from table.to_batches(max_chunksize=batch_rows)
 
 
 def _received(stream: pa.Buffer) -> TableSource:
@@ -212,7 +250,9 @@ class FragmentSource:
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield what Arrow's own scanner yields."""
-        yield from self.fragment.to_batches(columns=list(columns), batch_size=batch_rows, use_threads=False)
+        schema = getattr(self.fragment, "physical_schema", None) or self.fragment.schema
+        fields = {name: pc.field(*(nested_path(schema, name) or (name,))) for name in columns}
+        yield from self.fragment.to_batches(columns=fields, batch_size=batch_rows, use_threads=False)
 
 
 @dataclass(slots=True)
@@ -265,3 +305,25 @@ def _concatenated(a: Piece, b: Piece) -> Piece | None:
         return None
     source = replace(one, groups=one.groups + two.groups, nbytes=one.nbytes + two.nbytes)
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
+
+
+def row_groups(piece: Piece) -> Iterator[Piece]:
+    """The row groups of a piece, each as a piece; a piece of another kind stays as it is.
+
+    Parameters
+    ----------
+    piece : Piece
+        Row groups gathered by the plan. Where the plan did not keep their file's footer, it is read once more.
+    """
+    source = piece.source
+    if not isinstance(source, RowGroups) or len(source.groups) == 1:
+        yield piece
+        return
+    footer = source.footer or pq.read_metadata(source.path, filesystem=source.filesystem)
+    row = piece.row
+    for group in source.groups:
+        rows = footer.row_group(group).num_rows
+        nbytes = source.nbytes * rows // piece.rows
+        single = replace(source, groups=(group,), nbytes=nbytes, footer=footer)
+        yield replace(piece, row=row, rows=rows, nbytes=nbytes, source=single)
+        row += rows

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streameval.errors import DataError, MissingInputError, OptionError, SchemaError
+from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, lazy
 from streameval.scan import in_memory as memory
 from streameval.scan.columns import Holding
-from streameval.scan.paths import File, locate, shown
+from streameval.scan.messages import shown
+from streameval.scan.paths import File, distinct, locate
 from streameval.scan.pieces import Scan, StreamSource
+from streameval.scan.tables import Tables, as_uri
 from streameval.scan.widen import widen
 
 if TYPE_CHECKING:
@@ -31,27 +33,30 @@ def plan(
     threads: int | None = None,
     compute: Callable[[Any], Any] | None = None,
     estimate: bool = False,
+    delta_version: int | None = None,
 ) -> Scan:
     """Find everything that is to be read, and the schema that it shares.
 
     Parameters
     ----------
     data : path, pattern, URI, dataset, table, reader or frame, or a list of those
-        A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned or not), a glob, or a URI of
-        `pyarrow.fs`. In memory: `pyarrow.Table`, `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a
-        pandas frame, and whatever offers ``__arrow_c_stream__``. What Dask computes: a `dask.dataframe`, or a list of
-        delayed Arrow tables.
+        A path is a string or `os.PathLike`: a file, a directory (Hive-partitioned, or a Delta table, or neither), a
+        glob, or a URI of `pyarrow.fs`. A `deltalake.DeltaTable` stands for its version. In memory: `pyarrow.Table`,
+        `RecordBatch`, `RecordBatchReader`, `pyarrow.dataset.Dataset`, a pandas frame, and whatever offers
+        ``__arrow_c_stream__``. What Dask computes: a `dask.dataframe`, or a list of delayed Arrow tables.
     columns : sequence of str
         The requested columns; repeated names count once.
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
-        1 keeps planning to this thread; otherwise slow footers are read on Arrow's I/O threads.
+        1 keeps planning to this thread; otherwise slow footers are read side by side.
     compute : callable, optional
         Computes a delayed value; by default in this thread.
     estimate : bool
         Whether small objects are planned by their sizes and the footer of one, where all inputs are files; see
         `Scan.estimated`.
+    delta_version : int, optional
+        Version of the Delta tables among the inputs, by default the current one; see `streameval.scan.tables`.
 
     Returns
     -------
@@ -73,10 +78,13 @@ def plan(
     if not columns or on_error not in ("raise", "skip"):
         msg = f"on_error is 'raise' or 'skip', not {on_error!r}" if columns else "name at least one column to read"
         raise OptionError(msg)
+    tables = Tables(delta_version)
     if lazy.is_frame(data) or lazy.are_delayed(data):
         found: list[Any] = list(lazy.holdings(data, columns, compute))
     else:
-        found = list(_holdings(data, columns, skip=on_error == "skip", parallel=threads != 1, estimate=estimate))
+        items = distinct(_items(data, tables))
+        found = list(_holdings(items, columns, skip=on_error == "skip", parallel=threads != 1, estimate=estimate))
+    tables.refuse_idle_version()
     skipped = tuple(item for item in found if isinstance(item, tuple))
     holdings = [item for item in found if isinstance(item, Holding) and item.pieces]
     if not holdings:
@@ -96,14 +104,14 @@ def plan(
     )
 
 
-def _holdings(data: Any, columns: Sequence[str], *, estimate: bool, **how: bool) -> Iterator[Holding | tuple[str, str]]:
+def _holdings(
+    items: Sequence[Any], columns: Sequence[str], *, estimate: bool, **how: bool
+) -> Iterator[Holding | tuple[str, str]]:
     """What every input holds, in order. Files are planned together, tables count their rows through.
 
-    Estimates are for files alone: another plan reads everything again, which a stream beside them may not allow.
+    Estimates are for files alone: another plan reads everything again, which a stream among them may not allow.
     """
-    items = list(_items(data))
     files = [item for item in items if isinstance(item, File)]
-    _refuse_repeated(files)
     from_files = footers.holdings(files, columns, estimate=estimate and len(files) == len(items), **how)
     row = 0
     for item in items:
@@ -115,21 +123,18 @@ def _holdings(data: Any, columns: Sequence[str], *, estimate: bool, **how: bool)
             yield holding
 
 
-def _refuse_repeated(files: Sequence[File]) -> None:
-    """Raise if inputs overlap: every row would count twice."""
-    seen: dict[str, list[File]] = {}
-    for file in files:
-        same = seen.setdefault(file.path, [])
-        if any(file.filesystem.equals(other.filesystem) for other in same):
-            msg = f"{file.name}: named more than once, its rows would count twice; name inputs that do not overlap"
-            raise DataError(msg)
-        same.append(file)
-
-
-def _items(data: Any) -> Iterator[Any]:
+def _items(data: Any, tables: Tables) -> Iterator[Any]:
     """Files, fragments and things in memory, one by one."""
-    if isinstance(data, str | os.PathLike):
-        yield from locate(os.fspath(data))
+    table = as_uri(data)
+    if table is not None:
+        uri, version = table
+        if tables.version not in (None, version):
+            msg = f"delta_version={tables.version}, but the DeltaTable is of version {version}; give one of the two"
+            raise OptionError(msg)
+        tables.found = True
+        yield from locate(uri, Tables(version))
+    elif isinstance(data, str | os.PathLike):
+        yield from locate(os.fspath(data), tables)
     elif _is_dataset(data):
         from streameval.scan import datasets  # here, because it is slow to import
 
@@ -140,7 +145,7 @@ def _items(data: Any) -> Iterator[Any]:
         yield pa.concat_tables(memory.as_table(item) for item in data)
     else:
         for item in data:
-            yield from _items(item)
+            yield from _items(item, tables)
 
 
 def _are_alike(data: Sequence[Any]) -> bool:

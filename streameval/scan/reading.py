@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError
-from streameval.scan.paths import READ_ERRORS, reason, unreadable
+from streameval.scan.columns import column_of
+from streameval.scan.messages import READ_ERRORS, reason, unreadable
+from streameval.scan.versions import ChangedFileError
 from streameval.scan.widen import conform
 from streameval.wording import plural
 
@@ -65,6 +67,9 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
             yield batch
     except DataError:
         raise
+    except ChangedFileError as error:
+        msg = f"{piece.name}: {error}; run again when nothing writes to it (on_error='skip' leaves it out)"
+        raise CorruptFileError(msg) from error
     except READ_ERRORS as error:
         if piece.partition:
             raise unreadable(piece.name, error) from error
@@ -81,7 +86,7 @@ def _unified(batch: pa.RecordBatch, schema: pa.Schema, constants: dict[str, Cons
     arrays = [
         constants[field.name].array(field.type, batch.num_rows)
         if field.name in constants
-        else conform(batch.column(field.name), field.type)
+        else conform(column_of(batch, field.name), field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

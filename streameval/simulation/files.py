@@ -39,6 +39,7 @@ SCHEMA = pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in COLUMN
 # random words do not compress: the quickest encoding of each column keeps the disk busy
 ENCODING = {
     "compression": "snappy",
+    "write_page_checksum": True,
     "use_dictionary": ["weight"],
     "column_encoding": dict.fromkeys(("message_id", "label", "campaign"), "DELTA_BINARY_PACKED"),
 }

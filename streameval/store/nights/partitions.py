@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.arguments import whole
 from streameval.errors import DataError, MissingInputError, OptionError
-from streameval.scan import File, details, locate
+from streameval.scan import File, details, locate_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -92,7 +92,7 @@ def discover(data: Any, roots: Iterable[str] = ()) -> list[Partition]:
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
         msg = f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}"
         raise OptionError(msg)
-    files = {(_whole(file, file.path), file.name): file for item in named for file in locate(os.fspath(item))}
+    files = {(_whole(file, file.path), file.name): file for file in locate_all(map(os.fspath, named))}
     grouped: dict[str, list[File]] = {}
     for (where, _), file in sorted(files.items(), key=lambda pair: pair[0]):
         known = max((root for root in roots if where.startswith(root.rstrip("/") + "/")), key=len, default=None)
@@ -129,7 +129,9 @@ def _partition(name: str, files: list[File]) -> Partition:
 def fingerprint(files: Sequence[File]) -> tuple[str, int]:
     """Hash of the names, sizes and times of files as they are now, and their size together."""
     sizes = details(files)
-    text = "\n".join(f"{file.origin}\t{size}\t{time}" for file, (size, time) in zip(files, sizes, strict=True))
+    text = "\n".join(
+        f"{file.origin}\t{size}\t{time}{file.deleted.hex()}" for file, (size, time) in zip(files, sizes, strict=True)
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:32], sum(size for size, _ in sizes)
 
 

@@ -1,0 +1,51 @@
+"""Messages: how errors name paths, and what they say about files that cannot be read."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from streameval.errors import CorruptFileError, DataError, MissingInputError
+
+__all__ = ["READ_ERRORS", "URI", "reason", "shown", "unreadable"]
+
+READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # what bad files make Arrow raise
+URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://([^/@]*@)?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
+
+
+def shown(text: str) -> str:
+    """A path or URI without credentials and options.
+
+    >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
+    's3://bucket/scores/*.parquet'
+    """
+    uri = URI.fullmatch(text)
+    return f"{uri[1]}://{uri[3]}" if uri else text
+
+
+def reason(error: BaseException) -> str:
+    r"""An exception's message on one line.
+
+    >>> reason(OSError("Couldn't deserialize thrift:\n  bad header\n"))
+    "Couldn't deserialize thrift: bad header"
+    """
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def unreadable(name: str, error: BaseException) -> DataError:
+    """The library's exception for a file or directory that cannot be opened or read.
+
+    Parameters
+    ----------
+    name : str
+        The file, as the user named it.
+    error : exception
+        What Arrow or the operating system said; the caller raises from it.
+    """
+    if isinstance(error, FileNotFoundError):
+        return MissingInputError(f"{name}: no such file or directory; check the path")
+    if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error) or "errno 13" in str(error):
+        return CorruptFileError(f"{name}: permission denied; grant read access to it")
+    remedy = "replace it or take it away; evaluate leaves it out with on_error='skip' (--on-error skip)"
+    return CorruptFileError(f"{name}: cannot be read: {reason(error)}; {remedy}")

@@ -1,0 +1,135 @@
+"""Ranges: the column chunks of an object, fetched side by side, each checked to have the length asked for.
+
+Arrow believes that an object storage answers with as many bytes as were asked for: of an answer that a proxy has cut
+short, it decodes what happened to be in memory. So footers and chunks are fetched here, neighbours in one request and
+requests side by side on as many threads as Arrow uses for I/O, into memory that ends with random bytes. If these are
+still there, the answer was short, and is asked for once more.
+"""
+
+from __future__ import annotations
+
+import bisect
+import io
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["RangeFile", "chunk_ranges", "coalesced", "exactly", "footer_of"]
+
+GUARD = 16  # random bytes that every answer must overwrite
+HOLE = 8 << 10  # bytes between two chunks that are read rather than asked for twice
+LARGEST = 32 << 20  # bytes of a request
+
+
+class RangeFile(io.RawIOBase):
+    """A file of which some ranges are in memory; others are asked for when they are read.
+
+    Parameters
+    ----------
+    handle : pyarrow.NativeFile
+    ranges : sequence of (int, int)
+        First byte and length of what to fetch.
+    """
+
+    def __init__(self, handle: Any, ranges: Sequence[tuple[int, int]]) -> None:
+        super().__init__()
+        self._handle, self._size, self._at = handle, handle.size(), 0
+        self._starts = [start for start, _ in ranges]
+        if len(ranges) < 2:
+            self._data = [exactly(handle, *one) for one in ranges]
+        else:
+            with ThreadPoolExecutor(min(len(ranges), pa.io_thread_count())) as pool:
+                self._data = list(pool.map(lambda one: exactly(handle, *one), ranges))
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def tell(self) -> int:
+        """The offset of the next byte."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Go to an offset."""
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def read(self, size: int = -1) -> Any:
+        """The next bytes."""
+        return self.read_buffer(size).to_pybytes()
+
+    def read_buffer(self, size: int = -1) -> pa.Buffer:
+        """The next bytes, without a copy where they are in memory."""
+        size = self._size - self._at if size is None or size < 0 else max(0, min(size, self._size - self._at))
+        start, self._at = self._at, self._at + size
+        i = bisect.bisect_right(self._starts, start) - 1
+        if i >= 0 and start + size <= self._starts[i] + self._data[i].size:
+            return self._data[i].slice(start - self._starts[i], size)
+        return exactly(self._handle, start, size)
+
+
+def footer_of(handle: Any) -> Any:
+    """The footer of an open object."""
+    return pq.read_metadata(pa.PythonFile(RangeFile(handle, []), mode="r"))
+
+
+def exactly(handle: Any, start: int, length: int) -> pa.Buffer:
+    """The bytes of a file from `start`, as many as `length`.
+
+    Raises
+    ------
+    OSError
+        The answer was shorter, twice.
+    """
+    data = np.empty(length, np.uint8)
+    guard = np.frombuffer(os.urandom(min(GUARD, length)), np.uint8)
+    for unread in (guard, ~guard):
+        data[length - len(unread) :] = unread
+        got = handle.get_stream(start, length).readinto(data) if length else 0
+        if got == length and (not length or data[-1] != unread[-1]):
+            return pa.py_buffer(data)
+    msg = f"the storage answered with less than the {length:,} bytes asked for, from {start:,}"
+    raise OSError(msg)
+
+
+def chunk_ranges(footer: Any, groups: Iterable[int], columns: Sequence[str]) -> list[tuple[int, int]]:
+    """First byte and length of the chunks of some columns, and of all fields below them."""
+    found = []
+    wanted = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    leaves = [i for path, i in wanted.items() if any(path == name or path.startswith(f"{name}.") for name in columns)]
+    for number in groups:
+        group = footer.row_group(number)
+        for leaf in leaves:
+            chunk = group.column(leaf)
+            first = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
+            start = min(chunk.data_page_offset, first or chunk.data_page_offset)
+            found.append((start, chunk.total_compressed_size))
+    return found
+
+
+def coalesced(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ranges with their near neighbours as one, up to a size.
+
+    >>> coalesced([(200_000, 10), (4, 100), (104, 50)])
+    [(4, 150), (200000, 10)]
+    """
+    joined: list[tuple[int, int]] = []
+    for start, length in sorted(ranges):
+        if joined:
+            before, have = joined[-1]
+            if start - before - have <= HOLE and start + length - before <= LARGEST:
+                joined[-1] = before, max(have, start + length - before)
+                continue
+        joined.append((start, length))
+    return joined

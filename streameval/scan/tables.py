@@ -1,0 +1,225 @@
+"""Tables: directories whose files a table format names, so that a listing would count rows that are gone.
+
+Of a Delta table the log says which files its current version has (or the version asked for), their partition values,
+and which of their rows are deleted; `deltalake` reads it. That also holds for a directory below a table and for a
+pattern that leads into one: the files are those of the log that lie there. Column mapping is refused unless every
+column has its own name in the files.
+
+Apache Iceberg and Apache Hudi are refused with the way to read them: their catalogues and timelines decide which files
+count.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, unquote
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.errors import CorruptFileError, DataError, OptionError
+from streameval.scan.messages import URI, reason
+from streameval.scan.pieces import Constant
+from streameval.scan.walk import DELTA, HUDI, ICEBERG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streameval.scan.walk import Tree
+
+__all__ = ["LiveFile", "Tables", "as_uri", "live_files"]
+
+_REMEDIES = {
+    ICEBERG: "give what pyiceberg reads: load_table(name).scan(…).to_arrow(), or its to_arrow_batch_reader()",
+    HUDI: "give a snapshot: what a Hudi reader returns as an Arrow table or dataset, or a copy written as Parquet",
+}
+_S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file of one version of a Delta table.
+
+    Attributes
+    ----------
+    path : relative to the table
+    size : bytes
+    constants : the partition columns and their values
+    deleted : bits of the deleted rows as `numpy.packbits` packs them; later rows are not deleted
+    """
+
+    path: str
+    size: int
+    constants: tuple[tuple[str, Constant], ...]
+    deleted: bytes
+
+
+@dataclass
+class Tables:
+    """The table formats of the directories that one plan has looked at.
+
+    Attributes
+    ----------
+    version : version of the Delta tables to read, None for the current one
+    found : whether there was a Delta table
+    """
+
+    version: int | None = None
+    found: bool = False
+    _formats: dict[tuple[str, str], str | None] = field(default_factory=dict)
+
+    def roots(self, tree: Tree, place: str, paths: Iterable[tuple[str, bool]], name: str) -> list[str]:
+        """Directories of the Delta tables that hold some of these paths, or lie below them.
+
+        Parameters
+        ----------
+        tree : walked already; its marks are tables
+        place : tells file systems apart
+        paths : real paths, and whether they are directories
+        name : the input in messages
+
+        Raises
+        ------
+        DataError
+            If a directory belongs to another table format.
+        """
+        above = {parent for path, is_dir in paths for parent in _parents(path, is_dir=is_dir)}
+        unknown = [directory for directory in sorted(above) if (place, directory) not in self._formats]
+        formats = tree.formats(unknown) if unknown else {}
+        self._formats |= {(place, directory): formats.get(directory) for directory in unknown}
+        tables = tree.marks | {d: kind for d in above if (kind := self._formats[place, d]) is not None}
+        for directory, kind in sorted(tables.items()):
+            if kind != DELTA:
+                msg = (
+                    f"{name}: {directory} is a table of {kind}, whose metadata say which files count; {_REMEDIES[kind]}"
+                )
+                raise DataError(msg)
+        self.found |= bool(tables)
+        return sorted(tables)
+
+    def refuse_idle_version(self) -> None:
+        """Raise if a version was asked for and no Delta table was found."""
+        if self.version is not None and not self.found:
+            msg = f"delta_version={self.version} would change nothing: no input is a Delta table"
+            raise OptionError(msg, "delta_version")
+
+
+def live_files(uri: str, options: Mapping[str, str], version: int | None, name: str) -> list[LiveFile]:
+    """The files of one version of a Delta table.
+
+    Parameters
+    ----------
+    uri, options : how deltalake opens it
+    version : None for the current one
+    name : the table in messages
+
+    Raises
+    ------
+    CorruptFileError
+        If the log cannot be read, or has no such version.
+    DataError
+        If the table uses what cannot be read here; the message names it.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        table = DeltaTable(uri, version=version, storage_options=dict(options) or None)
+        actions = pa.table(table.get_add_actions())
+        deleted = _deleted(table)
+    except (DeltaError, OSError, ValueError, pa.ArrowException) as error:
+        which = "its log" if version is None else f"version {version} in its log"
+        msg = f"{name}: a Delta table, but {which} cannot be read: {reason(error)}"
+        raise CorruptFileError(msg) from error
+    _refuse_mapping(table, name)
+    kinds = actions.schema.field("partition").type if "partition" in actions.column_names else []
+    found = []
+    for row in actions.to_pylist():
+        values = row.get("partition") or {}
+        constants = tuple((kind.name, Constant(values[kind.name], kind.type)) for kind in kinds)
+        path = unquote(row["path"])
+        if "://" in path or path.startswith("/"):
+            msg = (
+                f"{name}: a shallow clone, which names files of another Delta table ({path}); name that one or copy it"
+            )
+            raise DataError(msg)
+        bits = deleted.pop(row["path"], b"") or deleted.pop(path, b"")
+        found.append(LiveFile(path, row["size_bytes"], constants, bits))
+    if deleted:
+        msg = f"{name}: a deletion vector is of no file of the table ({min(deleted)}); repair the table"
+        raise CorruptFileError(msg)
+    return found
+
+
+def as_uri(table: Any) -> tuple[str, int] | None:
+    """Where a `deltalake.DeltaTable` lies and its version; None for anything else. deltalake is not imported."""
+    loaded = sys.modules.get("deltalake")
+    if loaded is None or not isinstance(table, loaded.DeltaTable):
+        return None
+    options = {key.upper(): value for key, value in (table._storage_options or {}).items()}  # noqa: SLF001 - no other way to its credentials
+    uri = table.table_uri.rstrip("/")
+    if uri.startswith("file://"):
+        return unquote(uri.removeprefix("file://")), table.version()
+    key, secret = (quote(options.get(f"AWS_{part}", ""), safe="") for part in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
+    query = "&".join(f"{mine}={options[theirs]}" for mine, theirs in _S3_OPTIONS.items() if theirs in options)
+    scheme, _, rest = uri.partition("://")
+    return f"{scheme}://{f'{key}:{secret}@' if key else ''}{rest}{f'?{query}' if query else ''}", table.version()
+
+
+def storage_options(text: str) -> dict[str, str]:
+    """Deltalake's options for a URI that has them in pyarrow's spelling.
+
+    >>> storage_options("s3://bucket/x?endpoint_override=http://127.0.0.1:9000&region=eu")["AWS_ALLOW_HTTP"]
+    'true'
+    """
+    uri = URI.fullmatch(text)
+    if uri is None:
+        return {}
+    query = dict(parse_qsl((uri[4] or "").lstrip("?")))
+    options = {theirs: query[mine] for mine, theirs in _S3_OPTIONS.items() if mine in query}
+    if uri[2]:
+        key, _, secret = uri[2].rstrip("@").partition(":")
+        options |= {"AWS_ACCESS_KEY_ID": unquote(key), "AWS_SECRET_ACCESS_KEY": unquote(secret)}
+    endpoint = options.get("AWS_ENDPOINT_URL")
+    if endpoint and "://" not in endpoint:
+        endpoint = options["AWS_ENDPOINT_URL"] = f"{query.get('scheme', 'https')}://{endpoint}"
+    if endpoint and endpoint.startswith("http://"):
+        options["AWS_ALLOW_HTTP"] = "true"
+    return options
+
+
+def _parents(path: str, *, is_dir: bool) -> list[str]:
+    """The directories above a path, and itself if it is one."""
+    found = [path] if is_dir else []
+    while (parent := posixpath.dirname(path)) and parent != path:
+        found.append(parent)
+        path = parent
+    return found
+
+
+def _deleted(table: Any) -> dict[str, bytes]:
+    """Bits of the deleted rows of every file that has some."""
+    if "deletionVectors" not in (table.protocol().reader_features or ()):
+        return {}
+    vectors = pa.table(table.deletion_vectors())
+    return {
+        path.removeprefix(table.table_uri): np.packbits(~np.asarray(kept.values, bool)).tobytes()
+        for path, kept in zip(vectors["filepath"].to_pylist(), vectors["selection_vector"], strict=True)
+    }
+
+
+def _refuse_mapping(table: Any, name: str) -> None:
+    """Raise if a column has another name in the files than in the table."""
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") == "none":
+        return
+    for column in table.schema().fields:
+        stored = column.metadata.get("delta.columnMapping.physicalName", column.name)
+        if stored != column.name:
+            msg = (
+                f"{name}: a Delta table with column mapping: its files call {column.name!r} {stored!r}; give its rows as "
+                "a reader (deltalake.QueryBuilder), or write it again without column mapping"
+            )
+            raise DataError(msg)

@@ -1,0 +1,104 @@
+"""Versions: whether a file is the one that was planned, before it is read and after its last read.
+
+A plan keeps size and time of the last change as the listing told them. Whoever reads the file compares: on a local disk
+the open file with these two, and after the last read the file of that name with the open one (a file put in its place
+has another inode); in object storage size, time and ETag, for two requests a read. A file that was replaced, truncated,
+appended to or removed meanwhile is an error; otherwise all reads saw one version of it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ChangedFileError", "opened"]
+
+SECOND = 10**9  # nanoseconds
+
+
+class ChangedFileError(OSError):
+    """A file is not the one that was planned."""
+
+
+@contextmanager
+def opened(filesystem: Any, path: str, size: int | None, mtime: int | None) -> Iterator[Any]:
+    """Open a file that must stay as it is until the end.
+
+    Parameters
+    ----------
+    filesystem, path : where it is
+    size, mtime : bytes and nanoseconds since 1970, as planned; None where the plan does not know
+
+    Raises
+    ------
+    ChangedFileError
+        It is another file than planned, or became another before the end; a read that fails is put down to that, too.
+    """
+    local = isinstance(filesystem, fs.LocalFileSystem)
+    with pa.OSFile(path) if local else filesystem.open_input_file(path) as handle:
+        before = _local(os.fstat(handle.fileno())) if local else _remote(handle)
+        _compare(before, size, mtime)
+        try:
+            yield handle
+        except (OSError, pa.ArrowException) as error:
+            _refuse_change(filesystem, path, before, error)
+            raise
+        _refuse_change(filesystem, path, before)
+
+
+def _local(found: os.stat_result) -> tuple[Any, ...]:
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+
+
+def _remote(handle: Any) -> tuple[Any, ...]:
+    """Size, time and ETag of an object, as far as the storage tells."""
+    told = handle.metadata() or {}
+    time = told.get(b"Last-Modified") or told.get("Last-Modified")
+    etag = told.get(b"ETag") or told.get("ETag")
+    return handle.size(), None if time is None else _nanoseconds(time), etag
+
+
+def _nanoseconds(time: bytes | str) -> int | None:
+    """Nanoseconds since 1970 of a time in a header; None for one that is not spelled as S3 does."""
+    try:
+        text = time.decode() if isinstance(time, bytes) else time
+        return int(datetime.fromisoformat(text).timestamp()) * SECOND
+    except ValueError:
+        return None
+
+
+def _compare(found: tuple[Any, ...], size: int | None, mtime: int | None) -> None:
+    """Raise if an open file is not the planned one; headers tell whole seconds."""
+    exact = len(found) > 3
+    same = mtime is None or found[1] is None or (found[1] == mtime if exact else found[1] // SECOND == mtime // SECOND)
+    if size not in (None, found[0]):
+        msg = f"it has {found[0]:,} bytes where the listing said {size:,}: it was replaced or changed meanwhile"
+        raise ChangedFileError(msg)
+    if not same:
+        msg = "it was replaced or changed since it was listed"
+        raise ChangedFileError(msg)
+
+
+def _refuse_change(filesystem: Any, path: str, before: tuple[Any, ...], cause: BaseException | None = None) -> None:
+    """Raise if the file of this name is not the open one any more."""
+    try:
+        if isinstance(filesystem, fs.LocalFileSystem):
+            now = _local(Path(path).stat())
+        else:
+            with filesystem.open_input_file(path) as handle:
+                now = _remote(handle)
+    except FileNotFoundError as error:
+        msg = "it was removed while it was read"
+        raise ChangedFileError(msg) from error
+    if now != before:
+        msg = "it was replaced or changed while it was read"
+        raise ChangedFileError(msg) from cause

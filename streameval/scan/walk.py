@@ -1,0 +1,249 @@
+"""Walk: what lies in a directory, on a local disk or in object storage.
+
+Hidden files and the temporary files of other tools are left out: names that begin with ``.`` or ``_`` (``_SUCCESS``,
+``_temporary``; but ``_night=2026-01-01`` is a partition), and files that end in ``.crc``, ``.part``, ``.tmp`` and the
+like.
+
+On a local disk, symbolic links are resolved. Every directory is entered once, without a link if there is such a way, so
+a link to a directory beside it adds nothing. A link that leads back to a directory above it, or nowhere, is an error.
+Hard links are files of their own.
+
+A walk also notes the directories that belong to a table format (`Tree.marks`): their files are those that the format's
+log names, not those that a listing finds.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+import stat
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyarrow import fs
+
+from streameval.errors import DataError, MissingInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Entry", "LocalTree", "Tree", "tree_of"]
+
+TEMPORARY = (
+    ".crc", ".part", ".partial", ".tmp", ".temp", ".inprogress", ".crdownload", ".filepart", "._copying_", ".swp", "~",
+)  # fmt: skip
+DELTA, HUDI, ICEBERG = "Delta Lake", "Apache Hudi", "Apache Iceberg"
+_MARKS = {"_delta_log": DELTA, ".hoodie": HUDI}
+_ICEBERG = (".metadata.json", ".metadata.json.gz")
+
+
+class Entry(NamedTuple):
+    """A file or directory.
+
+    Attributes
+    ----------
+    path : as it was reached
+    is_dir : whether it is a directory
+    size : bytes of a file
+    mtime : nanoseconds since 1970 of its last change
+    real : its path with all symbolic links resolved; in object storage the same as `path`
+    """
+
+    path: str
+    is_dir: bool
+    size: int | None
+    mtime: int | None
+    real: str
+
+
+class Tree:
+    """A file system without links, such as object storage; one request lists all that is below a directory.
+
+    Attributes
+    ----------
+    marks : dict of str to str
+        Directories found so far that belong to a table format, and which.
+    """
+
+    def __init__(self, filesystem: Any) -> None:
+        self.filesystem = filesystem
+        self.marks: dict[str, str] = {}
+
+    def entry(self, path: str) -> Entry | None:
+        """What lies at a path, if anything does."""
+        info = self.filesystem.get_file_info(path or "/")
+        return None if info.type == fs.FileType.NotFound else _entry(info)
+
+    def children(self, directory: Entry, pattern: str) -> list[Entry]:
+        """What lies directly in a directory and matches a pattern, hidden names only if the pattern shows them."""
+        return [entry for entry in self._listed(directory.path, recursive=False) if _shows(pattern, entry.path)]
+
+    def below(self, top: Entry) -> Iterator[Entry]:
+        """All files and directories below a directory, each once."""
+        start = len(top.path.rstrip("/")) + 1
+        for entry in self._listed(top.path, recursive=True):
+            *parents, name = entry.path[start:].split("/")
+            for depth, parent in enumerate(parents if not entry.is_dir else [*parents, name]):
+                if parent in _MARKS:
+                    self.marks[posixpath.join(top.path, *parents[:depth])] = _MARKS[parent]
+            if not (any(map(_is_hidden, parents)) or _is_hidden(name, file=not entry.is_dir)):
+                self._note_iceberg(entry)
+                yield entry
+
+    def formats(self, directories: list[str]) -> dict[str, str]:
+        """Which of these directories belong to a table format, and to which."""
+        markers = [(d, posixpath.join(d, mark)) for d in directories for mark in (*_MARKS, "metadata")]
+        try:
+            found = self.filesystem.get_file_info([path for _, path in markers])
+            there = [(d, path) for (d, path), info in zip(markers, found, strict=True) if info.type == _DIRECTORY]
+            inside = {d: self._listed(path, recursive=False) for d, path in there if path.endswith("/metadata")}
+        except OSError:  # directories above the one that was named may be forbidden: each by itself, then
+            alone = ({} if len(directories) == 1 else self.formats([directory]) for directory in directories)
+            return {d: kind for formats in alone for d, kind in formats.items()}
+        formats = {d: _MARKS[posixpath.basename(path)] for d, path in there if not path.endswith("/metadata")}
+        return formats | {d: ICEBERG for d, files in inside.items() if any(f.path.endswith(_ICEBERG) for f in files)}
+
+    def _listed(self, directory: str, *, recursive: bool) -> list[Entry]:
+        """What a directory holds."""
+        selector = fs.FileSelector(directory, recursive=recursive, allow_not_found=True)
+        return [_entry(info) for info in self.filesystem.get_file_info(selector)]
+
+    def _note_iceberg(self, entry: Entry) -> None:
+        """Mark the directory whose metadata a file is."""
+        folder = posixpath.dirname(entry.real)
+        if entry.path.endswith(_ICEBERG) and posixpath.basename(folder) == "metadata":
+            self.marks[posixpath.dirname(folder)] = ICEBERG
+
+
+class LocalTree(Tree):
+    """The local file system, its symbolic links resolved; `marks` has real paths."""
+
+    def entry(self, path: str) -> Entry | None:
+        """What lies at a path, if anything does; the target of a link."""
+        path = path or "/"
+        try:
+            found = Path(path).stat()
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise _loop(path, "itself") from error
+            if Path(path).is_symlink():
+                target = Path(path).readlink()
+                msg = f"{path}: a symbolic link to {target}, which is not there; restore it or remove the link"
+                raise MissingInputError(msg) from error
+            if isinstance(error, FileNotFoundError | NotADirectoryError):
+                return None
+            raise
+        return Entry(path, stat.S_ISDIR(found.st_mode), found.st_size, found.st_mtime_ns, os.path.realpath(path))
+
+    def below(self, top: Entry) -> Iterator[Entry]:
+        """All files and directories below a directory, each once, those behind links last."""
+        entered = {top.real}
+        behind = [top]
+        for start in behind:
+            links: list[str] = []
+            yield from self._plain(start, entered, links)
+            for path in sorted(links):
+                entry = self._followed(path)
+                if not entry.is_dir:
+                    yield entry
+                elif entry.real not in entered:
+                    entered.add(entry.real)
+                    behind.append(entry)
+                    yield entry
+
+    def formats(self, directories: list[str]) -> dict[str, str]:
+        """Which of these directories belong to a table format, and to which."""
+        found = {d: kind for d in directories for mark, kind in _MARKS.items() if Path(d, mark).is_dir()}
+        iceberg = (d for d in directories if any(file.name.endswith(_ICEBERG) for file in _files(Path(d, "metadata"))))
+        return found | dict.fromkeys(iceberg, ICEBERG)
+
+    def children(self, directory: Entry, pattern: str) -> list[Entry]:
+        """What lies directly in a directory and matches a pattern, hidden names only if the pattern shows them."""
+        with os.scandir(directory.path) as listed:
+            found = [(item.path, item.is_symlink()) for item in listed if _shows(pattern, item.name)]
+        return [self._followed(path) if linked else self._there(path) for path, linked in found]
+
+    def _there(self, path: str) -> Entry:
+        """What a listing has just found."""
+        entry = self.entry(path)
+        if entry is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        return entry
+
+    def _plain(self, start: Entry, entered: set[str], links: list[str]) -> Iterator[Entry]:
+        """Files and directories below `start` that no link leads to; the links are noted."""
+        pending = [(start.path, start.real)]
+        while pending:
+            folder, real = pending.pop()
+            with os.scandir(folder) as listed:
+                for item in listed:
+                    here = posixpath.join(real, item.name)
+                    if item.name in _MARKS and item.is_dir():
+                        self.marks[real] = _MARKS[item.name]
+                    if item.is_symlink():
+                        if not _is_hidden(item.name, file=True):
+                            links.append(posixpath.join(folder, item.name))
+                    elif item.is_dir(follow_symlinks=False):
+                        if not _is_hidden(item.name) and here not in entered:
+                            entered.add(here)
+                            pending.append((item.path, here))
+                            yield Entry(item.path, True, None, None, here)
+                    elif item.is_file(follow_symlinks=False) and not _is_hidden(item.name, file=True):
+                        found = item.stat(follow_symlinks=False)
+                        entry = Entry(item.path, False, found.st_size, found.st_mtime_ns, here)
+                        self._note_iceberg(entry)
+                        yield entry
+
+    def _followed(self, path: str) -> Entry:
+        """The target of a link; an error if that is a directory the link lies in."""
+        entry = self._there(path)
+        parent = posixpath.dirname(path)
+        while entry.is_dir:
+            if f"{os.path.realpath(parent)}/".startswith(f"{entry.real.rstrip('/')}/"):
+                raise _loop(path, entry.real)
+            if parent == posixpath.dirname(parent):
+                break
+            parent = posixpath.dirname(parent)
+        return entry
+
+
+_DIRECTORY = fs.FileType.Directory
+
+
+def tree_of(filesystem: Any) -> Tree:
+    """How to walk a file system."""
+    return (LocalTree if isinstance(filesystem, fs.LocalFileSystem) else Tree)(filesystem)
+
+
+def _files(folder: Path) -> list[Path]:
+    """What lies in a directory that may not be there, or may not be listed."""
+    try:
+        return list(folder.iterdir()) if folder.is_dir() else []
+    except OSError:
+        return []
+
+
+def _entry(info: Any) -> Entry:
+    is_dir = info.type == _DIRECTORY
+    return Entry(info.path, is_dir, None if is_dir else info.size, info.mtime_ns, info.path)
+
+
+def _is_hidden(name: str, *, file: bool = False) -> bool:
+    """Whether a name is hidden, or that of a temporary file."""
+    hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return hidden or (file and name.lower().endswith(TEMPORARY))
+
+
+def _shows(pattern: str, path: str) -> bool:
+    """Whether a pattern matches the name of a path; hidden names only if it spells what hides them."""
+    name = posixpath.basename(path)
+    spelled = pattern[0] == name[0] or not _is_hidden(name)
+    spelled &= pattern.lower().endswith(TEMPORARY) or not name.lower().endswith(TEMPORARY)
+    return spelled and fnmatchcase(name, pattern)
+
+
+def _loop(path: str, target: str) -> DataError:
+    msg = f"{path}: a symbolic link that leads back to {target}; remove it, or name the directories without it"
+    return DataError(msg)
