@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types
 
 from streameval.errors import MissingColumnError, SchemaError
+from streameval.scan.fields import nested_path
 from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Constant, Piece
 
-__all__ = ["Holding", "column_of", "find", "nested_path"]
+__all__ = ["Holding", "find"]
 
 LISTED = 40  # column names shown in a message
 
@@ -95,30 +95,6 @@ def find(
     return tuple(_kind(schema, column, name, keys) for column in columns)
 
 
-def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
-    """Names from a top-level column down to the field that is meant; none if there is no such field.
-
-    >>> nested_path(pa.schema({"meta": pa.struct({"cluster": pa.int64()})}), "meta.cluster")
-    ('meta', 'cluster')
-    """
-    if column in schema.names:
-        return (column,)
-    top, *below = column.split(".")
-    fields = schema.get_all_field_indices(top)
-    kind = schema.field(fields[0]).type if len(fields) == 1 and below else None
-    for name in below:
-        if kind is None or not types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
-            return ()
-        kind = kind.field(name).type
-    return (top, *below) if below else ()
-
-
-def column_of(data: Any, column: str) -> Any:
-    """A column of a table or record batch, or the field of a struct that is named with dots."""
-    top, *below = nested_path(data.schema, column) or (column,)
-    return pc.struct_field(data.column(top), below) if below else data.column(top)
-
-
 def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant]) -> pa.DataType:
     """The type of one column, or the reason why it cannot be used."""
     if len(schema.get_all_field_indices(column)) > 1:
@@ -131,14 +107,10 @@ def _kind(schema: pa.Schema, column: str, name: str, keys: Mapping[str, Constant
     for field in path[1:]:
         kind = kind.field(field).type
     if types.is_nested(plain(kind)):
-        fields = f", such as {column}.{kind.field(0).name}" if types.is_struct(kind) and kind.num_fields else ""
-        msg = (
-            f"{name}: column {column!r} is nested ({_short(kind)}); name a field of it{fields}"
-            if fields
-            else (
-                f"{name}: column {column!r} is nested ({_short(kind)}); write the value you want as a column of its own"
-            )
-        )
+        remedy = "write the value you want as a column of its own"
+        if types.is_struct(kind) and kind.num_fields:
+            remedy = f"name one of its fields, such as {column}.{kind.field(0).name}"
+        msg = f"{name}: column {column!r} is nested ({_short(kind)}); {remedy}"
         raise SchemaError(msg)
     return kind
 

@@ -1,6 +1,6 @@
 """Datasets: fragments of Arrow datasets, as files where they are Parquet and as they are otherwise.
 
-Imported only when a dataset is given or footers of objects are read: `pyarrow.dataset` imports pandas where that is
+Imported only when a dataset is given or footers are slow: `pyarrow.dataset` imports pandas where that is
 installed, which takes longer than planning a few thousand files.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,15 @@ import pyarrow.dataset as pads
 from pyarrow import fs
 
 from streameval.scan.in_memory import Fragment
+from streameval.scan.messages import READ_ERRORS
 from streameval.scan.paths import File, root_of
 from streameval.scan.pieces import Constant
 from streameval.scan.widen import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["items", "open_sized"]
+__all__ = ["items", "prefetched"]
 
 
 def items(dataset: Any) -> Iterator[File | Fragment]:
@@ -58,9 +60,21 @@ def items(dataset: Any) -> Iterator[File | Fragment]:
             yield Fragment(fragment, fragment.physical_schema, rows=fragment.count_rows())
 
 
-def open_sized(file: File) -> Any:
-    """Open a file whose size the listing told: without a request."""
-    return pads.ParquetFileFormat().make_fragment(file.path, file.filesystem, file_size=file.size).open()
+def prefetched(files: Sequence[File]) -> list[File]:
+    """The files as fragments whose footers Arrow has read side by side.
+
+    Parameters
+    ----------
+    files : sequence of File
+        A file whose footer cannot be read comes back without one: it will be named when it is asked itself.
+    """
+    layout = pads.ParquetFileFormat()
+    fragments = [
+        file.fragment or layout.make_fragment(file.path, file.filesystem, file_size=file.size) for file in files
+    ]
+    with suppress(*READ_ERRORS):
+        pads.FileSystemDataset(fragments, pa.schema([]), layout, files[0].filesystem).count_rows()
+    return [replace(file, fragment=fragment) for file, fragment in zip(files, fragments, strict=True)]
 
 
 def _place(fragment: Any, schema: pa.Schema, root: str) -> File:

@@ -1,9 +1,9 @@
 """Footers: files to row groups, types and sizes.
 
-Footers are read once, here, but those of small objects (`streameval.scan.deferred_footers`). From a local disk one
+Footers are read once, here, except those of small objects (`streameval.scan.deferred_footers`). From a local disk one
 after the other takes 0.1 ms each. When a block of them turns out to be slow (a network mount), or the file system is
-remote, the next blocks are read side by side, on as many threads as Arrow uses for I/O. Files of one writer share a
-layout, which is worked out once.
+remote, the next blocks are fetched on Arrow's own I/O threads: a dataset that counts its rows reads its files' footers
+in parallel and keeps them. Files of one writer share a layout, which is worked out once.
 
 A piece is a row group, or neighbours gathered to about a million rows, because a task of a few thousand rows costs more
 than it computes.
@@ -12,11 +12,9 @@ than it computes.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
@@ -27,7 +25,6 @@ from streameval.scan.layout import Layout
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
 from streameval.scan.paths import File, labels
 from streameval.scan.pieces import KeptRows, Piece, RowGroups, Source
-from streameval.scan.ranges import footer_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -55,7 +52,7 @@ def holdings(
     skip : bool
         Whether a file whose footer cannot be read is left out instead of raised.
     parallel : bool
-        Whether slow footers may be read side by side.
+        Whether slow footers may be read on Arrow's I/O threads.
     estimate : bool
         Whether small objects need not be asked; see `streameval.scan.deferred_footers`.
     """
@@ -87,13 +84,16 @@ def holdings(
 def _footers(files: Sequence[File], *, parallel: bool) -> Iterator[tuple[File, Any]]:
     """Every file with its footer, or with the error that reading it gave."""
     slow = not all(isinstance(file.filesystem, fs.LocalFileSystem) for file in files)
-    with ThreadPoolExecutor(pa.io_thread_count()) as pool:  # its threads start when they are needed
-        for start in range(0, len(files), BLOCK_FILES):
-            block = files[start : start + BLOCK_FILES]
-            began = time.perf_counter()
-            footers = list(pool.map(_footer, block) if slow and parallel else map(_footer, block))
-            slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
-            yield from zip(block, footers, strict=True)
+    for start in range(0, len(files), BLOCK_FILES):
+        block = files[start : start + BLOCK_FILES]
+        began = time.perf_counter()
+        if slow and parallel:
+            from streameval.scan.datasets import prefetched  # here, because it is slow to import
+
+            block = prefetched(block)
+        footers = [_footer(file) for file in block]
+        slow = slow or time.perf_counter() - began > SLOW_FOOTER * len(block)
+        yield from zip(block, footers, strict=True)
 
 
 def _footer(file: File) -> Any:
@@ -101,12 +101,7 @@ def _footer(file: File) -> Any:
     try:
         if file.fragment is not None:
             return file.fragment.metadata
-        if isinstance(file.filesystem, fs.LocalFileSystem):
-            return pq.read_metadata(file.path, filesystem=file.filesystem)
-        from streameval.scan.datasets import open_sized  # here, because it is slow to import
-
-        with open_sized(file) as handle:
-            return footer_of(handle)
+        return pq.read_metadata(file.path, filesystem=file.filesystem)
     except READ_ERRORS as error:
         return error
 
@@ -116,7 +111,12 @@ def _pieces(file: File, footer: Any, layout: Layout, partition: str, origin: str
     constants = tuple((column, file.keys[column]) for column in layout.absent)
     wanted = None if file.fragment is None else {group.id for group in file.fragment.row_groups}
     runs = list(_runs(layout.groups(footer, wanted)))
-    kept = footer if len(runs) > 1 else None
+    held = sum(group.rows for run in runs for group in run)
+    if wanted is None and held != footer.num_rows:
+        msg = f"its footer says {footer.num_rows:,} rows, and its row groups hold {held:,}"
+        raise OSError(msg)
+    # of an object Arrow does not notice a short answer: its footer is read again, with the data, and compared
+    kept = footer if len(runs) > 1 and isinstance(file.filesystem, fs.LocalFileSystem) else None
     for run in runs:
         rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streameval.errors import OptionError, SchemaError
-from streameval.scan.columns import Holding, column_of, find, nested_path
+from streameval.scan.columns import Holding, find
+from streameval.scan.fields import column_of, nested_path
 from streameval.scan.messages import reason
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streameval.scan.columns import find, nested_path
+from streameval.scan.columns import find
+from streameval.scan.fields import nested_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -22,7 +22,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from streameval.errors import MissingInputError
-from streameval.scan.columns import column_of, nested_path
+from streameval.scan.fields import column_of, nested_path
 from streameval.scan.ranges import RangeFile, chunk_ranges, coalesced, footer_of
 from streameval.scan.versions import opened
 

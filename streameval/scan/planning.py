@@ -49,7 +49,7 @@ def plan(
     on_error : {"raise", "skip"}
         What to do with a file whose footer cannot be read.
     threads : int, optional
-        1 keeps planning to this thread; otherwise slow footers are read side by side.
+        1 keeps planning to this thread; otherwise slow footers are read on Arrow's I/O threads.
     compute : callable, optional
         Computes a delayed value; by default in this thread.
     estimate : bool

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError
-from streameval.scan.columns import column_of
+from streameval.scan.fields import column_of
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
 from streameval.scan.versions import ChangedFileError
 from streameval.scan.widen import conform

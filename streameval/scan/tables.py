@@ -219,7 +219,7 @@ def _refuse_mapping(table: Any, name: str) -> None:
         stored = column.metadata.get("delta.columnMapping.physicalName", column.name)
         if stored != column.name:
             msg = (
-                f"{name}: a Delta table with column mapping: its files call {column.name!r} {stored!r}; give its rows as "
+                f"{name}: a Delta table with column mapping; files call {column.name!r} {stored!r}; give its rows as "
                 "a reader (deltalake.QueryBuilder), or write it again without column mapping"
             )
             raise DataError(msg)

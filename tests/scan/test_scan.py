@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
+from streameval import evaluate
+from streameval.engine import fold as folding
 from streameval.errors import (
     CorruptFileError,
     DataError,
@@ -718,13 +720,20 @@ def test_missing_columns(tree: Path) -> None:
 
 
 def test_nested_columns(tmp_path: Path) -> None:
-    """Structs and lists, and fields of structs, are refused with what to do instead."""
-    write(tmp_path / "a.parquet", pa.table({"s": [{"x": 1}], "l": [[1]]}))
-    for column in ("s", "l"):
-        with pytest.raises(SchemaError, match=f"a.parquet: column '{column}' is nested"):
-            plan(tmp_path, [column])
-    with pytest.raises(MissingColumnError, match=r"nested columns are not supported; write 's.x'"):
-        plan(tmp_path, ["s.x"])
+    """Fields of structs are named with dots; structs and lists are refused with what to do instead."""
+    table = pa.table({"s": [{"x": 1, "y": {"z": "a"}}, None, {"x": 2, "y": None}], "l": [[1], [2], [3]]})
+    path = write(tmp_path / "a.parquet", table)
+    for data in (path, table, table.to_reader(), Exporter(table), pads.dataset(path), pads.dataset(table)):
+        found = rows_of(data, ["s.x", "s.y.z"])
+        assert found.to_pydict() == {"s.x": [1, None, 2], "s.y.z": ["a", None, None]}
+    with pytest.raises(SchemaError, match=r"a.parquet: column 's' is nested.*; name one of its fields, such as s.x"):
+        plan(path, ["s"])
+    with pytest.raises(SchemaError, match=r"a.parquet: column 'l' is nested.*; write the value you want as a column"):
+        plan(path, ["l"])
+    with pytest.raises(MissingColumnError, match=r"a.parquet: no field 's.w'; 's' is struct<x: int64"):
+        plan(path, ["s.w"])
+    write(tmp_path / "b.parquet", table.append_column("s.x", pa.array([7, 8, 9])))
+    assert rows_of(tmp_path / "b.parquet", ["s.x"])["s.x"].to_pylist() == [7, 8, 9]
 
 
 def test_columns_named_twice(tmp_path: Path) -> None:
@@ -767,11 +776,11 @@ def test_unreadable_footers(tree: Path, how: str) -> None:
 def test_damaged_pages(tmp_path: Path, options: dict[str, Any]) -> None:
     """A page damaged behind a sound footer is found in reading, by compression or checksum, and named."""
     path = write(tmp_path / "a.parquet", sample(5000), row_group_size=1000, **options)
-    scan = plan(path, COLUMNS)
     raw = bytearray(path.read_bytes())
     start = pq.read_metadata(path).row_group(3).column(2).data_page_offset
     raw[start + 60 : start + 1000] = bytes(940)
     path.write_bytes(raw)
+    scan = plan(path, COLUMNS)
     assert len(scan.pieces) == 1
     with pytest.raises(CorruptFileError, match=r"a.parquet: cannot be read") as raised:
         list(read(scan.pieces[0], scan.schema))
@@ -802,15 +811,78 @@ def test_files_that_change(tmp_path: Path) -> None:
     """A file that is gone, or another one, by the time it is read is named."""
     path = write(tmp_path / "a.parquet", sample(50))
     scan = plan(path, COLUMNS)
+    planned = path.stat()
     write(path, sample(40))
-    with pytest.raises(CorruptFileError, match=r"a.parquet: 40 rows where its footer says 50"):
+    with pytest.raises(CorruptFileError, match=r"a.parquet: it has [\d,]+ bytes where the listing said .*run again"):
         list(read(scan.pieces[0], scan.schema))
-    write(path, sample(50).select(["label"]))
-    with pytest.raises(CorruptFileError, match=r"a.parquet: cannot be read: .*score"):
+    path.write_bytes(path.read_bytes().ljust(planned.st_size, b"."))
+    with pytest.raises(CorruptFileError, match=r"a.parquet: it was replaced or changed since it was listed"):
         list(read(scan.pieces[0], scan.schema))
     path.unlink()
     with pytest.raises(MissingInputError, match=r"a.parquet: no such file"):
         list(read(scan.pieces[0], scan.schema))
+
+
+def _replace(path: Path, other: bytes) -> None:
+    (path.parent / "new").write_bytes(other)
+    (path.parent / "new").replace(path)
+
+
+def _grow(path: Path, other: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(other)
+
+
+CHANGES = {
+    "replaced": _replace,
+    "overwritten": lambda path, other: path.write_bytes(other),
+    "truncated": lambda path, _: os.truncate(path, path.stat().st_size // 2),
+    "grown": _grow,
+    "removed": lambda path, _: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("how", CHANGES)
+@pytest.mark.parametrize("keep_time", [False, True])
+def test_files_that_change_while_they_are_read(tmp_path: Path, how: str, keep_time: bool) -> None:
+    """Between two batches of a file, another takes its place: an error by name, or the file is left out."""
+    data = sample(3000)
+    path = write(tmp_path / "in" / "a.parquet", data, compression="none", use_dictionary=False)
+    other = pa.table(
+        {
+            name: column[::-1] if name == "score" else column
+            for name, column in zip(data.column_names, data.columns, strict=True)
+        }
+    )
+    twin = write(tmp_path / "b", other, compression="none", use_dictionary=False).read_bytes()
+    scan = plan(path, COLUMNS)
+    times = path.stat()
+    batches = read(scan.pieces[0], scan.schema, 1000)
+    next(batches)
+    CHANGES[how](path, twin)
+    if keep_time and path.exists():
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    if keep_time and how == "overwritten":
+        return  # same name, inode, size and time: nothing tells
+    with pytest.raises(CorruptFileError, match=r"in/a.parquet: (it was (replaced|removed)|cannot be read)"):
+        list(batches)
+
+
+def test_a_file_that_changes_is_left_out_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With on_error='skip', none of its row groups counts, also those that were read before."""
+    monkeypatch.setattr(footers, "GATHER_ROWS", 500)
+    monkeypatch.setattr(folding, "BATCH_ROWS", 500)
+    write(tmp_path / "in" / "a.parquet", sample(100))
+    path = write(tmp_path / "in" / "b.parquet", sample(3000), row_group_size=500)
+
+    def progress(seen: int, total: int) -> None:
+        if 100 < seen < total:
+            os.utime(path, ns=(0, 0))
+
+    found = evaluate(tmp_path / "in", score="score", on_error="skip", threads=1, progress=progress)
+    assert found.rows == 100
+    assert found.skipped[0][0] == str(path)
+    assert "replaced or changed" in found.skipped[0][1]
 
 
 @pytest.mark.parametrize(

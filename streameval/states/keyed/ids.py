@@ -28,6 +28,9 @@ SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 def id_type(dtype: pa.DataType, column: str = "cluster") -> str:
     """How ids of an Arrow type are identified: ``signed``, ``unsigned`` or ``hash``.
 
+    Strings and binaries are compared byte by byte. Composed and decomposed letters (NFC, NFD), other letter case and
+    trailing blanks make other ids; normalise them before, where they mean the same.
+
     Raises
     ------
     SchemaError

@@ -1,0 +1,38 @@
+"""Fields: columns by name, and fields of structs by names with dots (``meta.cluster``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.compute as pc
+from pyarrow import types
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["column_of", "nested_path"]
+
+
+def nested_path(schema: pa.Schema, column: str) -> tuple[str, ...]:
+    """Names from a top-level column down to the field that is meant; none if there is no such field.
+
+    >>> import pyarrow as pa
+    >>> nested_path(pa.schema({"meta": pa.struct({"cluster": pa.int64()})}), "meta.cluster")
+    ('meta', 'cluster')
+    """
+    if column in schema.names:
+        return (column,)
+    top, *below = column.split(".")
+    fields = schema.get_all_field_indices(top)
+    kind = schema.field(fields[0]).type if len(fields) == 1 and below else None
+    for name in below:
+        if kind is None or not types.is_struct(kind) or len(kind.get_all_field_indices(name)) != 1:
+            return ()
+        kind = kind.field(name).type
+    return (top, *below) if below else ()
+
+
+def column_of(data: Any, column: str) -> Any:
+    """A column of a table or record batch, or the field of a struct that is named with dots."""
+    top, *below = nested_path(data.schema, column) or (column,)
+    return pc.struct_field(data.column(top), below) if below else data.column(top)

@@ -1,0 +1,223 @@
+"""Table formats: Delta tables by their log, the others refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from streameval import Store, evaluate
+from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
+from streameval.scan import locate, plan, read
+
+OLD = pa.table({"label": [0, 1] * 10, "score": [i / 20 for i in range(20)], "night": ["x", "y z"] * 10})
+NEW = OLD.slice(0, 6)
+
+
+def write(path: Path, *tables: pa.Table, **options: Any) -> Path:
+    """A Delta table, overwritten once for each table after the first."""
+    for table in tables:
+        write_deltalake(str(path), table, mode="overwrite", **options)
+    return path
+
+
+def rows_of(data: Any, columns: tuple[str, ...] = ("score",), **options: Any) -> list[dict[str, Any]]:
+    """The rows that a scan yields."""
+    scan = plan(data, list(columns), **options)
+    batches = [batch for piece in scan.pieces for batch in read(piece, scan.schema)]
+    assert scan.rows == sum(batch.num_rows for batch in batches)
+    return pa.Table.from_batches(batches, scan.schema).to_pylist()
+
+
+def test_only_the_current_version_counts(tmp_path: Path) -> None:
+    """Overwritten files are no part of the table, however it is named; an older version is there when asked for."""
+    table = write(tmp_path / "t", OLD, NEW)
+    for data in (table, str(table), f"{table}/", table.as_uri(), f"{table}/*", f"{table}/**", f"{tmp_path}/*"):
+        assert len(rows_of(data)) == 6
+        assert len(rows_of(data, delta_version=0)) == 20
+    assert evaluate(table, score="score").to_dict()["results"] == evaluate(NEW, score="score").to_dict()["results"]
+    assert len(rows_of([table, tmp_path, f"{table}/*"])) == 6
+
+
+def test_delta_table_objects(tmp_path: Path) -> None:
+    """A DeltaTable stands for its version."""
+    table = write(tmp_path / "t", OLD, NEW)
+    assert len(rows_of(DeltaTable(table))) == 6
+    assert len(rows_of(DeltaTable(table, version=0))) == 20
+    assert evaluate(DeltaTable(table, version=0), score="score").rows == 20
+    with pytest.raises(OptionError, match="delta_version=0, but the DeltaTable is of version 1"):
+        plan(DeltaTable(table), ["score"], delta_version=0)
+
+
+def test_directories_and_patterns_below_a_table(tmp_path: Path) -> None:
+    """The files of the log that lie there, with the partitions that the tree gives."""
+    table = write(tmp_path / "t", OLD, NEW, partition_by=["night"])
+    expected = [row for row in NEW.select(["score", "night"]).to_pylist() if row["night"] == "x"]
+    for data in (table / "night=x", f"{table}/night=x/*", f"{table}/night=[x]", f"{table}/**/night=x"):
+        assert rows_of(data, ("score", "night")) == expected
+        assert [piece.partition for piece in plan(data, ["score"]).pieces] == ["night=x"]
+    assert len(rows_of(table)) == 6
+    old = next(Path(file.path) for file in locate(f"{table}/night=x") if file)
+    assert len(rows_of(old)) == 3
+    overwritten = next(path for path in (table / "night=x").glob("*.parquet") if path != old)
+    with pytest.raises(MissingInputError, match=r"no file of the Delta table .*t lies here"):
+        plan(overwritten, ["score"])
+    assert len(rows_of(overwritten, delta_version=0)) == 10
+
+
+def test_partition_values_are_those_of_the_log(tmp_path: Path) -> None:
+    """Typed, null where the table has null, and decoded where the path is escaped."""
+    data = pa.table({"score": [1.0, 2.0, 3.0], "day": pa.array([7, None, 8], pa.int32()), "at": ["a b", "c%d/e", "f"]})
+    table = write(tmp_path / "t", data, partition_by=["day", "at"])
+    scan = plan(table, ["score", "day", "at"])
+    assert scan.schema.field("day").type == pa.int32()
+    found = rows_of(table, ("score", "day", "at"))
+    assert sorted(found, key=lambda row: row["score"]) == data.to_pylist()
+
+
+def test_a_directory_of_tables_and_of_plain_files(tmp_path: Path) -> None:
+    """Each table by its own log, other files as they are; a link to a table is that table."""
+    for name in ("a", "b"):
+        write(tmp_path / "lake" / name, OLD, NEW)
+    pq.write_table(NEW, tmp_path / "lake" / "c.parquet")
+    (tmp_path / "lake" / "current").symlink_to("b")
+    assert len(rows_of(tmp_path / "lake")) == 18
+    assert len(rows_of(tmp_path / "lake" / "current")) == 6
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "lake" / "a")
+    assert len(rows_of(tmp_path / "elsewhere")) == 6
+
+
+def test_a_store_over_a_delta_table(tmp_path: Path) -> None:
+    """It has the rows of the table; a deletion vector makes a partition a changed one."""
+    table = write(tmp_path / "t", OLD, NEW, partition_by=["night"])
+    store = Store(tmp_path / "store")
+    store.update(table, score="score")
+    assert store.evaluate().rows == 6
+    with_deleted(table, {"x": [0]})
+    assert "1 changed" in str(store.update(table))
+    assert store.evaluate().rows == 5
+
+
+def log_of(table: Path) -> Path:
+    """The last commit of a table."""
+    return max((table / "_delta_log").glob("*.json"))
+
+
+def edited(table: Path, edit: Any) -> None:
+    """Change every action of a table's last commit."""
+    actions = [json.loads(line) for line in log_of(table).read_text().splitlines()]
+    for action in actions:
+        for kind, values in action.items():
+            edit(kind, values)
+    log_of(table).write_text("\n".join(map(json.dumps, actions)))
+
+
+def inline_vector(rows: list[int]) -> dict[str, Any]:
+    """A deletion vector as the log spells a small one: a roaring bitmap in Z85."""
+    body = struct.pack("<IQIIIHHI", 1681511377, 1, 0, 12346, 1, 0, len(rows) - 1, 16)
+    body += b"".join(struct.pack("<H", row) for row in rows)
+    digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+    padded = body + bytes(-len(body) % 4)
+    text = ""
+    for i in range(0, len(padded), 4):
+        word = int.from_bytes(padded[i : i + 4], "big")
+        text += "".join(digits[word // 85**k % 85] for k in (4, 3, 2, 1, 0))
+    return {"storageType": "i", "pathOrInlineDv": text, "sizeInBytes": len(body), "cardinality": len(rows)}
+
+
+def with_deleted(table: Path, rows: dict[str, list[int]]) -> None:
+    """Give the files of some nights deletion vectors, in a table of one commit or its last one."""
+    features = {"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}
+    protocol = {"minReaderVersion": 3, "minWriterVersion": 7} | features
+    edit_first = sorted((table / "_delta_log").glob("*.json"))[0]
+    lines = [json.loads(line) for line in edit_first.read_text().splitlines()]
+    lines = [{"protocol": protocol} if "protocol" in line else line for line in lines]
+    edit_first.write_text("\n".join(map(json.dumps, lines)))
+
+    def edit(kind: str, values: dict[str, Any]) -> None:
+        night = values.get("partitionValues", {}).get("night")
+        if kind == "add" and night in rows:
+            values["deletionVector"] = inline_vector(rows[night])
+
+    edited(table, edit)
+
+
+def test_deletion_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleted rows do not count, in one piece or in several; a file all of whose rows are deleted has none."""
+    table = write(tmp_path / "t", OLD, partition_by=["night"])
+    with_deleted(table, {"x": [1, 3, 9], "y z": list(range(10))})
+    left = [row for i, row in enumerate(OLD.to_pylist()[::2]) if i not in (1, 3, 9)]
+    assert rows_of(table, ("label", "score", "night")) == left
+    monkeypatch.setattr("streameval.scan.footers.GATHER_ROWS", 2)
+    path = next((table / "night=x").glob("*.parquet"))
+    pq.write_table(pq.ParquetFile(path).read(), path, row_group_size=2)
+    assert rows_of(table, ("label", "score", "night")) == left
+    assert evaluate(table, score="score", nulls="drop", pos_label=0).rows == 7
+
+
+def test_column_mapping_is_refused(tmp_path: Path) -> None:
+    """Where a column has another name in the files; a mapping that maps nothing is read."""
+
+    def edit(stored: str) -> Any:
+        def change(kind: str, values: dict[str, Any]) -> None:
+            if kind == "protocol":
+                values |= {"minReaderVersion": 2, "minWriterVersion": 5}
+                for name in ("readerFeatures", "writerFeatures"):
+                    values.pop(name, None)
+            if kind == "metaData":
+                values["configuration"] |= {"delta.columnMapping.mode": "name", "delta.columnMapping.maxColumnId": "3"}
+                schema = json.loads(values["schemaString"])
+                for i, field in enumerate(schema["fields"]):
+                    name = stored if field["name"] == "score" else field["name"]
+                    field["metadata"] = {"delta.columnMapping.id": i + 1, "delta.columnMapping.physicalName": name}
+                values["schemaString"] = json.dumps(schema)
+
+        return change
+
+    table = write(tmp_path / "t", NEW)
+    edited(table, edit("score"))
+    assert len(rows_of(table)) == 6
+    edited(table, edit("col-1234"))
+    with pytest.raises(DataError, match=r"/t: a Delta table with column mapping; files call 'score' 'col-1234'; give"):
+        plan(table, ["score"])
+
+
+def test_what_a_delta_log_cannot_give(tmp_path: Path) -> None:
+    """Versions that are not there, vacuumed files, broken logs, versions of what is no table: each is named."""
+    table = write(tmp_path / "t", OLD, NEW)
+    with pytest.raises(CorruptFileError, match=r"/t: a Delta table, but version 7 in its log cannot be read"):
+        plan(table, ["score"], delta_version=7)
+    for name in {file.name for file in locate(f"{table}/*")}:
+        Path(name).rename(tmp_path / "taken")
+    with pytest.raises(MissingInputError, match=r"parquet: not there, but a file of this version of the Delta table"):
+        plan(table, ["score"])
+    log_of(table).write_text("{")
+    with pytest.raises(CorruptFileError, match=r"/t: a Delta table, but its log cannot be read"):
+        plan(table, ["score"])
+    shutil.rmtree(table / "_delta_log")
+    with pytest.raises(OptionError, match="delta_version=0 would change nothing: no input is a Delta table"):
+        plan(table, ["score"], delta_version=0)
+
+
+@pytest.mark.parametrize("kind", ["Iceberg", "Hudi"])
+def test_other_formats_are_refused(tmp_path: Path, kind: str) -> None:
+    """The directory, one above or below it, and patterns into it: refused with the way out."""
+    marker = {"Iceberg": "metadata/v2.metadata.json", "Hudi": ".hoodie/hoodie.properties"}[kind]
+    table = tmp_path / "lake" / "t"
+    (table / marker).parent.mkdir(parents=True)
+    (table / marker).write_text("{}")
+    (table / "data").mkdir()
+    pq.write_table(NEW, table / "data" / "a.parquet")
+    for data in (table, table / "data", table / "data" / "a.parquet", f"{table}/data/*", f"{table}/*/*", tmp_path):
+        with pytest.raises(DataError, match=rf"is a table of Apache {kind}.*; give"):
+            plan(data, ["score"])
+    (tmp_path / "metadata").mkdir()
+    pq.write_table(NEW, tmp_path / "metadata" / "a.parquet")
+    assert len(rows_of(tmp_path / "metadata")) == 6
