@@ -1,10 +1,10 @@
-"""One budget for all live states, and the file that takes what exceeds it.
+"""One memory budget for all live states, and the spill file for what exceeds it.
 
-A `Budget` counts the bytes of the arrays that states hold. When an array would exceed the limit, the largest arrays
-held so far go to the spill file, until the rest fits; a spilled array is read back slice by slice. The file is unlinked
-as soon as it is open, so that a killed process leaves nothing behind.
+A `Budget` counts the bytes of the arrays that states hold. When they exceed the limit, the largest arrays are written
+to the spill file until the rest fits. A spilled array is read back slice by slice. The file is unlinked as soon as it
+is open, so that a killed process leaves nothing behind.
 
-Which array is spilled changes the time and nothing else: a state means the same wherever its arrays lie.
+Spilling costs time and changes no result.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def parse_bytes(text: str | int) -> int:
 
 @cache
 def available_memory() -> int:
-    """Bytes of memory this process may use: physical memory, or the cgroup's limit where that is lower. Looked up once.
+    """Bytes of memory this process may use: physical memory, or the cgroup's limit if that is lower. Cached.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def available_memory() -> int:
 
 
 def _cgroup_limits() -> Iterator[Path]:
-    """Files that may limit this process's memory: of its own cgroup and of those above it."""
+    """Files that may hold a memory limit: of this process's cgroup and of its parents."""
     root = Path("/sys/fs/cgroup")
     yield root / "memory" / "memory.limit_in_bytes"
     with suppress(OSError):
@@ -112,7 +112,7 @@ def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
 
 
 class _SpillFile:
-    """An unlinked file that only grows; slices are written and read at offsets, by any thread."""
+    """An unlinked, append-only file; any thread may write and read slices at offsets."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -161,16 +161,16 @@ class _SpillFile:
 
 
 class _Spilled(NamedTuple):
-    """Where an array lies in a spill file."""
+    """Position of an array in a spill file."""
 
     file: _SpillFile
     offset: int
 
 
 class Buffer:
-    """An array that lies in memory or in the spill file; read row by row.
+    """An array in memory or in the spill file, read by ranges of rows.
 
-    A part of a buffer keeps the whole, and lies where that lies.
+    A part of a buffer keeps the whole buffer alive and is spilled with it.
 
     Examples
     --------
@@ -204,16 +204,16 @@ class Buffer:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array, wherever it lies."""
+        """Bytes of the array, in memory or on disk."""
         return int(self.shape[0] * self.row_bytes)
 
     @property
     def resident(self) -> bool:
-        """Whether the array lies in memory."""
+        """Whether the array is in memory."""
         return isinstance(self._data, np.ndarray) if self._whole is None else self._whole.resident
 
     def spill(self, file: _SpillFile) -> None:
-        """Write the array to `file` and let go of the memory."""
+        """Write the array to `file` and release its memory."""
         if isinstance(self._data, np.ndarray):
             self._data = _Spilled(file, file.write(self._data))
 
@@ -222,7 +222,7 @@ class Buffer:
         stop = self.shape[0] if stop is None else stop
         if self._whole is not None:
             return self._whole.read(self._first + start, self._first + stop)
-        data = self._data  # another thread may spill it meanwhile
+        data = self._data  # another thread may spill it at any time
         if isinstance(data, np.ndarray):
             return data[start:stop]
         out = np.empty((stop - start, *self.shape[1:]), self.dtype)
@@ -266,7 +266,7 @@ class Budget:
         self._file: _SpillFile | None = None
 
     def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
-        """An uninitialised array for a builder, one given back earlier where it fits: fresh memory is slow to touch."""
+        """An uninitialised array for a builder, reused if one of this shape was given back: fresh memory is slow."""
         shape = (shape,) if isinstance(shape, int) else shape
         with self._lock:
             spare = self._spare.get((shape, np.dtype(dtype)))
@@ -286,7 +286,7 @@ class Budget:
             self._spare.clear()
 
     def hold(self, array: Array) -> Buffer:
-        """Take an array into the budget; may send this or other arrays to disk."""
+        """Count an array in the budget; this may spill it or others."""
         buffer = Buffer(array)
         if buffer.nbytes < _SMALL:
             return buffer

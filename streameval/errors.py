@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""The exceptions of streameval, as one tree.
 
 ::
 
@@ -14,9 +14,9 @@
     ├── OptionError (ValueError)          an argument is out of its range, or two exclude each other
     ├── IncompatibleStatesError (ValueError)   two states of different specs were merged
     ├── FormatError                       a stored state cannot be read
-    ├── StoreError                        a store cannot be opened, or another update was faster
+    ├── StoreError                        a store cannot be opened, or another update came first
     ├── SpillError (OSError)              the spill directory is full, or cannot be written or read
-    └── ClusterError                      a scheduler or a worker is gone, too small, or of another version
+    └── ClusterError                      a scheduler or worker is gone, out of memory, or of another version
 
 Every message is one line that names the file, the column and the remedy, where there is one. The command line prints
 it and exits with status 1, or 2 for an `OptionError`.
@@ -68,7 +68,7 @@ class CorruptFileError(DataError):
 
 
 class LabelError(DataError):
-    """The labels are not two classes, or it is not clear which one is positive."""
+    """The labels are not two classes, or it is unclear which one is positive."""
 
 
 class NullError(DataError):
@@ -86,8 +86,8 @@ class OptionError(StreamevalError, ValueError):
     ----------
     message : str
     arguments : str
-        Those that the message names without a value; one with its value, as in ``memory=0``, is seen as it is. The
-        command line puts its options in their place.
+        Names of the arguments that the message mentions without a value; those with a value, as in ``memory=0``, are
+        found in the text. The command line replaces them by its options.
     """
 
     def __init__(self, message: str = "", *arguments: str) -> None:
@@ -104,7 +104,7 @@ class FormatError(StreamevalError):
 
 
 class StoreError(StreamevalError):
-    """A store is not there, is of an unknown version, or was changed by another update meanwhile."""
+    """A store is not there, is of an unknown version, or was changed by another update."""
 
 
 class SpillError(StreamevalError, OSError):
@@ -112,4 +112,4 @@ class SpillError(StreamevalError, OSError):
 
 
 class ClusterError(StreamevalError):
-    """A scheduler or a worker cannot be reached, died, or has another version of streameval."""
+    """A scheduler or a worker cannot be reached, has died, or has another version of streameval."""

@@ -33,7 +33,7 @@ def few(names: Sequence[str]) -> str:
 
 
 def format_number(number: float) -> str:
-    """A number as it is spelled in names: ``%g``, with more digits where six are not enough.
+    """A number in the name of a metric: ``%g``, with more digits where six are not enough.
 
     Examples
     --------

@@ -1,9 +1,12 @@
 """Scan: inputs → partitions → record batches. Nothing else in the library opens data.
 
-A scan has two halves. `plan` looks at everything that was named (paths, globs, directories, URIs, datasets, tables,
-readers), reads Parquet footers once and answers with a `Scan`: the schema that all inputs share and the pieces to
-read. `read` opens one piece and yields its record batches in exactly that schema. Planning touches no data page;
-reading touches only the requested columns; a piece holds no open file, so that it can be sent to another process.
+A scan has two halves. `plan` looks at the inputs (paths, globs, directories, URIs, datasets, tables, readers), reads
+Parquet footers once and returns a `Scan`: the schema that all inputs share and the pieces to read. `read` opens one
+piece and yields its record batches in that schema. Planning reads no data page; reading touches only the requested
+columns. A piece holds no open file, so it can be sent to another process.
+
+No row counts twice, and none that is gone: every file is read once, Delta tables are read by their log, and a file that
+changes between planning and its last read is an error.
 
 ::
 
@@ -13,15 +16,18 @@ reading touches only the requested columns; a piece holds no open file, so that 
 
 The modules, in the order the data meet them:
 
-- ``paths``: names and patterns, on any file system, to files;
-- ``listing``: files to their sizes and times, for whoever must know what changed;
+- ``paths``: names and patterns, on any file system, to files; ``walk``: directories, links and hidden names;
+- ``tables``: Delta tables by their log, other table formats refused;
+- ``listing``: sizes and modification times of files, from which a store tells what changed;
 - ``footers``: files to row groups, types and sizes; ``layout``: where the columns are in a file;
-- ``whole``: small objects, planned by their sizes and one footer;
+- ``deferred_footers``: small objects, planned by their sizes and one footer;
 - ``datasets``: Arrow datasets to files, or to fragments of other formats;
-- ``memory``: tables, frames, readers and such fragments;
-- ``lazy``: partitions that Dask has still to compute;
+- ``in_memory``: tables, frames, readers and fragments that are not Parquet;
+- ``lazy``: partitions that Dask has yet to compute;
+- ``columns`` and ``fields``: the requested columns of an input, fields of structs included;
 - ``widen``: the smallest type that holds every file's values, and the cast to it;
-- ``pieces``: what a piece is and how each kind of it is opened;
+- ``pieces``: units of work, and how each kind is opened; ``versions``: whether a file changed; ``ranges``: whether an
+  object store answered in full;
 - ``planning`` and ``reading``: the two halves themselves.
 
 Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.

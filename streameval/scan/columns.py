@@ -1,4 +1,4 @@
-"""Columns: what was asked for, in what an input holds; errors name what is not there.
+"""Columns: the requested columns of an input, and errors that name what is missing.
 
 A field of a struct is named with dots (``meta.cluster``), unless a column has just that name. It is null where the
 struct is. A column that the file does not have may be a Hive key of its path.

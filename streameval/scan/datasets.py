@@ -1,4 +1,4 @@
-"""Datasets: fragments of Arrow datasets, as files where they are Parquet and as they are otherwise.
+"""Datasets: Parquet fragments of Arrow datasets as files, other fragments for Arrow's own scanner.
 
 Imported only when a dataset is given or footers are slow: `pyarrow.dataset` imports pandas where that is
 installed, which takes longer than planning a few thousand files.
@@ -30,7 +30,7 @@ __all__ = ["items", "prefetched"]
 
 
 def items(dataset: Any) -> Iterator[File | Fragment]:
-    """What a dataset is made of, in its order.
+    """The files and fragments of a dataset, in its order.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def items(dataset: Any) -> Iterator[File | Fragment]:
     Yields
     ------
     File
-        For a Parquet fragment, which then goes the way of all files.
+        For a Parquet fragment, which is then read like any file.
     Fragment
         For any other. One in memory counts its rows; a file is not read for that.
     """
@@ -66,7 +66,7 @@ def prefetched(files: Sequence[File]) -> list[File]:
     Parameters
     ----------
     files : sequence of File
-        A file whose footer cannot be read comes back without one: it will be named when it is asked itself.
+        A file whose footer cannot be read comes back without one; reading it alone then gives an error that names it.
     """
     layout = pads.ParquetFileFormat()
     fragments = [
@@ -86,7 +86,7 @@ def _place(fragment: Any, schema: pa.Schema, root: str) -> File:
     name = fragment.path if local else f"{fragment.filesystem.type_name}://{fragment.path}"
     size, mtime, real = None, None, fragment.path
     if local:
-        with suppress(OSError):  # whoever reads it will say so
+        with suppress(OSError):  # the task that reads it reports the error
             found, real = Path(fragment.path).stat(), os.path.realpath(fragment.path)
             size, mtime = found.st_size, found.st_mtime_ns
     return File(fragment.filesystem, fragment.path, name, root, fragment, constants, size, mtime, real)

@@ -1,12 +1,12 @@
-"""Whole: files of object storage that are planned without being asked.
+"""Deferred footers: objects that are planned without reading their footers.
 
-A footer of an object is a request, and thousands of them take longer than the run. But a plan needs little of them: the
-types of the columns, and rows and bytes to cut tasks of about equal size. So of objects so small that they would be one
-piece anyhow only the size is looked at, which the listing told: rows and bytes are reckoned from one footer, that of
-the largest of them, and so are the types. The task that reads a file reads its footer too, and holds it against what
-was assumed: the types must be such that the plan would have been the same had they been known. Otherwise it raises
-`LayoutError`, and whoever made the plan makes another from all footers. So results, and errors of types, are those of a
-plan that has read them all, whatever the order of the files.
+The footer of an object is a request, and thousands of them take longer than the run. A plan needs little of them: the
+types of the columns, and rows and bytes to cut tasks of about equal size. Objects small enough to be one piece are
+therefore planned by the size that the listing told: types, and rows and bytes for a byte of the file, are taken from
+one footer, that of the largest object. The task that reads a file also reads its footer and compares it with what the
+plan assumed. If the plan would have been another with the file's own types, it raises `LayoutError`, and the caller
+plans again from all footers. Results and type errors are therefore those of a plan that has read every footer,
+whatever the order of the files.
 
 *Why comparing with one file is enough.* The plan takes the type that holds every file's values. Let ``widen([p, k])``
 be ``widen([p])`` for the type p of the one file and the type k of every other: then each k is a type of p's family that
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DeferredFile", "LayoutError", "Sample", "fits"]
 
-SMALL = 64 << 20  # bytes of a file that is small, whatever its rows
+SMALL = 64 << 20  # bytes; larger files are asked for their footers
 ASKED = 16  # files whose footers are read, at most, until one has rows
 
 
 class LayoutError(Exception):
-    """A file is not like the one that the plan was made from: all footers must be read."""
+    """A file differs from the one that the plan was made from: all footers must be read."""
 
 
 def fits(kind: pa.DataType, planned: pa.DataType) -> bool:
@@ -96,7 +96,7 @@ class DeferredFile:
                 raise OSError(msg)
 
     def _checked(self, footer: Any) -> Layout:
-        """The file's layout, if it is like the planned one."""
+        """The file's layout, if it agrees with the plan."""
         try:
             layout = Layout.of(footer, self.columns, self.name, dict(self.keys))
         except (MissingColumnError, SchemaError) as error:
@@ -108,7 +108,7 @@ class DeferredFile:
 
 @dataclass(frozen=True)
 class Sample:
-    """One file whose footer is known, and what others like it hold.
+    """One file whose footer is known, from which rows and types of similar files are estimated.
 
     Attributes
     ----------
@@ -126,14 +126,14 @@ class Sample:
 
     @classmethod
     def of(cls, files: Sequence[File], columns: Sequence[str], most: int) -> Sample | None:
-        """The largest file with rows of those that need not be asked; None where there is none."""
+        """The largest file with rows among those whose footers can be deferred; None if there is none."""
         listed = sorted((file for file in files if _listed(file)), key=lambda file: -(file.size or 0))
         for file in listed[:ASKED]:
             try:
                 with file.filesystem.open_input_file(file.path) as handle:
                     footer = footer_of(handle)
             except READ_ERRORS:
-                continue  # whoever reads it will say so
+                continue  # the task that reads it reports the error
             if footer.num_rows and file.size:
                 layout = Layout.of(footer, columns, file.name, file.keys)
                 nbytes = sum(group.nbytes for group in layout.groups(footer))
@@ -141,11 +141,11 @@ class Sample:
         return None
 
     def covers(self, file: File) -> bool:
-        """Whether a file need not be asked."""
+        """Whether the footer of a file can be deferred."""
         return _listed(file) and self._rows(file) <= self.most
 
     def holding(self, file: File, partition: str, origin: str) -> Holding:
-        """What the file holds, if it is like this one."""
+        """What the file holds if it is like this one."""
         keys = file.keys
         given = tuple(keys.items())
         absent = self.layout.absent
@@ -171,6 +171,6 @@ class Sample:
 
 
 def _listed(file: File) -> bool:
-    """Whether a file is small by the listing, which is all that is known of it, and asking it would be a request."""
+    """Whether a file is remote, of known size, and small."""
     remote = not isinstance(file.filesystem, fs.LocalFileSystem)
     return remote and file.size is not None and file.size <= SMALL and not (file.fragment or file.deleted)

@@ -41,7 +41,7 @@ SLOW_FOOTER = 2e-3  # seconds a footer beyond which the next blocks are read in 
 def holdings(
     files: Sequence[File], columns: Sequence[str], *, skip: bool, parallel: bool = True, estimate: bool = False
 ) -> Iterator[Holding | tuple[str, str]]:
-    """The holding of every file (without pieces if it has no rows), or its name and the reason why it is left out.
+    """The holding of every file (without pieces if it has no rows), or its name and why it is left out.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def holdings(
     parallel : bool
         Whether slow footers may be read on Arrow's I/O threads.
     estimate : bool
-        Whether small objects need not be asked; see `streameval.scan.deferred_footers`.
+        Whether the footers of small objects may be deferred; see `streameval.scan.deferred_footers`.
     """
     layout: Layout | None = None
     sample = Sample.of(files, columns, GATHER_ROWS) if estimate else None

@@ -1,8 +1,8 @@
-"""Memory: tables, frames, readers and datasets that are not Parquet, as holdings.
+"""In memory: tables, frames and readers as holdings, and datasets that are not Parquet.
 
-Tables are cut into slices without a copy, so that threads share them; all tables of one scan count their rows through,
-so that (partition ``""``, row) names a row. A stream is one piece. A pandas frame is converted column by column, only
-the columns asked for, and only if pandas is there already: it is never imported here.
+Tables are cut into slices without a copy, so that threads share them. Rows are numbered through all tables of a scan,
+so that (partition ``""``, row) identifies a row. A stream is one piece. Only the requested columns of a pandas frame
+are converted; pandas is never imported here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SLICE_ROWS = 1 << 21  # rows of a table that one piece covers
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """What Arrow's own scanner reads: a fragment that is not Parquet, or a dataset that has no fragments.
+    """An input for Arrow's own scanner: a fragment that is not Parquet, or a dataset without fragments.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Fragment:
 
 
 def holding(item: Any, columns: Sequence[str], first_row: int) -> Holding:
-    """What anything but a Parquet file holds.
+    """The holding of any input but a Parquet file.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def _is_frame(data: object) -> bool:
 
 
 def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
-    """The requested columns of a frame, as far as they are there; the index does not count."""
+    """The requested columns that a frame has; its index is not one."""
     arrays, names = [], []
     for i, column in enumerate(frame.columns):
         if column not in columns:
@@ -110,7 +110,7 @@ def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
 def _table_holding(
     table: pa.Table, columns: Sequence[str], name: str, first_row: int, names: Sequence[str] | None = None
 ) -> Holding:
-    """A table's slices of about `SLICE_ROWS` rows; `names` are those of the frame it came from."""
+    """Slices of a table, of about `SLICE_ROWS` rows; `names` are those of the frame it came from."""
     kinds = find(table.schema, columns, name, also=names)
     table = pa.table({column: column_of(table, column) for column in columns})
     rows, size = table.num_rows, table.nbytes

@@ -1,10 +1,11 @@
-"""Lazy: inputs that Dask has still to compute, partition by partition.
+"""Lazy: inputs that Dask has yet to compute, partition by partition.
 
-A `dask.dataframe` of any source, or a list of `delayed` Arrow tables. Each partition is one piece: it
-is computed by the task that folds it, here, or before it, on a cluster; the client never holds one. A frame's types are
-known from its plan; those of delayed tables are the types of the first, which is computed once more for that.
+Such an input is a `dask.dataframe` of any source, or a list of `delayed` Arrow tables. Each partition is one piece. On
+threads, the task that folds it computes it; on a cluster, a task of its own does so before. The client never holds a
+partition. A frame's types are known from its plan; those of delayed tables are the types of the first, which is
+computed once more for that.
 
-Dask is never imported here: who gives such an input has imported it.
+Dask is never imported here: whoever passes such an input has imported it.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ __all__ = ["LazySource", "are_delayed", "holdings", "is_frame", "uncomputable"]
 
 @dataclass(frozen=True, slots=True)
 class LazySource:
-    """A partition: what computes it, or what it was computed to.
+    """A partition: the Dask object that computes it, or the computed data.
 
-    Without its graph it travels: a cluster computes the partition beside the task, and fills it in there.
+    It is pickled without its graph: on a cluster, another task computes the partition, and the worker fills it in.
     """
 
     data: Any
@@ -56,7 +57,7 @@ class LazySource:
 
 
 def uncomputable(name: str, error: BaseException) -> CorruptFileError:
-    """The exception for a partition whose own code failed."""
+    """The exception for a partition whose code failed."""
     return CorruptFileError(f"{name}: cannot be computed: {type(error).__name__}: {reason(error)}")
 
 
@@ -78,7 +79,7 @@ def are_delayed(data: object) -> bool:
 
 
 def holdings(data: Any, columns: Sequence[str], compute: Callable[[Any], Any] | None = None) -> Iterator[Holding]:
-    """What each partition holds, of the columns asked for.
+    """The holding of each partition.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def _first_schema(part: Any, compute: Callable[[Any], Any] | None) -> pa.Schema:
 
 
 def _frame_schema(frame: Any) -> pa.Schema:
-    """Types of a Dask frame's columns, as its plan knows them; what pandas calls objects are strings."""
+    """Types of a Dask frame's columns according to its plan; object columns are taken for strings."""
     from pandas import Series
 
     kinds = {}

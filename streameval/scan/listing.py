@@ -1,4 +1,4 @@
-"""Listing: what a file system says of files without opening them, for whoever must know what changed."""
+"""Listing: sizes and modification times of files, without opening them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["details"]
 def details(files: Sequence[File]) -> list[tuple[int, int]]:
     """Size and time of the last change of every file.
 
-    On a local disk each file is asked; elsewhere the directory that they share is listed, which costs one request for a
+    On a local disk, each file is looked at. Elsewhere the directory that they share is listed: one request for a
     thousand files.
 
     Parameters
@@ -63,6 +63,6 @@ def details(files: Sequence[File]) -> list[tuple[int, int]]:
         raise unreadable(files[0].name, error) from error
     for file in files:
         if file.path not in found:
-            msg = f"{file.name}: no such file any more; run again"
+            msg = f"{file.name}: no longer there; run again"
             raise MissingInputError(msg)
     return [(found[path].size or 0, found[path].mtime_ns or 0) for path in paths]

@@ -9,7 +9,7 @@ a Delta table, the files are those of its log (`streameval.scan.tables`).
 Every file is known by its path relative to the *root* of the input it came from: the directory that was named, or the
 part of the pattern before the first wildcard. Hive segments (``night=2026-01-01``) at the end of a root belong to the
 relative path: a tree, one of its nights, and one file of that night give the same partitions. A file is read once,
-however often it is named and whatever links lead to it; its partition is that of the way without links.
+however often it is named and however many links lead to it; its partition is that of the path without links.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def root_of(directory: str) -> str:
 
 
 def labels(files: Iterable[File]) -> list[tuple[str, str]]:
-    """Partition and origin of every file, the same for two files only where they are the same place.
+    """Partition and origin of every file; two files share them only if they are in the same place.
 
     When two roots hold the same partition (``part-0.parquet`` in two directories), all files are labelled from the
     directory that the roots share.

@@ -1,4 +1,4 @@
-"""Pieces: the smallest units of work, and how each kind of them is opened.
+"""Pieces: units of work, and how each kind is opened.
 
 A `Piece` says what it is (partition, file, offset, rows, bytes) and holds a *source* that yields raw record batches:
 row groups of a Parquet file, a slice of a table, a dataset's fragment, or a stream. Sources know nothing of the unified
@@ -49,7 +49,7 @@ STREAM_BUFFER = 4 << 20  # bytes of each column's read buffer then
 
 
 class Source(Protocol):
-    """Whatever yields raw record batches, again on every call (a stream: once)."""
+    """Yields raw record batches, again on every call (a stream: once)."""
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield batches that hold at least `columns`, of at most `batch_rows` rows where the source can tell."""
@@ -58,9 +58,9 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A column that has one value throughout a file: a Hive key, or a dataset's partition key.
+    """A column with one value throughout a file: a Hive key, or a partition key of a dataset or Delta table.
 
-    A plain Python value until it is read, because making an Arrow scalar imports pandas.
+    The value stays a Python object until it is read, because making an Arrow scalar imports pandas.
     """
 
     value: Any
@@ -79,7 +79,7 @@ class Piece:
     ----------
     partition : str
         Path relative to the input's root: the leaf directory of a Hive tree (``night=2026-01-01``), otherwise the
-        file; ``""`` for data in memory. Two inputs never share one unless they are the same place.
+        file; ``""`` for data in memory. Two inputs share one only if they are the same place.
     name : str
         The file as a user would name it in a message.
     row : int
@@ -89,13 +89,13 @@ class Piece:
     nbytes : int
         Bytes to read for the requested columns: compressed sizes from the footer, or the size in memory.
     origin : str
-        The file's path relative to the input's root: with `row` it names a row for good, however the files are read.
+        The file's path relative to the input's root. With `row`, it identifies a row however the files are read.
     source : Source
         How to open it.
     constants : tuple of (str, Constant)
         Columns that are not in the file but in its path: Hive keys.
     estimated : bool
-        Whether `rows` and `nbytes` are reckoned from the size of the file, whose footer has not been read.
+        Whether `rows` and `nbytes` are estimates from the size of the file, whose footer has not been read.
     """
 
     partition: str
@@ -143,8 +143,8 @@ class Scan:
 class RowGroups:
     """Row groups of one Parquet file; picklable, holds no open handle.
 
-    The parsed footer rides along inside the process when a file has several pieces, and is read again elsewhere: a
-    footer of a large file sent with each of its pieces would outweigh them.
+    Within a process, pieces of one file share its parsed footer. It is not pickled, since it would outweigh the pieces;
+    another process reads it again.
 
     Attributes
     ----------
@@ -244,7 +244,7 @@ def _received(stream: pa.Buffer) -> TableSource:
 
 @dataclass(frozen=True, slots=True)
 class FragmentSource:
-    """A fragment of a dataset in another format than Parquet, or of one in memory."""
+    """A fragment of a dataset that is not Parquet."""
 
     fragment: Any
 
@@ -264,7 +264,7 @@ class StreamSource:
     spent: bool = False
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Yield the stream's batches, of whatever size it makes them."""
+        """Yield the stream's batches in their own sizes."""
         if isinstance(self.data, pa.RecordBatchReader):
             if self.spent:
                 msg = f"{self.name} can be read only once, and has been; pass a table or a path to read it again"
@@ -276,7 +276,7 @@ class StreamSource:
 
 
 def join(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
-    """Join neighbours that continue one another in one file, so that it is opened once for all of them.
+    """Join consecutive pieces of a file, so that it is opened once for all of them.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def _concatenated(a: Piece, b: Piece) -> Piece | None:
 
 
 def row_groups(piece: Piece) -> Iterator[Piece]:
-    """The row groups of a piece, each as a piece; a piece of another kind stays as it is.
+    """Split a piece into one piece for each row group; a piece of another kind is yielded unchanged.
 
     Parameters
     ----------

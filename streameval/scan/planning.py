@@ -1,4 +1,4 @@
-"""Planning: every input that was named, to one schema and a list of pieces."""
+"""Planning: all inputs, to one schema and a list of pieces."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def plan(
     estimate: bool = False,
     delta_version: int | None = None,
 ) -> Scan:
-    """Find everything that is to be read, and the schema that it shares.
+    """Find the pieces to read and the schema that they share.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Ranges: the column chunks of an object, fetched side by side, each checked to have the length asked for.
 
-Arrow believes that an object storage answers with as many bytes as were asked for: of an answer that a proxy has cut
-short, it decodes what happened to be in memory. So footers and chunks are fetched here, neighbours in one request and
-requests side by side on as many threads as Arrow uses for I/O, into memory that ends with random bytes. If these are
-still there, the answer was short, and is asked for once more.
+Arrow assumes that an object store answers with as many bytes as were requested. If a proxy cuts an answer short, Arrow
+decodes whatever was in memory. Footers and chunks are therefore fetched here: nearby chunks in one request, requests
+side by side on as many threads as Arrow uses for I/O, each into memory that ends with random bytes. If these have not
+been overwritten, the answer was short, and the request is repeated once.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["RangeFile", "chunk_ranges", "coalesced", "exactly", "footer_of"]
 
 GUARD = 16  # random bytes that every answer must overwrite
-HOLE = 8 << 10  # bytes between two chunks that are read rather than asked for twice
+HOLE = 8 << 10  # bytes between two chunks below which one request fetches both
 LARGEST = 32 << 20  # bytes of a request
 
 
 class RangeFile(io.RawIOBase):
-    """A file of which some ranges are in memory; others are asked for when they are read.
+    """A file of which some ranges are in memory; others are fetched when they are read.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Reading: one piece, to record batches in the scan's schema.
 
-Batches are cut to `batch_rows` and small ones are put together, so that what comes out depends little on how the data
-were written: a task should not pay its overhead for every thousand rows. Casts are lossless by the plan's choice of
-types, and a batch that is of its type already is passed on as it is.
+Large batches are cut to `batch_rows` and small neighbours combined, so that the overhead of a batch does not depend on
+how the data were written. Casts are lossless by the plan's choice of types; a batch of the right type is passed on
+without one.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
     Raises
     ------
     CorruptFileError
-        The file is damaged, or is not the one that was planned any more.
+        The file is damaged, or was replaced or changed since it was planned.
     LayoutError
-        The file is not like the one from which it was planned; see `Scan.estimated`.
+        The file differs from the one that the plan was made from; see `Scan.estimated`.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def read(piece: Piece, schema: pa.Schema, batch_rows: int = 1 << 20) -> Iterator
         raise DataError(msg) from error
     if rows != piece.rows >= 0 and not piece.estimated:
         counts = f"{plural(rows, 'row')} where its footer says {piece.rows:,}"
-        msg = f"{piece.name}: {counts}; it is damaged, or was replaced meanwhile"
+        msg = f"{piece.name}: {counts}; it is damaged, or was replaced while it was read"
         raise CorruptFileError(msg)
 
 

@@ -1,9 +1,8 @@
-"""Tables: directories whose files a table format names, so that a listing would count rows that are gone.
+"""Tables: directories in which the metadata of a table format, not a listing, say which files count.
 
-Of a Delta table the log says which files its current version has (or the version asked for), their partition values,
-and which of their rows are deleted; `deltalake` reads it. That also holds for a directory below a table and for a
-pattern that leads into one: the files are those of the log that lie there. Column mapping is refused unless every
-column has its own name in the files.
+The log of a Delta table names the files of each version, their partition values and their deleted rows; `deltalake`
+reads it. For a directory below a table, or a pattern that leads into one, the files are those of the log that the path
+covers. Column mapping is refused if a column has another name in the files.
 
 Apache Iceberg and Apache Hudi are refused with the way to read them: their catalogues and timelines decide which files
 count.

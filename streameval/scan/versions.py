@@ -1,9 +1,9 @@
 """Versions: whether a file is the one that was planned, before it is read and after its last read.
 
-A plan keeps size and time of the last change as the listing told them. Whoever reads the file compares: on a local disk
-the open file with these two, and after the last read the file of that name with the open one (a file put in its place
-has another inode); in object storage size, time and ETag, for two requests a read. A file that was replaced, truncated,
-appended to or removed meanwhile is an error; otherwise all reads saw one version of it.
+A plan keeps the size and modification time that the listing told. A reader compares them with the open file and, after
+its last read, the open file with the one that now has the name: on a local disk size, time and inode, in object storage
+size, time and ETag (one request more a read). A file that was replaced, truncated, extended or removed is an error;
+otherwise all reads saw one version of it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ChangedFileError(OSError):
 
 @contextmanager
 def opened(filesystem: Any, path: str, size: int | None, mtime: int | None) -> Iterator[Any]:
-    """Open a file that must stay as it is until the end.
+    """Open a file that must not change until the end.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _compare(found: tuple[Any, ...], size: int | None, mtime: int | None) -> Non
     exact = len(found) > 3
     same = mtime is None or found[1] is None or (found[1] == mtime if exact else found[1] // SECOND == mtime // SECOND)
     if size not in (None, found[0]):
-        msg = f"it has {found[0]:,} bytes where the listing said {size:,}: it was replaced or changed meanwhile"
+        msg = f"it has {found[0]:,} bytes where the listing said {size:,}: it was replaced or changed since"
         raise ChangedFileError(msg)
     if not same:
         msg = "it was replaced or changed since it was listed"

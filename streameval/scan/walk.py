@@ -4,12 +4,12 @@ Hidden files and the temporary files of other tools are left out: names that beg
 ``_temporary``; but ``_night=2026-01-01`` is a partition), and files that end in ``.crc``, ``.part``, ``.tmp`` and the
 like.
 
-On a local disk, symbolic links are resolved. Every directory is entered once, without a link if there is such a way, so
-a link to a directory beside it adds nothing. A link that leads back to a directory above it, or nowhere, is an error.
-Hard links are files of their own.
+On a local disk, symbolic links are resolved. Every directory is entered once, by a path without links if there is one,
+so a link to a neighbouring directory adds nothing. A link to a directory above it, or to nothing, is an error. Hard
+links count as separate files.
 
-A walk also notes the directories that belong to a table format (`Tree.marks`): their files are those that the format's
-log names, not those that a listing finds.
+A walk also records the directories that belong to a table format (`Tree.marks`), since the format's metadata, not a
+listing, say which of their files count.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ class Tree:
         self.marks: dict[str, str] = {}
 
     def entry(self, path: str) -> Entry | None:
-        """What lies at a path, if anything does."""
+        """The file or directory at a path, or None."""
         info = self.filesystem.get_file_info(path or "/")
         return None if info.type == fs.FileType.NotFound else _entry(info)
 
     def children(self, directory: Entry, pattern: str) -> list[Entry]:
-        """What lies directly in a directory and matches a pattern, hidden names only if the pattern shows them."""
+        """Entries of a directory that match a pattern; hidden names only if the pattern spells what hides them."""
         return [entry for entry in self._listed(directory.path, recursive=False) if _shows(pattern, entry.path)]
 
     def below(self, top: Entry) -> Iterator[Entry]:
@@ -121,7 +121,7 @@ class LocalTree(Tree):
     """The local file system, its symbolic links resolved; `marks` has real paths."""
 
     def entry(self, path: str) -> Entry | None:
-        """What lies at a path, if anything does; the target of a link."""
+        """The file or directory at a path, or None; for a link, its target."""
         path = path or "/"
         try:
             found = Path(path).stat()
@@ -160,13 +160,13 @@ class LocalTree(Tree):
         return found | dict.fromkeys(iceberg, ICEBERG)
 
     def children(self, directory: Entry, pattern: str) -> list[Entry]:
-        """What lies directly in a directory and matches a pattern, hidden names only if the pattern shows them."""
+        """Entries of a directory that match a pattern; hidden names only if the pattern spells what hides them."""
         with os.scandir(directory.path) as listed:
             found = [(item.path, item.is_symlink()) for item in listed if _shows(pattern, item.name)]
         return [self._followed(path) if linked else self._there(path) for path, linked in found]
 
     def _there(self, path: str) -> Entry:
-        """What a listing has just found."""
+        """An entry that a listing has just found."""
         entry = self.entry(path)
         if entry is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
@@ -197,7 +197,7 @@ class LocalTree(Tree):
                         yield entry
 
     def _followed(self, path: str) -> Entry:
-        """The target of a link; an error if that is a directory the link lies in."""
+        """The target of a link; an error if the link is inside that directory."""
         entry = self._there(path)
         parent = posixpath.dirname(path)
         while entry.is_dir:
@@ -218,7 +218,7 @@ def tree_of(filesystem: Any) -> Tree:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What lies in a directory that may not be there, or may not be listed."""
+    """Contents of a directory; none if it does not exist or may not be listed."""
     try:
         return list(folder.iterdir()) if folder.is_dir() else []
     except OSError:
