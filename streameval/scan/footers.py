@@ -120,16 +120,15 @@ def _pieces(file: File, footer: Any, layout: Layout, partition: str, origin: str
     for run in runs:
         rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)
-        planned = file.size, file.mtime
-        source: Source = (plain := RowGroups(file.filesystem, file.path, numbers, nbytes, planned, kept))
+        plain = RowGroups(file.filesystem, file.path, numbers, nbytes, (file.size, file.mtime), kept)
+        source: Source = plain
+        left = rows
         if file.deleted:
-            bits = np.zeros(rows, np.uint8)
-            known = np.unpackbits(np.frombuffer(file.deleted, np.uint8))[run[0].row : run[0].row + rows]
-            bits[: known.size] = known
-            source = KeptRows(plain, np.packbits(bits).tobytes())
-            rows -= int(bits.sum())
-        if rows:
-            yield Piece(partition, file.name, run[0].row, rows, nbytes, origin, constants, source=source)
+            deleted = file.deleted_rows(run[0].row, rows)
+            left -= int(deleted.sum())
+            source = KeptRows(plain, np.packbits(deleted).tobytes())
+        if left:
+            yield Piece(partition, file.name, run[0].row, left, nbytes, origin, constants, source=source)
 
 
 def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, unquote
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
@@ -33,6 +34,8 @@ from streameval.scan.walk import Entry, LocalTree, Tree, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from streameval.typing import Array
 
 __all__ = ["File", "distinct", "labels", "locate", "locate_all", "root_of"]
 
@@ -101,6 +104,11 @@ class File:
         pairs = [parent.split("=", 1) for parent in self.origin.split("/")[:-1] if "=" in parent]
         values = {unquote(key): None if value == HIVE_NULL else unquote(value) for key, value in pairs}
         return {key: Constant(value, pa.string()) for key, value in values.items()} | dict(self.constants)
+
+    def deleted_rows(self, first: int, rows: int) -> Array:
+        """Which of some rows a Delta table has deleted, as ones of a uint8 array of shape (rows,)."""
+        bits = np.unpackbits(np.frombuffer(self.deleted, np.uint8))[first : first + rows]
+        return np.pad(bits, (0, rows - bits.size))
 
 
 def locate(text: str, tables: Tables | None = None) -> list[File]:
