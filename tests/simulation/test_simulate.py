@@ -443,3 +443,19 @@ import streameval.simulation
 print({"numba", "scipy", "dask", "matplotlib"} & (set(sys.modules) - before))
 """
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "set()\n"
+
+
+def test_a_flipped_bit_is_found(tmp_path: Path) -> None:
+    """Pages have checksums: damage to any column is an error that names the file, not another result."""
+    simulate(tmp_path / "data", rows=5000, partitions=1)
+    path = next((tmp_path / "data").rglob("*.parquet"))
+    group = pq.read_metadata(path).row_group(0)
+    raw = path.read_bytes()
+    for i in range(group.num_columns):
+        chunk = group.column(i)
+        spoilt = bytearray(raw)
+        first = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+        spoilt[first + chunk.total_compressed_size - 20] ^= 4
+        path.write_bytes(spoilt)
+        with pytest.raises(OSError, match=r"(?i)crc|checksum|corrupt"):
+            pq.ParquetFile(path, page_checksum_verification=True).read([chunk.path_in_schema])
