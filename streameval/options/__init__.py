@@ -1,0 +1,144 @@
+"""Options are data: one table says what every option is, and everything that spells options is made from it.
+
+`streameval.options.table` holds the rows. From them come the checks of arguments (`checked`), the options of the
+command line (`streameval.cli.options`), what a store keeps (`kept_options`), what results record (`recorded`), and the
+key of a stored result (`result_key`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from streameval.errors import OptionError
+from streameval.options.table import NEEDS, OPTIONS, Option
+from streameval.wording import few
+
+__all__ = ["Option", "checked", "honoured", "kept_options", "plain_option", "recorded", "refusal", "result_key"]
+
+_EVALUATE = {option.name: option for option in OPTIONS if "evaluate" in option.verbs or not option.verbs}
+
+
+def honoured(verb: str) -> dict[str, Option]:
+    """The options of a verb, by their names in Python.
+
+    Examples
+    --------
+    >>> list(honoured("vacuum"))
+    ['memory', 'spill', 'threads', 'keep', 'grace', 'storage_options']
+    """
+    return _EVALUATE if verb == "evaluate" else {option.name: option for option in OPTIONS if verb in option.verbs}
+
+
+def kept_options() -> dict[str, Option]:
+    """The options that a store keeps: they decide its states, or the values computed of them by default."""
+    return {name: option for name, option in honoured("update").items() if name in _EVALUATE and _decides(option)}
+
+
+def plain_option(name: str, given: Any) -> Any:
+    """A value of an option of `streameval.evaluate` in plain form.
+
+    Raises
+    ------
+    OptionError
+        If there is no such option, or it does not take the value.
+    """
+    if name not in _EVALUATE:
+        raise refusal("evaluate", name)
+    return _EVALUATE[name].plain(given)
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of `streameval.evaluate` in plain form: those given, and the defaults of the others.
+
+    Raises
+    ------
+    OptionError
+        If an option is unknown, has a value that it does not take, or would change nothing without an input that is
+        not named.
+
+    Examples
+    --------
+    >>> found = checked({"score": "score_lr"})
+    >>> found["score"], found["nan"]
+    (('score_lr',), 'error')
+    >>> checked({"score": "score_lr", "aul_threshold": 2})
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: aul_threshold would change nothing without clusters: name a cluster column (--cluster)
+    """
+    for name in given:
+        if name not in _EVALUATE:
+            raise refusal("evaluate", name)
+    options = {name: option.plain(given.get(name, option.default)) for name, option in _EVALUATE.items()}
+    if not options["score"] and not options["cluster"]:
+        msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
+        raise OptionError(msg)
+    for need, (source, remedy) in NEEDS.items():
+        idle = [o for o in _EVALUATE.values() if o.needs == need and o.idles(options[o.name])]
+        if idle and not options[source]:
+            named = [f"{o.name}={options[o.name]!r}" if o.idle else o.name for o in idle]
+            msg = f"{' and '.join(named)} would change nothing without {need}: {remedy}"
+            raise OptionError(msg, *(o.name for o in idle))
+    return options
+
+
+def recorded(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain options that decide a state or a value and are not at their default, for `Evaluation.to_dict`.
+
+    Examples
+    --------
+    >>> recorded(checked({"score": "a", "truncate": 0.1, "memory": "1GiB"}))
+    {'score': ['a'], 'truncate': [0.1]}
+    """
+    return {
+        name: _as_json(value)
+        for name, value in options.items()
+        if _decides(_EVALUATE[name]) and value != _EVALUATE[name].rest
+    }
+
+
+def result_key(options: Mapping[str, Any]) -> str:
+    """What the key of a stored result holds of the plain options: all that decide a state or a value.
+
+    Examples
+    --------
+    >>> one, other = checked({"score": "a"}), checked({"score": "a", "truncate": 0.1})
+    >>> result_key(one) == result_key(checked({"score": ["a"], "threads": 1})) != result_key(other)
+    True
+    """
+    deciding = {name: _as_json(value) for name, value in options.items() if _decides(_EVALUATE[name])}
+    return json.dumps(deciding, sort_keys=True)
+
+
+def refusal(verb: str, name: str, names: Iterable[str] | None = None) -> OptionError:
+    """The error for an option that a verb does not have, with the name that was probably meant.
+
+    Examples
+    --------
+    >>> print(refusal("evaluate", "trunkate"))
+    evaluate takes no option 'trunkate'; did you mean 'truncate'?
+    """
+    from difflib import get_close_matches
+
+    names = list(honoured(verb) if names is None else names)
+    msg = f"{verb} takes no option {name!r}"
+    others = list(dict.fromkeys(v for option in OPTIONS if option.name == name for v in option.verbs))
+    if others:
+        msg += f", which belongs to {few(others)}"
+    elif close := get_close_matches(name, names, 1):
+        msg += f"; did you mean {close[0]!r}?"
+        return OptionError(msg)
+    return OptionError(f"{msg}; it takes {', '.join(names)}")
+
+
+def _decides(option: Option) -> bool:
+    return option.decides != "nothing"
+
+
+def _as_json(value: Any) -> Any:
+    """A plain value as JSON has it; a metric object by its name."""
+    if isinstance(value, tuple):
+        return [_as_json(item) for item in value]
+    return value if value is None or isinstance(value, str | int | float) else value.name
