@@ -8,14 +8,16 @@ key of a stored result (`result_key`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
 from streameval.options.table import NEEDS, OPTIONS, Option
 from streameval.wording import few
 
-__all__ = ["Option", "checked", "honoured", "kept_options", "plain_option", "recorded", "refusal", "result_key"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Option", "checked", "honoured", "kept_options", "recorded", "refuse", "result_key"]
 
 _EVALUATE = {option.name: option for option in OPTIONS if "evaluate" in option.verbs or not option.verbs}
 
@@ -36,19 +38,6 @@ def kept_options() -> dict[str, Option]:
     return {name: option for name, option in honoured("update").items() if name in _EVALUATE and _decides(option)}
 
 
-def plain_option(name: str, given: Any) -> Any:
-    """A value of an option of `streameval.evaluate` in plain form.
-
-    Raises
-    ------
-    OptionError
-        If there is no such option, or it does not take the value.
-    """
-    if name not in _EVALUATE:
-        raise refusal("evaluate", name)
-    return _EVALUATE[name].plain(given)
-
-
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     """All options of `streameval.evaluate` in plain form: those given, and the defaults of the others.
 
@@ -66,11 +55,11 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     >>> checked({"score": "score_lr", "aul_threshold": 2})
     Traceback (most recent call last):
     ...
-    streameval.errors.OptionError: aul_threshold would change nothing without clusters: name a cluster column (--cluster)
+    streameval.errors.OptionError: aul_threshold would change nothing without clusters: ...
     """
     for name in given:
         if name not in _EVALUATE:
-            raise refusal("evaluate", name)
+            refuse("evaluate", name)
     options = {name: option.plain(given.get(name, option.default)) for name, option in _EVALUATE.items()}
     if not options["score"] and not options["cluster"]:
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
@@ -112,25 +101,33 @@ def result_key(options: Mapping[str, Any]) -> str:
     return json.dumps(deciding, sort_keys=True)
 
 
-def refusal(verb: str, name: str, names: Iterable[str] | None = None) -> OptionError:
-    """The error for an option that a verb does not have, with the name that was probably meant.
+def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str = "") -> NoReturn:
+    """Refuse an option that a verb does not have, and say which one was probably meant.
+
+    Parameters
+    ----------
+    verb, name : the verb and the option
+    names : the options that it has; by default those of the table
+    where : what the message begins with, such as a file
 
     Examples
     --------
-    >>> print(refusal("evaluate", "trunkate"))
-    evaluate takes no option 'trunkate'; did you mean 'truncate'?
+    >>> refuse("evaluate", "trunkate")
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: evaluate takes no option 'trunkate'; did you mean 'truncate'?
     """
     from difflib import get_close_matches
 
     names = list(honoured(verb) if names is None else names)
-    msg = f"{verb} takes no option {name!r}"
-    others = list(dict.fromkeys(v for option in OPTIONS if option.name == name for v in option.verbs))
-    if others:
-        msg += f", which belongs to {few(others)}"
-    elif close := get_close_matches(name, names, 1):
+    verbs = dict.fromkeys(v for option in OPTIONS if option.name == name for v in option.verbs)
+    msg = f"{where}{verb} takes no option {name!r}"
+    if close := [] if verbs else get_close_matches(name, names, 1):
         msg += f"; did you mean {close[0]!r}?"
-        return OptionError(msg)
-    return OptionError(f"{msg}; it takes {', '.join(names)}")
+    else:
+        msg += f", which belongs to {few(list(verbs))}" if verbs else ""
+        msg += f"; it takes {', '.join(names)}"
+    raise OptionError(msg)
 
 
 def _decides(option: Option) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval._version import __version__
 from streameval.errors import OptionError
+from streameval.options import recorded, result_key
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.merge import evaluated, states_of
 from streameval.store.nights.partitions import chosen
@@ -24,21 +26,24 @@ __all__ = ["check", "evaluate", "history"]
 
 
 def evaluate(
-    opened: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], metrics: Mapping[str, Any]
+    opened: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], options: Mapping[str, Any]
 ) -> Evaluation:
     """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
     snapshot = opened.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     configuration, engine = Configuration.read(snapshot.configuration), opened.engine()
-    request = configuration.request(**metrics)
-    asked = repr([getattr(request, name) for name in ("patterns", "truncate", "at", "threshold")])
-    key = key_of(__version__, asked, *(text for e in entries for text in (e.labels, *(s.file for s in e.states))))
-    later = states_of(entries, configuration, engine, opened.runs, **metrics)
-    known = opened.remembered.recall(snapshot.version, key, later, engine, request.threshold)
-    if known is not None:
-        return known
-    found = evaluated(entries, configuration, engine, opened.runs, **metrics)
-    if as_of is None:
+    request = configuration.request(**options)
+    key = key_of(
+        __version__,
+        result_key(request.options),
+        *(text for e in entries for text in (e.labels, *(s.file for s in e.states))),
+    )
+    later = states_of(entries, configuration, engine, opened.runs, **options)
+    cached = not request.selection.own  # two metrics of one name may differ
+    known = opened.remembered.recall(snapshot.version, key, later, engine, request.aul_threshold) if cached else None
+    found = known or evaluated(entries, configuration, engine, opened.runs, **options)
+    found = replace(found, options=recorded(request.options))
+    if as_of is None and cached and known is None:
         opened.remembered.keep(snapshot.version, key, found)
     return found
 
