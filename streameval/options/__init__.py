@@ -135,7 +135,9 @@ def _decides(option: Option) -> bool:
 
 
 def _as_json(value: Any) -> Any:
-    """A plain value as JSON has it; a metric object by its name."""
+    """A plain value as JSON has it: 2 for 2.0, and the name of a metric object."""
     if isinstance(value, tuple):
         return [_as_json(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
     return value if value is None or isinstance(value, str | int | float) else value.name

@@ -385,12 +385,12 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     assert "1 changed" in run("replace", store, correct(NIGHTS[0], data))[2]
     assert "1 removed" in run("remove", store, NIGHTS[1])[2]
     assert json.loads(run("show", store, "--as-of", 0, "--json", "-")[1]) == json.loads(out)
-    assert "roc_auc" in run("show", store, "--last", 1)[2]
-    _, listed, told = run("versions", store, "--json", "-")
+    assert "roc_auc" in run("show", store, "--last", 1)[1]
+    listed, told = run("versions", store, "--json", "-")[1], run("versions", store)[1]
     assert [fact["version"] for fact in json.loads(listed)] == [2, 1, 0]
-    times = [line.split()[1] for line in told.splitlines()]
+    times = [line.split()[1] for line in told.splitlines()[1:]]
     assert times == [fact["when"] for fact in json.loads(listed)]
-    assert told.splitlines()[0].endswith(f"Z  1 removed ({NIGHTS[1]})")
+    assert told.splitlines()[1].endswith(f"Z  1 removed ({NIGHTS[1]})")
     assert json.loads(run("show", store, "--as-of", times[2], "--json", "-")[1]) == json.loads(out)
     assert json.loads(run("show", store, "--as-of", json.loads(listed)[2]["when"], "--json", "-")[1]) == json.loads(out)
     assert "there is no store" in run("versions", tmp_path / "none")[2]
