@@ -147,4 +147,4 @@ def _words(option: click.Option, value: Any, where: str) -> Any:
     if isinstance(value, list):
         msg = f"{where} must be one value, not a list"
         raise OptionError(msg)
-    return str(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)

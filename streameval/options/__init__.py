@@ -8,6 +8,7 @@ key of a stored result (`result_key`).
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
@@ -17,7 +18,7 @@ from streameval.wording import few
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Option", "checked", "honoured", "kept_options", "recorded", "refuse", "result_key"]
+__all__ = ["Option", "active", "checked", "honoured", "kept_options", "recorded", "refuse", "result_key"]
 
 _EVALUATE = {option.name: option for option in OPTIONS if "evaluate" in option.verbs or not option.verbs}
 
@@ -64,13 +65,25 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     if not options["score"] and not options["cluster"]:
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
         raise OptionError(msg)
-    for need, (source, remedy) in NEEDS.items():
-        idle = [o for o in _EVALUATE.values() if o.needs == need and o.idles(options[o.name])]
-        if idle and not options[source]:
+    for need, idle in _idle(options).items():
+        if idle:
+            remedy = NEEDS[need][1]
             named = [f"{o.name}={options[o.name]!r}" if o.idle else o.name for o in idle]
             msg = f"{' and '.join(named)} would change nothing without {need}: {remedy}"
             raise OptionError(msg, *(o.name for o in idle))
     return options
+
+
+def active(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain options, with the default for those that would change nothing.
+
+    Examples
+    --------
+    >>> active({"score": (), "cluster": ("id",), "approx": True, "aul_threshold": 2})
+    {'score': (), 'cluster': ('id',), 'approx': False, 'aul_threshold': 2}
+    """
+    idle = {option.name: option.rest for several in _idle(options).values() for option in several}
+    return {name: idle.get(name, value) for name, value in options.items()}
 
 
 def recorded(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,6 +143,13 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
     raise OptionError(msg)
 
 
+def _idle(options: Mapping[str, Any]) -> dict[str, list[Option]]:
+    """The options that would change nothing, by the input that they need."""
+    given = [_EVALUATE[name] for name, value in options.items() if _EVALUATE[name].idles(value)]
+    absent = [need for need, (source, _) in NEEDS.items() if not options.get(source)]
+    return {need: [option for option in given if option.needs == need] for need in absent}
+
+
 def _decides(option: Option) -> bool:
     return option.decides != "nothing"
 
@@ -140,4 +160,6 @@ def _as_json(value: Any) -> Any:
         return [_as_json(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    return value if value is None or isinstance(value, str | int | float) else value.name
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(getattr(value, "name", value))

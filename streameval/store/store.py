@@ -38,9 +38,10 @@ class Store:
     memory, spill, threads, progress
         As `streameval.evaluate`.
     client : distributed.Client or str, optional
-        Fold partitions side by side on the workers of this client, or of the scheduler at this address; without it, of
-        the active client, where there is one and `threads` is not given. The workers write the states, so that the
-        store must be in a place that they share with this process. `memory` and `spill` are then those of each worker.
+        Fold partitions side by side on the workers of this client, or of the scheduler at this address; `evaluate` and
+        `check` run on one worker. By default partitions are folded on the active client if there is one and `threads`
+        is not given. Workers read and write the states, so the store must be in a place that they share with this
+        process. `memory` and `spill` are then those of each worker.
 
     Examples
     --------

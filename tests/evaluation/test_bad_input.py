@@ -6,7 +6,6 @@ import contextlib
 import inspect
 import math
 import pickle
-import re
 import subprocess
 import sys
 from decimal import Decimal

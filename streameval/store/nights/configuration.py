@@ -16,7 +16,7 @@ import pyarrow as pa
 from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.request import Request
-from streameval.options import honoured, kept_options, refuse
+from streameval.options import active, honoured, kept_options, refuse
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters.counts import id_type
 from streameval.states.scores.types import score_type
@@ -132,7 +132,7 @@ class Configuration:
             if name not in REPORTED and value != self.options.get(name, value):
                 remedy = "let it join (add)" if name in _SUBSETS else "leave it out, or begin another store"
                 raise self._contradiction(name, value, remedy)
-        return self.options | {name: value for name, value in plain.items() if name in _KEPT}
+        return active(self.options) | {name: value for name, value in plain.items() if name in _KEPT}
 
     def _contradiction(self, name: str, value: Any, remedy: str) -> OptionError:
         msg = f"{name}={_said(value)} contradicts the store, which was begun with {_said(self.options[name])}; {remedy}"
