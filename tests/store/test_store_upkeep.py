@@ -317,3 +317,19 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     assert (done.exit_code, "4 changed" in done.stderr) == (0, True), done.stderr
     done = CliRunner().invoke(main, ["vacuum", str(tmp_path / "store"), "--keep", "2d", "--grace", "0s"])
     assert "4 nights turned into histograms (night=2026-01-01 to night=2026-01-04)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("begun", "joins"),
+    [
+        ({"score": "score_lr", "weight": "weight", "nan": "drop", "truncate": 0.1}, {"cluster": "cluster_loose"}),
+        ({"score": "score_lr", "approx": True}, {"cluster": "cluster_loose"}),
+        ({"cluster": "cluster_loose", "aul_threshold": 3, "cluster_scope": "partition"}, {"score": "score_lr"}),
+    ],
+)
+def test_a_column_joins_a_store_with_options_of_other_columns(data, tmp_path, begun, joins):
+    """Weights and policies of scores say nothing of a cluster column that joins, nor the other way round."""
+    store = Store(tmp_path / "store")
+    store.update(data, **begun)
+    store.add(**joins)
+    assert store.evaluate().to_json() == evaluate(data, **begun, **joins).to_json()
