@@ -6,12 +6,13 @@ the help text repeats.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streameval.errors import OptionError
-from streameval.options import honoured, refuse
+from streameval.options import honoured, kept_options, refuse
 from streameval.options.kinds import ANY, FLAG, NUMBERS
 from streameval.options.table import Option
 
@@ -42,8 +43,15 @@ SHOWN = (
 
 def options(verb: str) -> Callable[[Command], Command]:
     """All options of a verb, in the order of the table, as one decorator."""
-    shown = [option for option in SHOWN if verb in option.verbs]
-    return options_of([*(o for o in honoured(verb).values() if o.verbs), *shown])
+    rows = [option for option in honoured(verb).values() if option.verbs]
+    if verb == "show":
+        rows = [_of_store(option) if option.name in kept_options() else option for option in rows]
+    return options_of([*rows, *(option for option in SHOWN if verb in option.verbs)])
+
+
+def _of_store(option: Option) -> Option:
+    """An option whose default is the store's own."""
+    return replace(option, help=f"{option.help.partition(' [default')[0]} [default: as the store]")
 
 
 def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:

@@ -138,9 +138,7 @@ def test_a_place_that_workers_do_not_share_is_refused(client: Any, data: Path, t
     assert store.evaluate().rows
 
 
-def test_looking_runs_on_a_worker(
-    client: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`evaluate` and `check` read no state here, unless a curve is drawn; on the command line as well."""
     Store(tmp_path / "store", threads=1).update(data, **FEW)
     here = Store(tmp_path / "store", threads=1)

@@ -52,8 +52,8 @@ class Configuration:
 
     Attributes
     ----------
-    options : arguments of `streameval.evaluate`, every one that a store takes
-    types : key type of every score, cluster and class column
+    options : the options of `streameval.evaluate` that a store keeps, in plain form
+    types : key type of each score, cluster and class column
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Configuration:
         Raises
         ------
         OptionError
-            If an option is not what it must be, or nothing is to be kept.
+            If an option has a value that it does not take, or no score and no cluster column is named.
         """
         options = {name: option.rest for name, option in _KEPT.items()}
         options |= {name: value for name, value in _plain(given).items() if name in _KEPT}
@@ -85,7 +85,7 @@ class Configuration:
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Configuration:
-        """The configuration that the ledger has.
+        """The configuration as the ledger keeps it.
 
         Raises
         ------
@@ -148,17 +148,17 @@ class Configuration:
         return self.request(**_ALL_STATES)
 
     def typed(self, found: Scan) -> Configuration:
-        """The same with the key types of what was found for columns that have none yet."""
+        """The configuration with the key types of scanned columns, for columns that have none yet."""
         types = {name: self.types.get(name) or _key_type(self, found.schema.field(name)) for name in self.key_columns}
         return replace(self, types=types)
 
     def conformed(self, found: Scan) -> Scan:
-        """The scan, read as the key types want.
+        """The scan with column types that give the store's key types.
 
         Raises
         ------
         SchemaError
-            If a column has a type that the store's does not hold.
+            If a column's type cannot be widened to the type that the store holds.
         """
         fields = [self._conformed(field, found) for field in found.schema]
         return replace(found, schema=pa.schema(fields))
@@ -179,23 +179,23 @@ class Configuration:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Columns that are keys."""
+        """Score, cluster and class columns."""
         classes = [self.options["classes"]] if self.options["classes"] else []
         return (*self.options["score"], *self.options["cluster"], *classes)
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
-        """States of the partitions and the metrics of each, as an evaluation of the raw files has them."""
+        """The states of the partitions with their metrics, as an evaluation of the files plans them."""
         fields = {name: pa.decimal128(18, int(t[1:])) if t[0] == "d" else _ARROW[t] for name, t in self.types.items()}
-        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # they are alike
+        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one stands for all
         return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
-        """The spec of every state, by its group and column."""
+        """The spec of every state, by group and column."""
         return {(w.group, w.of): w.spec for w in self.wanted(names, **_ALL_STATES)} if names else {}
 
 
 class _Nothing:
-    """The source of a partition that is not read: its states are there."""
+    """The source of a partition whose states are stored, so that its rows are not read."""
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Any:
         """No batches."""
@@ -209,7 +209,7 @@ def _key_type(configuration: Configuration, field: pa.Field) -> str:
 
 
 def _has_key_type(configuration: Configuration, field: pa.Field, due: str) -> bool:
-    """Whether the keys of a column are of the type that is due."""
+    """Whether the keys of a column have the type that the store holds."""
     try:
         return _key_type(configuration, field) == due
     except SchemaError:
