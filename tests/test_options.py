@@ -294,7 +294,7 @@ class Rows:
 
     def partial(self, part: Any) -> int:
         """Rows of a part."""
-        return int(part.neg.sum() + part.pos.sum())
+        return int(part.rows.sum())
 
     def combine(self, partials: Any, state: Any) -> float:
         """All rows."""
