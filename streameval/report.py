@@ -92,8 +92,8 @@ def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[t
     ]
 
 
-def render(found: Found) -> RenderableType:
-    """Everything that was found, for a terminal."""
+def render(found: Found, *, plain: bool = False) -> RenderableType:
+    """Everything that was found, for a terminal; `plain` tables have no rules."""
     from rich.console import Group
     from rich.markup import escape
 
@@ -101,7 +101,8 @@ def render(found: Found) -> RenderableType:
     parts: list[RenderableType] = [f"{plural(found.rows, 'row')}, {found.positives:,} positive{share}"]
     parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
     parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
-    parts += [_Side(*group) for group in tables(found.results)]
+    for group in tables(found.results):
+        parts += [*([""] if plain else []), _Side(*group, plain)]
     return Group(*parts)
 
 
@@ -127,6 +128,7 @@ class _Side:
     columns: list[str]
     metrics: list[str]
     found: dict[tuple[str, str], Scalar]
+    plain: bool = False
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         from rich.markup import escape
@@ -168,7 +170,7 @@ class _Side:
         from rich.markup import escape
         from rich.table import Table
 
-        table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+        table = Table(box=None if self.plain else box.SIMPLE_HEAD, header_style="bold")
         table.add_column("metric", width=named)
         for column, width in columns:
             table.add_column(escape(column), justify="right", overflow="fold", width=width)
@@ -182,19 +184,20 @@ def _is_number(text: str) -> bool:
     return not text.startswith("–") and "sampled" not in text
 
 
-def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]]) -> Table:
+def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> Table:
     """A metric night by night as a table.
 
     Parameters
     ----------
     title : str
     points : sequence of (partition, its value, value over all up to it or None)
+    plain : whether to leave the rules out
     """
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", title=title)
+    table = Table(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=title)
     table.add_column("partition")
     spans = ["per night"] + ["cumulative"] * any(total for _, _, total in points)
     for name in ("rows", *spans):

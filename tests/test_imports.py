@@ -31,7 +31,7 @@ LAYERS: dict[str, set[str]] = {
     "errors": set(),
     "wording": set(),
     "results": set(),
-    "arguments": set(),
+    "options": set(),
     "kernels": set(),
     "budget": set(),
     "scan": set(),
@@ -41,10 +41,10 @@ LAYERS: dict[str, set[str]] = {
     "states": {"budget", "kernels"},
     "metrics": {"budget", "kernels", "results", "states"},
     "arrays": {"budget", "kernels", "metrics", "plots", "results", "states"},
-    "engine": {"arguments", "budget", "metrics", "results", "scan", "states"},
-    "evaluation": {"arguments", "arrays", "budget", "engine", "metrics", "report", "results", "scan", "states"},
-    "store": {"arguments", "budget", "engine", "evaluation", "plots", "results", "scan", "states"},
-    "cli": {"evaluation", "plots", "report", "results", "simulation", "states", "store"},
+    "engine": {"budget", "metrics", "options", "results", "scan", "states"},
+    "evaluation": {"arrays", "budget", "engine", "metrics", "options", "report", "results", "scan", "states"},
+    "store": {"budget", "engine", "evaluation", "options", "plots", "results", "scan", "states"},
+    "cli": {"evaluation", "metrics", "options", "plots", "report", "results", "simulation", "states", "store"},
     "__main__": {"cli"},
 }
 LARGEST_FOLDER = 20  # files

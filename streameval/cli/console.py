@@ -1,6 +1,6 @@
-"""The console: progress and tables on stderr, JSON where it is asked for. What the commands share.
+"""Streams of the commands: tables and JSON on stdout, progress and messages on stderr.
 
-Everything is imported where it is used, so that help answers at once.
+Everything is imported where it is used, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations
@@ -9,28 +9,54 @@ import os
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from streameval.errors import StreamevalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from rich.console import Console
+    from rich.console import RenderableType
 
-    from streameval.evaluation.forecast import Forecast
-    from streameval.evaluation.result import Evaluation
+__all__ = ["as_json", "deliver", "emit", "piped", "progress_bar", "refuse_directory", "say", "table", "tell"]
 
-__all__ = ["deliver", "deliver_json", "emit", "progress_bar", "refuse_directory", "say", "write"]
+_WIDTH = 10_000  # of a line that is piped: no table is folded
 
 
-def refuse_directory(path: str | None) -> None:
-    """Raise, before anything is read, if a file is to be written into a directory that is not there."""
-    if path not in (None, "-") and not Path(path).parent.is_dir():
-        msg = f"{path}: its directory does not exist; make it first"
-        raise StreamevalError(msg)
+def refuse_directory(*paths: str | None) -> None:
+    """Raise, before anything is read, if a file cannot be written because of its directory."""
+    for path in paths:
+        if path not in (None, "-") and not Path(path).parent.is_dir():
+            msg = f"{path}: its directory does not exist; make it first"
+            raise StreamevalError(msg)
+        if path not in (None, "-") and Path(path).is_dir():
+            msg = f"{path}: is a directory; name a file"
+            raise StreamevalError(msg)
+
+
+def deliver(json_to: str | None, text: Callable[[], str], shown: Callable[[], RenderableType], quiet: bool) -> None:
+    """JSON to the file or stdout that it is asked for, and the table to stdout unless JSON goes there.
+
+    Parameters
+    ----------
+    json_to : file, ``-`` for stdout, or None
+    text : makes the JSON
+    shown : makes the table
+    quiet : whether to leave the table out
+    """
+    if json_to is not None:
+        emit(json_to, text().rstrip("\n") + "\n")
+    if not quiet and json_to != "-":
+        tell(shown())
+
+
+def as_json(value: Any) -> str:
+    """Plain values as JSON."""
+    import json
+
+    return json.dumps(value, indent=2, allow_nan=False)
 
 
 def emit(path: str, text: str) -> None:
@@ -38,7 +64,43 @@ def emit(path: str, text: str) -> None:
     if path == "-":
         say(text, nl=False)
     else:
-        write(Path(path), text)
+        _write(Path(path), text)
+
+
+def piped() -> bool:
+    """Whether stdout is not a terminal."""
+    from rich.console import Console
+
+    return not Console().is_terminal
+
+
+def tell(shown: RenderableType) -> None:
+    """Write a table or text to stdout: plain when piped, without colours, rules and line breaks."""
+    from rich.console import Console
+
+    console = Console()
+    if console.is_terminal:
+        console.print(shown)
+        return
+    import io
+
+    sink = io.StringIO()
+    Console(file=sink, width=_WIDTH, color_system=None, highlight=False).print(shown)
+    say("\n".join(line.rstrip() for line in sink.getvalue().splitlines()))
+
+
+def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
+    """A table of texts; the columns in `numbers` are set to the right."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    made = Table(box=None if piped() else box.SIMPLE_HEAD, header_style="bold")
+    for name in names:
+        made.add_column(escape(name), justify="right" if name in numbers else "left")
+    for row in rows:
+        made.add_row(*map(escape, row))
+    return made
 
 
 def say(text: str, nl: bool = True) -> None:
@@ -47,7 +109,7 @@ def say(text: str, nl: bool = True) -> None:
     Raises
     ------
     StreamevalError
-        If it cannot be written, such as to a full disk; a pipe that was closed is no error of that kind.
+        If it cannot be written, such as to a full disk. A closed pipe raises `BrokenPipeError`.
     """
     try:
         click.echo(text, nl=nl)
@@ -59,49 +121,30 @@ def say(text: str, nl: bool = True) -> None:
         raise StreamevalError(msg) from error
 
 
-def deliver(found: Evaluation, json_to: str | None, console: Console | None) -> None:
-    """JSON where it is asked for, the table on stderr."""
-    deliver_json(found, json_to)
-    if console is not None:
-        from streameval.report import render
-
-        console.print(render(found))
-
-
-def deliver_json(found: Evaluation | Forecast, json_to: str | None) -> None:
-    """JSON to stdout with ``-``, or to a file."""
-    if json_to == "-":
-        say(found.to_json(indent=2))
-    elif json_to is not None:
-        write(Path(json_to), found.to_json(indent=2) + "\n")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file whole or not at all; through links, and into pipes and devices."""
+def _write(path: Path, text: str) -> None:
+    """Write a whole file or nothing; links are followed, pipes and devices written directly."""
     path = path.resolve()
-    whole = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
+    part = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
     try:
-        whole.write_text(text)
-        if whole != path:
-            whole.replace(path)
+        part.write_text(text)
+        if part != path:
+            part.replace(path)
     except BrokenPipeError:
         raise
     except OSError as error:
-        if whole != path:
-            whole.unlink(missing_ok=True)
+        if part != path:
+            part.unlink(missing_ok=True)
         msg = f"{path}: cannot be written ({error.strerror})"
         raise StreamevalError(msg) from error
 
 
 @contextmanager
-def progress_bar(quiet: bool, total: int | None = None) -> Iterator[tuple[Console, Callable[..., None] | None]]:
-    """A console on stderr and a progress bar that counts rows and says rows per second."""
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield console, None
+def progress_bar(quiet: bool, total: int | None = None) -> Iterator[Callable[..., None] | None]:
+    """A progress bar on stderr, with rows and rows a second; None where stderr is not a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
     from rich.text import Text
 
@@ -111,10 +154,10 @@ def progress_bar(quiet: bool, total: int | None = None) -> Iterator[tuple[Consol
             return Text(f"{task.completed:,.0f} rows  {speed / 1e6:,.1f} M rows/s")
 
     columns = TextColumn("{task.description}"), BarColumn(), Rate(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("rows", total=total)
 
         def advance(done: int, rows: int = -1) -> None:
             progress.update(task, completed=done, total=rows if rows >= 0 else total)
 
-        yield console, advance
+        yield advance

@@ -1,93 +1,158 @@
-"""Options that several commands have, each defined once.
+"""The options of the commands, made from the option table, and ``--config``.
 
-None has a default of its own: what is not given is left to the function that the command calls, whose default its help
-repeats; a store has the options that it was begun with.
+No option has a default here: an option that is not given is left to the function that the command calls, whose default
+the help text repeats.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from streameval.errors import OptionError
+from streameval.options import honoured, kept_options, refuse
+from streameval.options.kinds import ANY, FLAG, NUMBERS
+from streameval.options.table import Option
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     Command = Callable[..., Any]
 
-__all__ = ["COLUMNS", "JSON", "POLICIES", "QUIET", "REPORTED", "RUN", "SCHEDULER", "THREADS", "given", "with_options"]
+__all__ = ["given", "options", "options_of"]
 
-COLUMNS = (
-    click.option("--label", help="Column of true classes. [default: label]"),
-    click.option("--score", multiple=True, help="Score column; repeat for several."),
-    click.option("--cluster", multiple=True, help="Cluster id column; repeat for several."),
-    click.option("--classes", help="Column of the clusters' true classes, such as campaigns."),
-    click.option("--weight", help="Column of weights, for score metrics."),
-    click.option("--pos-label", help="Positive label; without it numbers above zero are positive."),
-)
-REPORTED = (
-    click.option(
-        "--metric",
-        "metrics",
-        multiple=True,
-        help="Metric, a name or a glob; repeat for several. [default: all but assignment scores, variants, pairwise.*]",
-    ),
-    click.option(
-        "--truncate", type=float, multiple=True, help="Cut the gain curve: a share in (0, 1] or a number of points."
-    ),
-    click.option("--at", multiple=True, help="Operating point: fpr=1e-4, recall=0.9 or k=1000; repeat for several."),
-    click.option("--threshold", type=float, help="aul: larger clusters count as if all positive. [default: 1]"),
-)
-POLICIES = (
-    click.option("--nan", type=click.Choice(["error", "drop", "half"]), help="NaN and null scores. [default: error]"),
-    click.option(
-        "--nulls",
-        type=click.Choice(["error", "drop", "singleton"]),
-        help="Null ids of clusters and classes, and with drop null labels. [default: error]",
-    ),
-    click.option(
-        "--cluster-scope",
-        type=click.Choice(["global", "partition"]),
-        help="Whether a cluster id means the same everywhere or belongs to its partition. [default: global]",
-    ),
-    click.option(
-        "--approx", is_flag=True, default=None, help="Bounded memory: fixed histograms of scores, certain intervals."
-    ),
-)
-THREADS = click.option("--threads", type=int, help="Threads to run on here. [default: one per processor]")
-RUN = (
-    click.option("--memory", help="Budget for states, such as 2GiB; of each worker. [default: a quarter of memory]"),
-    click.option(
-        "--spill",
-        type=click.Path(path_type=Path),
-        help="Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]",
-    ),
-    THREADS,
-)
-SCHEDULER = click.option(
-    "--scheduler", "client", metavar="ADDRESS", help="Run on the workers of this Dask scheduler, tcp://host:8786."
-)
-JSON = click.option(
-    "--json",
-    "json_to",
-    type=click.Path(dir_okay=False, allow_dash=True),
-    help="Write JSON to a file, or to stdout with -; the table goes to stderr.",
-)
-QUIET = click.option("--quiet", is_flag=True, help="No progress, no table.")
+_DATA = ("evaluate", "sketch", "metrics", "show", "versions", "history", "check")
+_ALL = ("evaluate", "update", "show", "replace", "remove", "versions", "history", "check", "add", "vacuum", "sketch")
+
+SHOWN = (
+    Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
+           help="Say what the run would read, hold and do; do not run."),
+    Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
+    Option("quantiles", NUMBERS, (), ("sketch",), "value", flag="quantile",
+           help="Quantile in [0, 1]; repeat for several. [default: 0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]"),
+    Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
+           metavar="FILE|-"),
+    Option("plot", ANY, None, ("history",), "nothing", "Write a picture, such as history.svg.", metavar="FILE"),
+    Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",
+           flag="json", metavar="FILE|-"),
+    Option("quiet", FLAG, False, (*_ALL, "simulate"), "nothing", "No progress, no table, no summary."),
+)  # fmt: skip
 
 
-def with_options(*options: Any) -> Callable[[Command], Command]:
-    """Several options as one decorator."""
+def options(verb: str) -> Callable[[Command], Command]:
+    """All options of a verb, in the order of the table, as one decorator."""
+    rows = [option for option in honoured(verb).values() if option.verbs]
+    if verb == "show":
+        rows = [_of_store(option) if option.name in kept_options() else option for option in rows]
+    return options_of([*rows, *(option for option in SHOWN if verb in option.verbs)])
+
+
+def _of_store(option: Option) -> Option:
+    """An option whose default is the store's own."""
+    return replace(option, help=f"{option.help.partition(' [default')[0]} [default: as the store]")
+
+
+def options_of(rows: Iterable[Option]) -> Callable[[Command], Command]:
+    """Rows of a table, and ``--config``, as one decorator."""
+    made: list[Callable[[Command], Command]] = [*map(_option, rows), _CONFIG]
 
     def decorate(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
+        for add in reversed(made):
+            command = add(command)
         return command
 
     return decorate
 
 
-def given(options: dict[str, Any]) -> dict[str, Any]:
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
     """Only the options that were given."""
-    return {name: value for name, value in options.items() if value not in (None, ())}
+    return {name: value for name, value in values.items() if value not in (None, ())}
+
+
+def _option(option: Option) -> Callable[[Command], Command]:
+    """An option of the command line."""
+    kind, spelling = option.kind, option.spelling
+    silent = option.default in (None, ()) or option.default is False or "[default" in option.help
+    facts: dict[str, Any] = {"type": click.Choice(kind.choices) if kind.choices else kind.word, "multiple": kind.many}
+    if kind.word is bool:
+        facts = {"is_flag": True}
+        spelling += f"/--no-{spelling[2:]}" if option.decides != "nothing" else ""
+    return click.option(
+        spelling,
+        option.name,
+        default=None,
+        required=option.required,
+        metavar=option.metavar,
+        help=option.help if silent else f"{option.help} [default: {option.default}]",
+        **facts,
+    )
+
+
+def _configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
+    """Take the options that the command line does not give from a file."""
+    if path is not None:
+        ctx.default_map = _configured(path, ctx.command)
+
+
+_CONFIG = click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_configure,
+    help="TOML file of options, such as truncate = [0.01, 0.1]; the command line wins.",
+)
+
+
+def _configured(path: str, command: click.Command) -> dict[str, Any]:
+    """The options of a TOML file, by the names of a command's parameters.
+
+    Raises
+    ------
+    OptionError
+        If the file cannot be read, or holds what the command does not take.
+    """
+    import tomllib
+    from pathlib import Path
+
+    try:
+        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"--config {path}: cannot be read ({error.strerror})"
+        raise OptionError(msg) from None
+    except ValueError as error:
+        msg = f"--config {path}: is not a TOML file ({error})"
+        raise OptionError(msg) from None
+    known = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
+    by_key = {key: option for option in known for key in (option.name, option.opts[0][2:].replace("-", "_"))}
+    values: dict[str, Any] = {}
+    for key, value in found.items():
+        option = by_key.get(key.replace("-", "_"))
+        if option is None:
+            refuse(command.name or "", key, [o.opts[0][2:] for o in known], f"--config {path}: ")
+        if option.name in values:
+            msg = f"--config {path}: names {option.opts[0]} twice, the second time as {key!r}"
+            raise OptionError(msg)
+        values[str(option.name)] = _words(option, value, f"--config {path}: {key}")
+    return values
+
+
+def _words(option: click.Option, value: Any, where: str) -> Any:
+    """A value of TOML as words of the command line, so that both are read alike."""
+    if option.is_flag != isinstance(value, bool) and option.name != "pos_label":
+        msg = f"{where} must be true or false" if option.is_flag else f"{where} must not be true or false"
+        raise OptionError(msg)
+    if option.is_flag:
+        return value
+    several = value if isinstance(value, list) else [value]
+    if isinstance(value, dict) or any(isinstance(item, dict | list) for item in several):
+        msg = f"{where} must be a value or a list of values"
+        raise OptionError(msg)
+    if option.multiple:
+        return [str(item) for item in several]
+    if isinstance(value, list):
+        msg = f"{where} must be one value, not a list"
+        raise OptionError(msg)
+    return str(value).lower() if isinstance(value, bool) else str(value)

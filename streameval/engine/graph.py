@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from streameval.arguments import whole
 from streameval.budget import available_threads
+from streameval.options.kinds import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 
@@ -20,8 +20,7 @@ from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
 from streameval.evaluation.forecast import forecast
 from streameval.evaluation.request import Request
-from streameval.evaluation.sampling import SAMPLING, sampling
-from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
+from streameval.options import recorded
 
 if TYPE_CHECKING:
     import os
@@ -30,10 +29,13 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.forecast import Forecast
     from streameval.evaluation.result import Evaluation
+    from streameval.metrics.protocol import Metric
 
 __all__ = ["evaluate", "explain"]
 
-_ENGINE = ("memory", "spill", "threads", "client", "progress")  # arguments that change no result
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_ENGINE = ("memory", "spill", "threads", "client", "progress")
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
 
 
@@ -46,10 +48,10 @@ def evaluate(
     classes: str | None = None,
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
-    metrics: str | Sequence[str] | None = None,
+    metrics: str | Metric | Sequence[str | Metric] | None = None,
     truncate: float | Sequence[float] = (),
-    threshold: float = 1,
-    assignment_cells: int = ASSIGNMENT_CELLS,
+    aul_threshold: float = 1,
+    assignment_cells: int = 1_000_000,
     at: str | Sequence[str] = (),
     nan: str = "error",
     nulls: str = "error",
@@ -73,29 +75,30 @@ def evaluate(
     Parameters
     ----------
     data : path, glob, URI, list of those, pyarrow Dataset, Table, RecordBatch or reader, pandas or Dask DataFrame
-        What to read; a directory may be Hive-partitioned. A list of delayed Arrow tables, too.
+        What to read. A directory may be Hive-partitioned. A list of delayed Arrow tables is accepted as well.
     label : str
-        Column of true classes: bool, number, or string with `pos_label`.
+        Column of true classes: booleans, numbers, or strings with `pos_label`.
     score, cluster : str or sequence of str
-        Columns of scores (any number type) and of cluster ids (integers, strings, binaries).
+        Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
     classes : str, optional
-        Column of true classes of the clusters, such as campaigns (integers, strings, binaries): every cluster column is
+        Column of the clusters' true classes, such as campaigns (integers, strings, binaries). Every cluster column is
         compared with it.
     weight : str, optional
-        Column of weights, finite and not negative. They apply to score metrics; cluster metrics count rows.
-    pos_label : optional
-        The positive label; without it numbers above zero are positive.
-    metrics : str or sequence of str, optional
-        Names or globs of the metrics to compute; by default all but those of clusters against classes that are
-        computed only when asked for, such as ``assignment_score``, ``vi_distance/raw`` or ``pairwise.*``.
+        Column of weights, finite and not negative. Weights apply to score metrics; cluster metrics count rows.
+    pos_label : bool, int, float or str, optional
+        The positive label. Without it, numbers above zero are positive.
+    metrics : str, metric object, or sequence of those
+        Names, globs and families of the metrics to compute, or your own metric objects
+        (`streameval.metrics.catalogue`). By default, all metrics are computed except those of clusters against classes
+        that must be asked for, such as ``assignment_score``, ``vi_distance/raw`` or ``pairwise.*``.
     truncate : float or sequence of float
         Truncations of the gain curve: a share of the points in (0, 1], or a number of points above 1. Each adds `agc`
         and `agc_ratio` cut there, such as ``agc@0.01``.
-    threshold : float
+    aul_threshold : float
         Clusters larger than this count as if all positive in the assumed height of `aul`.
     assignment_cells : int
-        `assignment_score`: in connected components of the table with more cells, the best matching is not solved but
-        bounded, and the result is a certain interval. It does not depend on `memory`.
+        For `assignment_score`: a connected component of the table with more cells is bounded instead of solved, and
+        the result is a certain interval. The limit does not depend on `memory`.
     at : str or sequence of str
         Operating points: ``fpr=1e-4`` (the true positive rate there), ``recall=0.9`` (the precision there), ``k=1000``
         (the precision among the top k), each with its threshold.
@@ -103,44 +106,45 @@ def evaluate(
         NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as
         one half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
     nulls : {"error", "drop", "singleton"}
-        Null ids of clusters and classes: refuse them; leave the row out of their metrics; or take each as one of its
-        own. With ``drop``, rows without a label leave every metric.
+        Null ids of clusters and classes: refuse them; leave the row out of their metrics; or treat each as a separate
+        id. With ``drop``, rows without a label are left out of every metric.
     cluster_scope : {"global", "partition"}
-        Whether an id means the same cluster everywhere, or belongs to its partition.
+        Whether an id means the same cluster everywhere, or only within its partition.
     approx : bool
-        Hold a fixed histogram (16 MiB a score) instead of every distinct score; results are certain intervals.
+        Count scores in a fixed histogram (16 MiB a score) instead of keeping every distinct score. Results are then
+        certain intervals.
     approx_agc : bool
         Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
-        quantile bins, with what the bins hide and the standard error (`streameval.metrics.scores.gain_sampled`). With
-        ``metrics="agc_approx*"`` nothing else is computed, which is what makes it fast.
+        quantile bins, with the error of the bins and the standard error (`streameval.metrics.scores.gain_sampled`).
+        With ``metrics="agc_approx*"`` nothing else is computed, which makes it fast.
     sample : float
-        Share of the rows to draw for it, in (0, 1].
+        Share of the rows to draw for `agc_approx`, in (0, 1].
     quantiles : int
-        Number of its bins, for each truncation.
+        Number of bins of `agc_approx`, for each truncation.
     sample_by : {"rows", "row_groups"}
-        Whether rows are drawn, or whole row groups: then no others are read for it, but the error is larger where rows
-        of a row group are alike.
+        Whether single rows or whole row groups are drawn. Row groups that are not drawn are not read, but the error is
+        larger if the rows of a row group are alike.
     sample_seed : int
-        Another one draws another sample.
+        Seed of the draw.
     passes : {1, 2}, optional
-        How often the data are read for it; by default a second time where scores repeat so often that digests of the
-        first pass would be poor, and where all rows are drawn, for a certain interval (see
+        How often the data are read for `agc_approx`. By default they are read twice if scores repeat so often that
+        digests of the first pass would be poor, or if all rows are drawn, which gives a certain interval (see
         `streameval.evaluation.sampling`).
     memory : int or str, optional
-        Budget for states, such as ``"2GiB"``; a quarter of the memory by default. What exceeds it is spilled.
+        Budget for states, such as ``"2GiB"``; by default a quarter of the memory. States beyond it are spilled.
     spill : path, optional
         Directory of the spill file, by default ``$TMPDIR`` or ``/var/tmp``.
     on_error : {"raise", "skip"}
-        Whether a file that cannot be read ends the run or is left out and listed.
+        Whether a file that cannot be read ends the run, or is left out and listed.
     threads : int, optional
-        Threads to run on in this process, by default as many as processors, unless there is a client.
+        Threads to run on in this process, by default one per processor; not together with `client`.
     client : distributed.Client or str, optional
-        Run on the workers of this client, or of the scheduler at this address. Without it, on those of the active
-        client, where there is one and `threads` is not given. `memory` is then the budget of each worker, by default a
-        quarter of its memory limit, and `spill` a directory of its machine.
+        Run on the workers of this client, or of the scheduler at this address. By default the active client is used if
+        there is one and `threads` is not given. `memory` is then the budget of each worker, by default a quarter of
+        its memory limit, and `spill` a directory of its machine.
     progress : callable, optional
-        Called with (rows folded, rows in all); the latter is −1 if unknown. Of small objects both are reckoned from
-        sizes.
+        Called with (rows folded, rows in all); the latter is −1 if unknown. For small objects both are estimated from
+        their sizes.
 
     Returns
     -------
@@ -159,24 +163,63 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    asked = dict(locals())  # every argument by its name
-    run = _prepared(**asked)
+    options = {
+        "label": label,
+        "score": score,
+        "cluster": cluster,
+        "classes": classes,
+        "weight": weight,
+        "pos_label": pos_label,
+        "metrics": metrics,
+        "truncate": truncate,
+        "aul_threshold": aul_threshold,
+        "assignment_cells": assignment_cells,
+        "at": at,
+        "nan": nan,
+        "nulls": nulls,
+        "cluster_scope": cluster_scope,
+        "approx": approx,
+        "approx_agc": approx_agc,
+        "sample": sample,
+        "quantiles": quantiles,
+        "sample_by": sample_by,
+        "sample_seed": sample_seed,
+        "passes": passes,
+        "memory": memory,
+        "spill": spill,
+        "on_error": on_error,
+        "threads": threads,
+        "client": client,
+        "progress": progress,
+    }
+    run = _Run.of(data, Request.checked(options), estimate=True)
     try:
         return run.finish()
     except scan.LayoutError:
-        pass  # and let go of what was folded
+        pass  # the states are freed before the data are read again
     run = run.again()
     return run.finish()
 
 
-def explain(data: Any, **asked: Any) -> Forecast:
-    """What `evaluate` would do with the same arguments, without doing it: only footers are read, of small objects one.
+def _called_as(other: Callable[_Arguments, Any]) -> Callable[[Callable[..., _Result]], Callable[_Arguments, _Result]]:
+    """Give a function that takes ``**options`` the signature of another function."""
+
+    def decorate(function: Callable[..., _Result]) -> Callable[_Arguments, _Result]:
+        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+@_called_as(evaluate)
+def explain(data: Any, **options: Any) -> Forecast:
+    """What `evaluate` would do with the same arguments: only footers are read, and one footer for small objects.
 
     Parameters
     ----------
     data
         As `evaluate`.
-    **asked
+    **options
         The keyword arguments of `evaluate`.
 
     Returns
@@ -201,11 +244,11 @@ def explain(data: Any, **asked: Any) -> Forecast:
     ...
     """
     try:
-        inspect.signature(evaluate).bind(data, **asked)
+        inspect.signature(evaluate).bind(data, **options)
     except TypeError as error:
         msg = f"explain() {error}; its arguments are those of evaluate()"
         raise TypeError(msg) from None
-    run = _prepared(data, **asked)
+    run = _Run.of(data, Request.checked(options), estimate=True)
     return forecast(run.engine, run.found, run.plan, run.wanted)
 
 
@@ -214,7 +257,6 @@ class _Run:
     """A run that is about to start."""
 
     data: Any
-    options: dict[str, Any]
     request: Request
     engine: Engine
     found: scan.Scan
@@ -222,13 +264,14 @@ class _Run:
     plan: Plan
 
     @classmethod
-    def of(cls, data: Any, options: dict[str, Any], request: Request, *, estimate: bool) -> _Run:
-        """The run of a request, on an engine of its own, planned with estimates or without."""
-        engine = start(**options)
+    def of(cls, data: Any, request: Request, *, estimate: bool) -> _Run:
+        """The run of a request with a new engine; `estimate` tells whether the plan may estimate rows."""
+        engine = start(**{name: request.options[name] for name in _ENGINE})
+        on_error = request.options["on_error"]
         found = scan.plan(
             data,
             request.columns,
-            on_error=request.on_error,
+            on_error=on_error,
             threads=engine.threads,
             compute=engine.compute,
             estimate=estimate and not request.sampling,  # digests depend on the rows of tasks
@@ -240,14 +283,14 @@ class _Run:
         except SchemaError:
             if not found.estimated:
                 raise
-            return cls.of(data, options, request, estimate=False)
+            return cls.of(data, request, estimate=False)
         specs = tuple({w.spec: None for w in wanted})
-        plan = Plan(found.schema, request.label, request.weight, specs, request.on_error == "skip")
-        return cls(data, options, request, engine, found, wanted, plan)
+        plan = Plan(found.schema, request.label, request.weight, specs, on_error == "skip")
+        return cls(data, request, engine, found, wanted, plan)
 
     def again(self) -> _Run:
-        """The same, planned without estimates."""
-        return self.of(self.data, self.options, self.request, estimate=False)
+        """The same run, planned without estimates."""
+        return self.of(self.data, self.request, estimate=False)
 
     def finish(self) -> Evaluation:
         """Read the data and compute the results."""
@@ -262,14 +305,8 @@ class _Run:
             folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
             names = [piece.name for piece in found.pieces]
             folded.states[plan.label].check_found(names[0] if len(set(names)) == 1 else f"all of {names[0]}, …")
-            return finalize_all(engine, names, plan, wanted, folded, threshold=self.request.threshold)
+            result = finalize_all(engine, names, plan, wanted, folded, threshold=self.request.aul_threshold)
+            return replace(result, options=recorded(self.request.options))
         except BaseException:
             engine.progress.cancel()
             raise
-
-
-def _prepared(data: Any, *, approx_agc: bool = False, **asked: Any) -> _Run:
-    """Everything but the run: the request checked, the data planned; the arguments are those of `evaluate`."""
-    engine, drawn = ({name: asked.pop(name) for name in names if name in asked} for names in (_ENGINE, SAMPLING))
-    request = Request.checked(sampling=sampling(drawn, asked=approx_agc), **asked)
-    return _Run.of(data, engine, request, estimate=True)

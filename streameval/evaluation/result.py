@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -16,6 +17,8 @@ from streameval.metrics.curves import CURVES
 from streameval.metrics.scores.threshold import ConfusionAt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval.engine import Engine
     from streameval.results import Curve, Scalar
 
@@ -32,6 +35,7 @@ class Evaluation:
     results : tuple of Scalar
     dropped : tuple of (reason, rows) left out
     skipped : tuple of (file, reason) left out
+    options : the options that were given, by name, as far as they decide the results
 
     Examples
     --------
@@ -51,10 +55,12 @@ class Evaluation:
     _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
     _engine: Engine | None = field(default=None, repr=False, compare=False)
     _threshold: float = field(default=1, repr=False, compare=False)
+    options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def __reduce__(self) -> tuple[type[Evaluation], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Carry the results to another process, not the states: curves must be drawn before."""
-        return Evaluation, (self.rows, self.positives, self.results, self.dropped, self.skipped)
+        made = partial(Evaluation, options=self.options)
+        return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
         from streameval.report import text
@@ -157,6 +163,7 @@ class Evaluation:
         """Plain values, as the command line's JSON has them."""
         return {
             "streameval": __version__,
+            "options": self.options,
             "rows": self.rows,
             "positives": self.positives,
             "results": [result.to_dict() for result in self.results],

@@ -13,10 +13,9 @@ more belongs to an atom that the digests show; and where all rows are drawn, sin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from streameval.arguments import number, whole
 from streameval.engine.fold import Folded
 from streameval.errors import OptionError
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[Sequence[Piece], int, Plan], Folded]
 
-__all__ = ["SAMPLING", "Sampling", "sampling"]
+__all__ = ["Sampling"]
 
 ATOMS = 0.01  # share of the sample in atoms from which a second pass is made
 
@@ -155,31 +154,6 @@ class Sampling:
         if self.passes == 1 or (self.passes is None and state.tied < ATOMS and (self.sample < 1 or state.whole)):
             return None
         return state.refine([metric.share(state) for metric in metrics], self.quantiles)
-
-
-SAMPLING = tuple(field.name for field in fields(Sampling))
-_CHECKS: dict[str, Callable[[Any], Any]] = {
-    "sample": lambda x: number("sample", x, "a share in (0, 1]"),
-    "quantiles": lambda x: whole("quantiles", x, "a number of bins of at least 1", 1),
-    "sample_by": lambda x: x,
-    "passes": lambda x: None if x is None else whole("passes", x, "1 or 2"),
-    "sample_seed": lambda x: whole("sample_seed", x, "a whole number"),
-}
-
-
-def sampling(given: Mapping[str, Any], *, asked: bool) -> Sampling | None:
-    """The options of the approximate gain area where it is asked for; where it is not, they must be left alone.
-
-    Parameters
-    ----------
-    given : arguments of `streameval.evaluate` by their names, `SAMPLING`; what is not among them has its default
-    asked : whether it is asked for
-    """
-    options = Sampling(**{name: _CHECKS[name](value) for name, value in given.items()})
-    if not asked and options != Sampling():
-        msg = f"{', '.join(SAMPLING[:-1])} and {SAMPLING[-1]} are options of approx_agc=True (--approx-agc)"
-        raise OptionError(msg, *SAMPLING)
-    return options if asked else None
 
 
 def _joined(passes: Sequence[Folded]) -> Folded:

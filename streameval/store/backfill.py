@@ -156,7 +156,7 @@ def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
     OptionError
         If there are none.
     """
-    from streameval.arguments import texts
+    from streameval.options.kinds import texts
 
     columns = {"score": texts("score", score), "cluster": texts("cluster", cluster)}
     if not any(columns.values()):

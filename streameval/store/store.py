@@ -38,9 +38,10 @@ class Store:
     memory, spill, threads, progress
         As `streameval.evaluate`.
     client : distributed.Client or str, optional
-        Fold partitions side by side on the workers of this client, or of the scheduler at this address; without it, of
-        the active client, where there is one and `threads` is not given. The workers write the states, so that the
-        store must be in a place that they share with this process. `memory` and `spill` are then those of each worker.
+        Fold partitions side by side on the workers of this client, or of the scheduler at this address; `evaluate` and
+        `check` run on one worker. By default partitions are folded on the active client if there is one and `threads`
+        is not given. Workers read and write the states, so the store must be in a place that they share with this
+        process. `memory` and `spill` are then those of each worker.
 
     Examples
     --------
@@ -103,9 +104,9 @@ class Store:
         verify : bool
             Fold every partition again, whatever its size and time, and keep those whose states differ.
         **options
-            Of the first update, as `streameval.evaluate` has them: ``label, pos_label, score, cluster, classes, weight,
-            nan, nulls, cluster_scope, approx`` decide what is kept for good; ``metrics, truncate, threshold, at`` are
-            defaults.
+            Options of the first update, as `streameval.evaluate` has them: ``label, pos_label, score, cluster, classes,
+            weight, nan, nulls, cluster_scope, approx`` decide what is kept for good; ``metrics, truncate,
+            aul_threshold, assignment_cells, at`` are defaults.
 
         Returns
         -------
@@ -147,7 +148,7 @@ class Store:
         until: str | date | None = None,
         last: int | None = None,
         as_of: str | int | date | None = None,
-        **metrics: Any,
+        **options: Any,
     ) -> Evaluation:
         """Evaluate all partitions, or some, from their states: as `streameval.evaluate` of their files, bit for bit.
 
@@ -161,12 +162,18 @@ class Store:
             The last few of these.
         as_of : str, int or date, optional
             What the store knew at a version, date or time.
-        **metrics
-            ``metrics, truncate, threshold, at`` where they are to differ from the store's own.
+        **options
+            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at`` in place of the
+            store's own, and ``score, cluster`` to select some of its columns.
+
+        Raises
+        ------
+        OptionError
+            If the states of the store cannot honour an option, such as another `pos_label`.
         """
         named = [partition] if isinstance(partition, str) else partition
         selection = {"partition": named, "since": since, "until": until, "last": last}
-        return looking.evaluate(self._opened, as_of, selection, metrics)
+        return looking.evaluate(self._opened, as_of, selection, options)
 
     def add(
         self,

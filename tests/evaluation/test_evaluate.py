@@ -207,7 +207,7 @@ def test_cluster_metrics_are_their_definitions(kind: pa.DataType) -> None:
                 "label": pa.array(data.draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), pa.int8()),
             }
         )
-        result = evaluate(table, cluster="id", nulls=nulls, threshold=threshold, threads=1)
+        result = evaluate(table, cluster="id", nulls=nulls, aul_threshold=threshold, threads=1)
         clusters = cluster_rows(table, nulls)
         points = [(size, 1, Fraction(positives)) for size, positives in clusters]
         points += [(size, 0, Fraction(size - positives)) for size, positives in clusters]
@@ -226,7 +226,7 @@ def test_a_lift_curve_is_of_the_threshold_whatever_metrics_are_asked_for(metrics
     table = pa.table({"label": [1, 0, 1, 1, 0, 0], "id": [1, 1, 2, 2, 2, 3]})
     clusters = [(2, 1), (3, 2), (1, 0)]
     for threshold in (1, 2, 3):
-        curve = evaluate(table, cluster="id", threshold=threshold, metrics=metrics).curve("lift")
+        curve = evaluate(table, cluster="id", aul_threshold=threshold, metrics=metrics).curve("lift")
         assert agrees(curve.area, lift_truth(clusters, threshold), exactly=True)
 
 

@@ -468,7 +468,7 @@ def test_row_groups_beside_exact_metrics_leave_these_whole(tmp_path: Path) -> No
         ({"sample_by": "files"}, "sample_by='files' must be one of rows, row_groups"),
         ({"weight": "score"}, "agc_approx counts rows and has no weights.*weight='score'"),
         ({"score": None, "cluster": "score"}, "name a score column"),
-        ({"approx_agc": False, "metrics": None, "sample": 0.5}, "options of approx_agc=True"),
+        ({"approx_agc": False, "metrics": None, "sample": 0.5}, "set approx_agc=True"),
     ],
 )
 def test_options_out_of_their_range_are_refused(options: dict[str, Any], message: str) -> None:

@@ -76,7 +76,7 @@ def test_any_nights_together_are_their_raw_files(whole, chosen, nights):
 
 def test_metrics_are_chosen_when_looking(whole):
     """States do not depend on metrics: truncations, operating points and globs can be asked for later."""
-    asked = {"metrics": ["agc*", "bcubed_*"], "truncate": 0.1, "at": "fpr=0.01", "threshold": 3}
+    asked = {"metrics": ["agc*", "bcubed_*"], "truncate": 0.1, "at": "fpr=0.01", "aul_threshold": 3}
     assert whole.evaluate(**asked).to_json() == evaluate(DATA, **OPTIONS, **asked).to_json()
 
 
@@ -116,8 +116,8 @@ def test_curves_and_tables_are_drawn_from_the_states(whole):
 def test_numbers_of_numpy_are_those_of_python(data, tmp_path):
     """A store keeps them as numbers, and counts its last nights by them."""
     store = Store(tmp_path / "store")
-    given = {"truncate": np.float32(0.1), "threshold": np.int64(3), "approx": np.False_, "pos_label": np.int64(1)}
-    plain = {"truncate": 0.1, "threshold": 3, "approx": False, "pos_label": 1}
+    given = {"truncate": np.float32(0.1), "aul_threshold": np.int64(3), "approx": np.False_, "pos_label": np.int64(1)}
+    plain = {"truncate": 0.1, "aul_threshold": 3, "approx": False, "pos_label": 1}
     store.update(data, **FEW, **given)
     store.update(data, **FEW, **plain)
     assert store.evaluate(last=np.int8(3)).to_json() == evaluate(data, **FEW, **plain).to_json()
@@ -131,8 +131,8 @@ def test_numbers_of_numpy_are_those_of_python(data, tmp_path):
 
 def test_a_lift_curve_is_of_the_threshold_looked_for(data, tmp_path):
     """In memory, looked at for the first time and remembered, also where `aul` is not among the metrics."""
-    asked = {"metrics": "roc_auc_by_size", "threshold": 50}
-    expected = evaluate(data, **FEW, threshold=50).value("aul")
+    asked = {"metrics": "roc_auc_by_size", "aul_threshold": 50}
+    expected = evaluate(data, **FEW, aul_threshold=50).value("aul")
     store = Store(tmp_path / "store")
     store.update(data, **FEW, **asked)
     assert expected != evaluate(data, **FEW).value("aul")
@@ -385,12 +385,12 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     assert "1 changed" in run("replace", store, correct(NIGHTS[0], data))[2]
     assert "1 removed" in run("remove", store, NIGHTS[1])[2]
     assert json.loads(run("show", store, "--as-of", 0, "--json", "-")[1]) == json.loads(out)
-    assert "roc_auc" in run("show", store, "--last", 1)[2]
-    _, listed, told = run("versions", store, "--json", "-")
+    assert "roc_auc" in run("show", store, "--last", 1)[1]
+    listed, told = run("versions", store, "--json", "-")[1], run("versions", store)[1]
     assert [fact["version"] for fact in json.loads(listed)] == [2, 1, 0]
-    times = [line.split()[1] for line in told.splitlines()]
+    times = [line.split()[1] for line in told.splitlines()[1:]]
     assert times == [fact["when"] for fact in json.loads(listed)]
-    assert told.splitlines()[0].endswith(f"Z  1 removed ({NIGHTS[1]})")
+    assert told.splitlines()[1].endswith(f"Z  1 removed ({NIGHTS[1]})")
     assert json.loads(run("show", store, "--as-of", times[2], "--json", "-")[1]) == json.loads(out)
     assert json.loads(run("show", store, "--as-of", json.loads(listed)[2]["when"], "--json", "-")[1]) == json.loads(out)
     assert "there is no store" in run("versions", tmp_path / "none")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from nightly import FEW, NIGHTS, OPTIONS, correct, land
 from streameval import Store
 from streameval.cli import main
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
+from streameval.store import query
+from streameval.store.results import nightly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +136,32 @@ def test_a_place_that_workers_do_not_share_is_refused(client: Any, data: Path, t
     shutil.copytree(elsewhere, states, dirs_exist_ok=True)
     assert [entry.partition for entry in store.partitions()] == NIGHTS[:1]
     assert store.evaluate().rows
+
+
+def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`evaluate` and `check` read no state here, unless a curve is drawn; on the command line as well."""
+    Store(tmp_path / "store", threads=1).update(data, **FEW)
+    here = Store(tmp_path / "store", threads=1)
+    expected, curve = here.evaluate(metrics="agc").to_json(), here.evaluate().curve("roc").area
+    rules = ["agc@0.5 >= 0.1", "aul drop <= 1"]
+    judged = here.check(rules).to_dict()
+    for cached in ("results", "history"):
+        shutil.rmtree(tmp_path / "store" / cached)
+    with monkeypatch.context() as patched:
+        for module in (query, nightly):
+            patched.setattr(module, "evaluated", None)
+        there = Store(tmp_path / "store", client=client)
+        found = there.evaluate(metrics="agc")
+        assert found.to_json() == expected
+        assert there.check(rules).to_dict() == judged
+        words = [str(tmp_path / "store"), "--scheduler", client.scheduler.address, "--json", "-"]
+        shown = CliRunner().invoke(main, ["show", *words, "--metric", "agc_ratio"])
+        assert json.loads(shown.stdout)["options"]["metrics"] == ["agc_ratio"], shown.stderr
+        done = CliRunner().invoke(main, ["check", *words, "--rule", "agc@0.25 >= 0.1"])
+        assert (done.exit_code, json.loads(done.stdout)["passed"]) == (0, True)
+    assert there.evaluate(metrics="agc").curve("roc").area == curve
+    with pytest.raises(OptionError, match="give one of them"):
+        Store(tmp_path / "store", client=client, threads=1).evaluate(metrics="pr_auc")
 
 
 def test_the_command_line_folds_on_a_scheduler(client: Any, data: Path, tmp_path: Path) -> None:

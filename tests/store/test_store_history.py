@@ -106,12 +106,12 @@ def test_a_night_without_a_column_is_null_for_each_column(tmp_path):
         assert [point.cumulative.reason for point in points] == reasons
         assert points[1].night.value == evaluate(DATA / NIGHTS[1], score=column).value("roc_auc")
     invoke, path = CliRunner().invoke, str(tmp_path / "store")
-    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q"]).stderr
+    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q"]).stdout
     assert "– (no score_q in 1 of 2 nights)" in told
-    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q", "--nightly"]).stderr
+    told = invoke(main, ["history", path, "--metric", "roc_auc", "--of", "score_q", "--nightly"]).stdout
     assert "– (no score_q)" in told
     assert "cumulative" not in told
-    shown = invoke(main, ["show", path]).stderr
+    shown = invoke(main, ["show", path]).stdout
     assert f"score_q: no score_q in 1 of 3 partitions ({NIGHTS[0]})" in shown
     assert shown.count("no score_q") == 1
 
@@ -297,7 +297,7 @@ def test_the_command_line_stops_a_scheduler(nights, tmp_path):
     assert bad.stderr.startswith(f"{NIGHTS[1]}: failed: aul drop <= -1: aul is ")
     assert invoke(main, ["check", path, "--rule", "nonsense"]).exit_code == 2
     words = ["history", path, "--metric", "roc_auc"]
-    assert NIGHTS[4] in invoke(main, words).stderr
+    assert NIGHTS[4] in invoke(main, words).stdout
     assert json.loads(invoke(main, [*words, "--json", "-"]).stdout) == store.history("roc_auc").to_dict()
     assert invoke(main, [*words, "--csv", "-", "--nightly", "--last", "2"]).stdout.count("\n") == 3
     assert invoke(main, [*words, "--plot", str(tmp_path / "h.svg"), "--quiet"]).exit_code == 0

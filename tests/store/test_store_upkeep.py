@@ -191,12 +191,12 @@ def test_bounded_nights_are_merged_beside_exact_ones(data, tmp_path, monkeypatch
     monkeypatch.setattr(runs, "FAN", 2)
     store = Store(tmp_path / "store")
     store.update(data, score="score_lr")
-    expected = evaluate([data / name for name in NIGHTS[:4]], score="score_lr", approx=True).to_json()
+    expected = evaluate([data / name for name in NIGHTS[:4]], score="score_lr", approx=True).results
     assert store.vacuum(keep="2d").bounded == tuple(NIGHTS[:4])
     assert levels(tmp_path / "store") == [2, 2, 4]
     for path in (tmp_path / "store" / "states").glob("*.parquet"):
         path.unlink()
-    assert store.evaluate(NIGHTS[:4]).to_json() == expected
+    assert store.evaluate(NIGHTS[:4]).results == expected
 
 
 @pytest.mark.parametrize("damage", [lambda run: run.write_bytes(b"damaged"), Path.unlink])
@@ -271,7 +271,7 @@ def test_old_nights_are_bounded_and_the_rest_exact(data, tmp_path):
         assert other.lower - 1e-15 <= one.value <= other.upper + 1e-15
         assert other.exact or one.of == "score_lr"
     bound = evaluate([data / name for name in NIGHTS[:3]], **FEW, approx=True)
-    assert store.evaluate(NIGHTS[:3]).to_json() == bound.to_json()
+    assert store.evaluate(NIGHTS[:3]).results == bound.results
     assert store.evaluate(last=3).to_json() == evaluate([data / n for n in NIGHTS[3:6]], **FEW).to_json()
     assert store.vacuum(keep="3d", grace="0s").bounded == ()
     assert "lower" in json.loads(store.history("roc_auc").to_json())["points"][0]["night"]
@@ -317,3 +317,19 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     assert (done.exit_code, "4 changed" in done.stderr) == (0, True), done.stderr
     done = CliRunner().invoke(main, ["vacuum", str(tmp_path / "store"), "--keep", "2d", "--grace", "0s"])
     assert "4 nights turned into histograms (night=2026-01-01 to night=2026-01-04)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("begun", "joins"),
+    [
+        ({"score": "score_lr", "weight": "weight", "nan": "drop", "truncate": 0.1}, {"cluster": "cluster_loose"}),
+        ({"score": "score_lr", "approx": True}, {"cluster": "cluster_loose"}),
+        ({"cluster": "cluster_loose", "aul_threshold": 3, "cluster_scope": "partition"}, {"score": "score_lr"}),
+    ],
+)
+def test_a_column_joins_a_store_with_options_of_other_columns(data, tmp_path, begun, joins):
+    """Weights and policies of scores say nothing of a cluster column that joins, nor the other way round."""
+    store = Store(tmp_path / "store")
+    store.update(data, **begun)
+    store.add(**joins)
+    assert store.evaluate().to_json() == evaluate(data, **begun, **joins).to_json()

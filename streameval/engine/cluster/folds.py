@@ -56,7 +56,7 @@ class Fold:
     def rows(self) -> int:
         """Rows to fold, −1 where it is not known."""
         rows = [piece.rows for piece in self.pieces]
-        return sum(rows) if min(rows) >= 0 else -1
+        return sum(rows) if min(rows, default=0) >= 0 else -1
 
 
 def folds(

@@ -1,8 +1,9 @@
-"""Configuration: what a store keeps of its data, decided by its first update.
+"""What a store keeps of its data, decided by its first update.
 
-Columns, the positive label and the policies decide the states, so they cannot change later; which metrics are computed
-of the states can, so `metrics`, `truncate`, `at` and `threshold` are defaults for whoever looks. Key types (how scores
-and ids become keys) are frozen as well: a later night may have a narrower type, and is widened.
+Columns, the positive label and the policies decide the states and cannot change later. Options that decide only which
+values are computed of the states, such as `metrics` and `truncate`, are defaults: an evaluation of the store may name
+others. Key types (how scores and ids become keys) are fixed as well: a column of a later night may have a narrower
+type, and is widened.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from streameval.arguments import numbers, plain, texts
-from streameval.errors import OptionError, SchemaError
+from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.request import Request
+from streameval.options import active, honoured, kept_options, refuse
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters.counts import id_type
 from streameval.states.scores.types import score_type
@@ -27,24 +28,11 @@ if TYPE_CHECKING:
 
 __all__ = ["REPORTED", "Configuration"]
 
-REPORTED = ("metrics", "truncate", "threshold", "at")  # options that decide no state
-_LISTS = ("score", "cluster", "metrics", "truncate", "at")
-_DEFAULTS: dict[str, Any] = {
-    "label": "label",
-    "pos_label": None,
-    "score": (),
-    "cluster": (),
-    "classes": None,
-    "weight": None,
-    "nan": "error",
-    "nulls": "error",
-    "cluster_scope": "global",
-    "approx": False,
-    "metrics": (),
-    "truncate": (),
-    "threshold": 1,
-    "at": (),
-}
+_KEPT = kept_options()
+REPORTED = tuple(name for name, option in _KEPT.items() if option.decides == "value")
+_SUBSETS = ("score", "cluster")  # an evaluation may name some of the store's columns
+_ALL_STATES = {name: _KEPT[name].rest for name in REPORTED}
+_RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 _ARROW = {
     "f4": pa.float32(),
     "f8": pa.float64(),
@@ -64,8 +52,8 @@ class Configuration:
 
     Attributes
     ----------
-    options : arguments of `streameval.evaluate`, every one that a store takes
-    types : key type of every score, cluster and class column
+    options : the options of `streameval.evaluate` that a store keeps, in plain form
+    types : key type of each score, cluster and class column
 
     Examples
     --------
@@ -83,62 +71,94 @@ class Configuration:
         Raises
         ------
         OptionError
-            If an option is not what it must be, or nothing is to be kept.
+            If an option has a value that it does not take, or no score and no cluster column is named.
         """
-        unknown = [name for name in given if name not in _DEFAULTS]
-        if unknown:
-            msg = f"a store takes no option {unknown[0]!r}; it takes {', '.join(_DEFAULTS)}"
+        options = {name: option.rest for name, option in _KEPT.items()}
+        options |= {name: value for name, value in _plain(given).items() if name in _KEPT}
+        own = [metric for metric in options["metrics"] if not isinstance(metric, str)]
+        if own:
+            msg = f"metrics={own[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"
             raise OptionError(msg)
-        options = _DEFAULTS | {name: _plain(name, value) for name, value in given.items()}
         made = cls(options, {})
         made.request()
         return made
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Configuration:
-        """The configuration that the ledger has."""
-        options = {name: tuple(value) if name in _LISTS else value for name, value in kept["options"].items()}
-        return cls(_DEFAULTS | options, dict(kept["types"]))
+        """The configuration as the ledger keeps it.
+
+        Raises
+        ------
+        FormatError
+            If it has an option that this version does not know.
+        """
+        options = {_RENAMED.get(name, name): value for name, value in kept["options"].items()}
+        unknown = [name for name in options if name not in _KEPT]
+        if unknown:
+            msg = f"the store keeps an option {unknown[0]!r}, which this version does not know; use a newer streameval"
+            raise FormatError(msg)
+        return cls(
+            {name: option.plain(options.get(name, option.default)) for name, option in _KEPT.items()},
+            dict(kept["types"]),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the ledger."""
         return {"options": self.options, "types": self.types}
 
     def refuse_others(self, given: Mapping[str, Any]) -> None:
-        """Raise `OptionError` if options are given that are not the store's."""
-        for name, value in given.items():
-            if name not in _DEFAULTS:
-                Configuration.of({name: value})
-            if _plain(name, value) != self.options[name]:
-                remedy = "name it when you look (show)" if name in REPORTED else "leave it out, or begin another store"
-                if name in ("score", "cluster"):
+        """Raise `OptionError` if an update names options that are not the store's."""
+        for name, value in _plain(given).items():
+            if name in _KEPT and value != self.options[name]:
+                remedy = "leave it out, or begin another store"
+                if name in REPORTED:
+                    remedy = "name it when you evaluate the store (show)"
+                elif name in _SUBSETS:
                     remedy = "leave it out, or let a column join (add)"
-                asked, kept = _said(_plain(name, value)), _said(self.options[name])
-                msg = f"{name}={asked} contradicts the store, which was begun with {kept}; {remedy}"
-                raise OptionError(msg)
+                raise self._contradiction(name, value, remedy)
+
+    def asked(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Options of an evaluation: the store's, and those given that it can honour.
+
+        Raises
+        ------
+        OptionError
+            If the states of the store cannot honour an option.
+        """
+        plain = _plain(given)
+        for name, value in plain.items():
+            if name in _SUBSETS and value and set(value) <= set(self.options[name]):
+                continue
+            if name not in REPORTED and value != self.options.get(name, value):
+                remedy = "let it join (add)" if name in _SUBSETS else "leave it out, or begin another store"
+                raise self._contradiction(name, value, remedy)
+        return active(self.options) | {name: value for name, value in plain.items() if name in _KEPT}
+
+    def _contradiction(self, name: str, value: Any, remedy: str) -> OptionError:
+        msg = f"{name}={_said(value)} contradicts the store, which was begun with {_said(self.options[name])}; {remedy}"
+        return OptionError(msg)
 
     def request(self, **changes: Any) -> Request:
-        """What to compute: the store's own options, or others of `REPORTED`."""
-        given = {name: _plain(name, value) for name, value in changes.items() if value is not None}
-        return Request.checked(**self.options | given)
+        """What to compute: the store's own options, or others that it can honour."""
+        return Request.checked(self.asked(changes))
 
     @property
     def folding(self) -> Request:
         """A request of every state, whatever the metrics."""
-        return self.request(metrics=(), truncate=(), at=(), threshold=1)
+        return self.request(**_ALL_STATES)
 
     def typed(self, found: Scan) -> Configuration:
-        """The same with the key types of what was found for columns that have none yet."""
+        """The configuration with the key types of scanned columns, for columns that have none yet."""
         types = {name: self.types.get(name) or _key_type(self, found.schema.field(name)) for name in self.key_columns}
         return replace(self, types=types)
 
     def conformed(self, found: Scan) -> Scan:
-        """The scan, read as the key types want.
+        """The scan with column types that give the store's key types.
 
         Raises
         ------
         SchemaError
-            If a column has a type that the store's does not hold.
+            If a column's type cannot be widened to the type that the store holds.
         """
         fields = [self._conformed(field, found) for field in found.schema]
         return replace(found, schema=pa.schema(fields))
@@ -159,23 +179,23 @@ class Configuration:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Columns that are keys."""
+        """Score, cluster and class columns."""
         classes = [self.options["classes"]] if self.options["classes"] else []
         return (*self.options["score"], *self.options["cluster"], *classes)
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
-        """States of the partitions and the metrics of each, as an evaluation of the raw files has them."""
+        """The states of the partitions with their metrics, as an evaluation of the files plans them."""
         fields = {name: pa.decimal128(18, int(t[1:])) if t[0] == "d" else _ARROW[t] for name, t in self.types.items()}
-        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # they are alike
+        pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one stands for all
         return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
-        """The spec of every state, by its group and column."""
-        return {(w.group, w.of): w.spec for w in self.wanted(names, metrics=(), truncate=(), at=())} if names else {}
+        """The spec of every state, by group and column."""
+        return {(w.group, w.of): w.spec for w in self.wanted(names, **_ALL_STATES)} if names else {}
 
 
 class _Nothing:
-    """The source of a partition that is not read: its states are there."""
+    """The source of a partition whose states are stored, so that its rows are not read."""
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Any:
         """No batches."""
@@ -189,7 +209,7 @@ def _key_type(configuration: Configuration, field: pa.Field) -> str:
 
 
 def _has_key_type(configuration: Configuration, field: pa.Field, due: str) -> bool:
-    """Whether the keys of a column are of the type that is due."""
+    """Whether the keys of a column have the type that the store holds."""
     try:
         return _key_type(configuration, field) == due
     except SchemaError:
@@ -197,14 +217,27 @@ def _has_key_type(configuration: Configuration, field: pa.Field, due: str) -> bo
 
 
 def _said(value: Any) -> str:
-    """An option as it is told."""
+    """An option as messages spell it."""
     return ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else repr(value)
 
 
-def _plain(name: str, value: Any) -> Any:
-    """An option as it is kept: lists as tuples, numbers of numpy as those of Python."""
-    if name in ("score", "cluster", "metrics", "at"):
-        return texts(name, value)
-    if name == "truncate":
-        return numbers(name, value)
-    return value or None if name in ("classes", "weight") else plain(value)
+def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options given for an update or an evaluation of a store, in plain form; None counts as not given.
+
+    An option of `streameval.evaluate` that a store does not take is refused unless it has its default.
+    """
+    known, found = honoured("evaluate"), {}
+    for name, value in given.items():
+        if name not in known:
+            refuse("a store", name, _KEPT)
+        if value is None:
+            continue
+        option = known[name]
+        found[name] = option.plain(value)
+        if name in _KEPT or found[name] == option.rest:
+            continue
+        if option.decides == "nothing":
+            msg = f"{name} is an option of Store(…), for all its verbs: give it there"
+            raise OptionError(msg)
+        refuse("a store", name, _KEPT)
+    return found

@@ -83,7 +83,7 @@ def evaluated(
             raise FormatError(msg) from error
     engine.budget.release_spares()
     plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
-    found = finalize_all(engine, names, plan, whole, Folded(states), threshold=request.threshold)
+    found = finalize_all(engine, names, plan, whole, Folded(states), threshold=request.aul_threshold)
     return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
 
 

@@ -93,6 +93,8 @@ def _own(engine: Engine, name: str, plan: Plan, configuration: Configuration, fo
     wanted = configuration.wanted([name])
     states = {w.spec: folded.states[w.spec] for w in wanted} | {plan.label: folded.states[plan.label]}
     try:
-        return finalize_all(engine, [name], plan, wanted, Folded(states), threshold=configuration.request().threshold)
+        return finalize_all(
+            engine, [name], plan, wanted, Folded(states), threshold=configuration.request().aul_threshold
+        )
     except DataError:
         return None  # its labels alone are no two classes, or it has no rows: what counts is the whole

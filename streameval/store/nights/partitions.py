@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from streameval.arguments import whole
 from streameval.errors import DataError, MissingInputError, OptionError
+from streameval.options.kinds import whole
 from streameval.scan import File, details, locate_all
 
 if TYPE_CHECKING:

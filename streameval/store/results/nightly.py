@@ -21,7 +21,7 @@ from streameval.store.results.history import asked, key_of
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
@@ -61,6 +61,7 @@ class MetricSeries:
         self.engine = engine
         self.files = files
         self.series = series
+        self.evaluated: Callable[..., Evaluation] = evaluated  # or the same on a worker
 
     @cached_property
     def wanted(self) -> list[MetricRequest]:
@@ -169,7 +170,9 @@ class MetricSeries:
             return _undefined(w, f"no {w.of} in {absent} of {plural(len(entries), 'night')}")
         only = w.group, w.of
         try:
-            found = evaluated(entries, self.configuration, self.engine, self.files, only=only, merge=merge, **options)
+            found = self.evaluated(
+                entries, self.configuration, self.engine, self.files, only=only, merge=merge, **options
+            )
         except DataError as error:
             return _undefined(w, str(error))
         return list(found.results)

@@ -118,7 +118,7 @@ def test_real_data_give_the_bytes_of_threads(client: Any, options: dict[str, Any
 
 def test_a_lift_curve_is_of_the_threshold(client: Any) -> None:
     """As on threads, also where `aul` is not among the metrics."""
-    asked: dict[str, Any] = {"cluster": "cluster_loose", "threshold": 50}
+    asked: dict[str, Any] = {"cluster": "cluster_loose", "aul_threshold": 50}
     found = evaluate(str(REAL), client=client, metrics="roc_auc_by_size", **asked)
     assert found.curve("lift").area == evaluate(str(REAL), threads=2, **asked).value("aul")
 

@@ -1,0 +1,105 @@
+"""Commands that need no data: write simulated data, and show what streameval does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.console import piped, progress_bar, tell
+from streameval.cli.options import given, options_of
+from streameval.options import honoured
+from streameval.options.kinds import FLAG, Kind, choice, real_number, whole_number
+from streameval.options.table import Option
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["COMMANDS", "SIMULATION"]
+
+
+def _row(name: str, kind: Kind, default: Any, text: str, *, required: bool = False) -> Option:
+    return Option(name, kind, default, ("simulate",), "value", text, required=required)
+
+
+_WHOLE, _REAL = whole_number("a whole number"), real_number("a number")
+SIMULATION = (
+    _row("rows", _WHOLE, None, "Messages to write, such as 10_000_000.", required=True),
+    _row("partitions", _WHOLE, 16, "Nights, each one file."),
+    _row("seed", _WHOLE, 0, "Seed of the draw."),
+    _row("sizes", choice("gamma", "pareto"), "gamma", "Law of campaign sizes."),
+    _row("shape", _REAL, None, "Shape of that law. [default: 0.5 for gamma, 1.5 for pareto]"),
+    _row("mean", _REAL, 50.0, "Mean campaign size."),
+    _row("positives", _REAL, 0.25, "Share of messages that are truly spam."),
+    _row("lone_positives", _REAL, None,
+         "Share of spam among messages outside any campaign. [default: a fifth of --positives, or more]"),
+    _row("label_error", _REAL, 0.0, "Share of labels flipped."),
+    _row("singletons", _REAL, 0.3, "Share of messages outside any campaign."),
+    _row("split", _REAL, 0.1, "Share of campaigns split into several clusters."),
+    _row("join", _REAL, 0.05, "Share of campaigns joined with another."),
+    _row("noise", _REAL, 0.01, "Share of campaign messages in a wrong cluster."),
+    _row("missed", _REAL, 0.05, "Share of campaign messages left alone."),
+    _row("auc_a", _REAL, 0.95, "ROC AUC of score_a."),
+    _row("auc_b", _REAL, 0.85, "ROC AUC of score_b."),
+    honoured("simulate")["threads"],
+    Option("overwrite", FLAG, False, ("simulate",), "nothing", "Replace an earlier simulation in OUT."),
+    Option("quiet", FLAG, False, ("simulate",), "nothing", "No progress, no summary."),
+)  # fmt: skip
+
+
+@click.command()
+@click.argument("out")
+@options_of(SIMULATION)
+def simulate(out: str, quiet: bool, rows: int, **asked: Any) -> None:
+    """Write simulated spam-clustering data to OUT.
+
+    A directory of Hive-partitioned Parquet of any size.
+    """
+    from streameval.simulation import simulate as run
+
+    with progress_bar(quiet, rows) as advance:
+        done = run(out, rows=rows, progress=None if advance is None else _counter(advance), **given(asked))
+    if not quiet:
+        speed = f"{done.rows / max(done.seconds, 1e-9) / 1e6:.1f} M rows/s"
+        size = f"{plural(done.rows, 'row')}, {done.bytes / 1e6:,.1f} MB"
+        click.echo(f"{done.path}: {size} in {done.seconds:.1f} s ({speed})", err=True)
+
+
+def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
+    """Turn rows just written into rows written so far, from any thread."""
+    import threading
+
+    lock, done = threading.Lock(), 0
+
+    def count(rows: int) -> None:
+        nonlocal done
+        with lock:
+            done += rows
+            advance(done)
+
+    return count
+
+
+@click.command()
+@options_of([Option("rows", _WHOLE, 200_000, ("demo",), "value", "Messages to simulate.")])
+def demo(rows: int | None) -> None:
+    """Simulate a small data set, evaluate it, print the table."""
+    import tempfile
+    from pathlib import Path
+
+    from streameval.evaluation import evaluate as run
+    from streameval.report import render
+    from streameval.simulation import simulate as make
+
+    with tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder, progress_bar(False) as advance:
+        made = make(Path(folder) / "data", rows=rows or 200_000, partitions=14, singletons=0.7, lone_positives=0.02)
+        found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
+    size = f"{made.bytes / 1e6:.1f} MB of Parquet"
+    rows_made = plural(made.rows, "simulated message")
+    click.echo(f"{rows_made} in {made.partitions} nightly partitions, {size}", err=True)
+    tell(render(found, plain=piped()))
+    click.echo("Your own data: streameval evaluate DATA --label label --score score_a --cluster cluster", err=True)
+
+
+COMMANDS = (simulate, demo)

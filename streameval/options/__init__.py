@@ -1,0 +1,165 @@
+"""Options are data: one table says what every option is, and everything that spells options is made from it.
+
+`streameval.options.table` holds the rows. From them come the checks of arguments (`checked`), the options of the
+command line (`streameval.cli.options`), what a store keeps (`kept_options`), what results record (`recorded`), and the
+key of a stored result (`result_key`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from streameval.errors import OptionError
+from streameval.options.table import NEEDS, OPTIONS, Option
+from streameval.wording import few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Option", "active", "checked", "honoured", "kept_options", "recorded", "refuse", "result_key"]
+
+_EVALUATE = {option.name: option for option in OPTIONS if "evaluate" in option.verbs or not option.verbs}
+
+
+def honoured(verb: str) -> dict[str, Option]:
+    """The options of a verb, by their names in Python.
+
+    Examples
+    --------
+    >>> list(honoured("vacuum"))
+    ['memory', 'spill', 'threads', 'keep', 'grace', 'storage_options']
+    """
+    return _EVALUATE if verb == "evaluate" else {option.name: option for option in OPTIONS if verb in option.verbs}
+
+
+def kept_options() -> dict[str, Option]:
+    """The options that a store keeps: they decide its states, or the values computed of them by default."""
+    return {name: option for name, option in honoured("update").items() if name in _EVALUATE and _decides(option)}
+
+
+def checked(given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of `streameval.evaluate` in plain form: those given, and the defaults of the others.
+
+    Raises
+    ------
+    OptionError
+        If an option is unknown, has a value that it does not take, or would change nothing without an input that is
+        not named.
+
+    Examples
+    --------
+    >>> found = checked({"score": "score_lr"})
+    >>> found["score"], found["nan"]
+    (('score_lr',), 'error')
+    >>> checked({"score": "score_lr", "aul_threshold": 2})
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: aul_threshold would change nothing without clusters: ...
+    """
+    for name in given:
+        if name not in _EVALUATE:
+            refuse("evaluate", name)
+    options = {name: option.plain(given.get(name, option.default)) for name, option in _EVALUATE.items()}
+    if not options["score"] and not options["cluster"]:
+        msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
+        raise OptionError(msg)
+    for need, idle in _idle(options).items():
+        if idle:
+            remedy = NEEDS[need][1]
+            named = [f"{o.name}={options[o.name]!r}" if o.idle else o.name for o in idle]
+            msg = f"{' and '.join(named)} would change nothing without {need}: {remedy}"
+            raise OptionError(msg, *(o.name for o in idle))
+    return options
+
+
+def active(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain options, with the default for those that would change nothing.
+
+    Examples
+    --------
+    >>> active({"score": (), "cluster": ("id",), "approx": True, "aul_threshold": 2})
+    {'score': (), 'cluster': ('id',), 'approx': False, 'aul_threshold': 2}
+    """
+    idle = {option.name: option.rest for several in _idle(options).values() for option in several}
+    return {name: idle.get(name, value) for name, value in options.items()}
+
+
+def recorded(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The plain options that decide a state or a value and are not at their default, for `Evaluation.to_dict`.
+
+    Examples
+    --------
+    >>> recorded(checked({"score": "a", "truncate": 0.1, "memory": "1GiB"}))
+    {'score': ['a'], 'truncate': [0.1]}
+    """
+    return {
+        name: _as_json(value)
+        for name, value in options.items()
+        if _decides(_EVALUATE[name]) and value != _EVALUATE[name].rest
+    }
+
+
+def result_key(options: Mapping[str, Any]) -> str:
+    """What the key of a stored result holds of the plain options: all that decide a state or a value.
+
+    Examples
+    --------
+    >>> one, other = checked({"score": "a"}), checked({"score": "a", "truncate": 0.1})
+    >>> result_key(one) == result_key(checked({"score": ["a"], "threads": 1})) != result_key(other)
+    True
+    """
+    deciding = {name: _as_json(value) for name, value in options.items() if _decides(_EVALUATE[name])}
+    return json.dumps(deciding, sort_keys=True)
+
+
+def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str = "") -> NoReturn:
+    """Refuse an option that a verb does not have, and say which one was probably meant.
+
+    Parameters
+    ----------
+    verb, name : the verb and the option
+    names : the options that it has; by default those of the table
+    where : what the message begins with, such as a file
+
+    Examples
+    --------
+    >>> refuse("evaluate", "trunkate")
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: evaluate takes no option 'trunkate'; did you mean 'truncate'?
+    """
+    from difflib import get_close_matches
+
+    names = list(honoured(verb) if names is None else names)
+    verbs = dict.fromkeys(v for option in OPTIONS if option.name == name for v in option.verbs)
+    msg = f"{where}{verb} takes no option {name!r}"
+    if close := [] if verbs else get_close_matches(name, names, 1):
+        msg += f"; did you mean {close[0]!r}?"
+    else:
+        msg += f", which belongs to {few(list(verbs))}" if verbs else ""
+        msg += f"; it takes {', '.join(names)}"
+    raise OptionError(msg)
+
+
+def _idle(options: Mapping[str, Any]) -> dict[str, list[Option]]:
+    """The options that would change nothing, by the input that they need."""
+    given = [_EVALUATE[name] for name, value in options.items() if _EVALUATE[name].idles(value)]
+    absent = [need for need, (source, _) in NEEDS.items() if not options.get(source)]
+    return {need: [option for option in given if option.needs == need] for need in absent}
+
+
+def _decides(option: Option) -> bool:
+    return option.decides != "nothing"
+
+
+def _as_json(value: Any) -> Any:
+    """A plain value as JSON has it: 2 for 2.0, and the name of a metric object."""
+    if isinstance(value, tuple):
+        return [_as_json(item) for item in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(getattr(value, "name", value))

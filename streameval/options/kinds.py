@@ -1,0 +1,229 @@
+"""Kinds of options: which values an option takes, and their plain form.
+
+Lists, tuples and arrays are treated alike, and NumPy scalars as Python numbers. Any other value raises `OptionError`
+with the name of the option. NumPy is imported where it is used, since the command line reads the option table at start.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeGuard
+
+from streameval.errors import OptionError
+
+__all__ = [
+    "ANY",
+    "COLUMN",
+    "FLAG",
+    "METRICS",
+    "NAMES",
+    "NUMBERS",
+    "Kind",
+    "choice",
+    "number",
+    "numbers",
+    "plain",
+    "real_number",
+    "texts",
+    "whole",
+    "whole_number",
+]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Which values an option takes.
+
+    Attributes
+    ----------
+    check : called with the option's name and a value; returns the value in plain form or raises `OptionError`
+    word : type of a value on the command line; ``bool`` for a flag
+    many : whether the option takes several values
+    choices : the allowed values, where they are listed
+    """
+
+    check: Callable[[str, Any], Any]
+    word: type = str
+    many: bool = False
+    choices: tuple[str, ...] = ()
+
+
+def plain(given: Any) -> Any:
+    """A NumPy scalar as a Python number, by its shortest decimal form; any other value unchanged.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> plain(np.float32(0.1)), plain(np.int64(200)), plain("high")
+    (0.1, 200, 'high')
+    """
+    import numpy as np
+
+    if isinstance(given, np.floating):
+        return float(str(given))
+    return given.item() if isinstance(given, np.integer | np.bool_) else given
+
+
+def texts(name: str, given: Any) -> tuple[str, ...]:
+    """One string or several as a tuple without repeats.
+
+    Examples
+    --------
+    >>> texts("score", "a"), texts("score", ["a", "b", "a"]), texts("score", None)
+    (('a',), ('a', 'b'), ())
+    """
+    several = () if given is None else _several(given)
+    if several is None or not all(isinstance(text, str) for text in several):
+        msg = f"{name}={given!r} must be a name or a list of names"
+        raise OptionError(msg)
+    _refuse_empty(name, several)
+    return tuple(dict.fromkeys(map(str, several)))
+
+
+def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
+    """A finite number of at least `least`; `what` describes it in the error message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> number("aul_threshold", np.int64(2), "a cluster size", 0)
+    2
+    """
+    found = plain(given)
+    if _is_number(found) and least <= found and -math.inf < found < math.inf:
+        return found
+    msg = f"{name}={given!r} is not {what}"
+    raise OptionError(msg)
+
+
+def whole(name: str, given: Any, what: str, least: float = -math.inf) -> int:
+    """An integer of at least `least`; booleans and floats are refused. `what` describes it in the error message.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> whole("threads", np.int8(2), "a whole number of at least 1", 1)
+    2
+    >>> whole("threads", 2.5, "a whole number of at least 1", 1)
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: threads=2.5 is not a whole number of at least 1
+    """
+    try:
+        found = None if isinstance(given, bool) else operator.index(given)
+    except TypeError:
+        found = None
+    if found is None or found < least:
+        msg = f"{name}={given!r} is not {what}"
+        raise OptionError(msg)
+    return found
+
+
+def numbers(name: str, given: Any) -> tuple[float, ...]:
+    """One number or several as a tuple.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> numbers("truncate", 0.1), numbers("truncate", np.array([0.1, 200]))
+    ((0.1,), (0.1, 200.0))
+    """
+    several = _several(given)
+    found = None if several is None else tuple(map(plain, several))
+    if found is None or not all(map(_is_number, found)):
+        msg = f"{name}={given!r} must be a number or a list of numbers"
+        raise OptionError(msg)
+    return found
+
+
+def _metrics(name: str, given: Any) -> tuple[Any, ...]:
+    """Names, globs and metric objects as a tuple without repeats."""
+    several = () if given is None else _several(given)
+    several = (given,) if several is None and _is_metric(given) else several
+    if several is None or not all(isinstance(item, str) or _is_metric(item) for item in several):
+        msg = f"{name}={given!r} must be a name, a metric object (name, family, partial, combine), or a list of these"
+        raise OptionError(msg)
+    _refuse_empty(name, several)
+    unique: list[Any] = []
+    for item in several:
+        item = str(item) if isinstance(item, str) else item
+        unique += [] if item in unique else [item]
+    return tuple(unique)
+
+
+def _is_metric(given: Any) -> bool:
+    """Whether an object has the parts of a metric."""
+    return all(hasattr(given, part) for part in ("name", "family", "partial", "combine"))
+
+
+def _refuse_empty(name: str, several: Sequence[Any]) -> None:
+    if any(isinstance(text, str) and not text for text in several):
+        msg = f"{name}='': a name is empty; leave it out"
+        raise OptionError(msg)
+
+
+def _is_number(given: Any) -> TypeGuard[float]:
+    """Whether a value is a Python number; a boolean is not."""
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+def _several(given: Any) -> Sequence[Any] | None:
+    """The elements of a list, a tuple or an array; a string or a number as one element; otherwise None."""
+    import numpy as np
+
+    if isinstance(given, str | bytes | int | float | np.generic):
+        return (given,)
+    if hasattr(given, "__array__"):
+        return tuple(np.asarray(given).ravel())
+    return given if isinstance(given, Sequence) else None
+
+
+def _column(name: str, given: Any) -> str | None:
+    """The name of a column; None for an empty string."""
+    if given is not None and not isinstance(given, str):
+        msg = f"{name}={given!r} must be the name of a column"
+        raise OptionError(msg)
+    return given or None
+
+
+def _flag(name: str, given: Any) -> bool:
+    """A truth value."""
+    found = plain(given)
+    if isinstance(found, int) and found in (0, 1):
+        return bool(found)
+    msg = f"{name}={given!r} must be True or False"
+    raise OptionError(msg)
+
+
+def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
+    if isinstance(given, str) and given in allowed:
+        return str(given)
+    msg = f"{name}={given!r} must be one of {', '.join(allowed)}"
+    raise OptionError(msg)
+
+
+ANY = Kind(lambda _, given: plain(given))
+COLUMN = Kind(_column)
+FLAG = Kind(_flag, bool)
+NAMES = Kind(texts, many=True)
+METRICS = Kind(_metrics, many=True)
+NUMBERS = Kind(numbers, float, many=True)
+
+
+def choice(*allowed: str) -> Kind:
+    """One of several words."""
+    return Kind(partial(_one_of, allowed=allowed), choices=allowed)
+
+
+def whole_number(what: str, least: float = -math.inf) -> Kind:
+    """An integer of at least `least`."""
+    return Kind(partial(whole, what=what, least=least), int)
+
+
+def real_number(what: str, least: float = -math.inf) -> Kind:
+    """A finite number of at least `least`."""
+    return Kind(partial(number, what=what, least=least), float)

@@ -1,0 +1,185 @@
+"""The option table.
+
+To add an option, add its row here, its parameter to `streameval.evaluate`, and the code that uses it. A test holds the
+signature equal to the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from streameval.errors import OptionError
+from streameval.options.kinds import (
+    ANY,
+    COLUMN,
+    FLAG,
+    METRICS,
+    NAMES,
+    NUMBERS,
+    Kind,
+    choice,
+    real_number,
+    whole_number,
+)
+
+__all__ = ["NEEDS", "OPTIONS", "Option"]
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option.
+
+    Attributes
+    ----------
+    name : its name in Python
+    kind : the values it takes
+    default : as in the signature
+    verbs : commands that honour it; ``evaluate`` stands for `streameval.evaluate` and `explain`, ``show`` for
+        `Store.evaluate`, other verbs for the method of that name
+    decides : whether it decides which states are built, which values are computed of them, or nothing
+    help : text for the command line
+    needs : input without which it would change nothing, a key of `NEEDS`
+    idle : values that change nothing without that input; None for all but the default
+    flag : spelling on the command line, without dashes, where it is not the name
+    metavar : placeholder in the help text
+    required : whether a command needs it
+    """
+
+    name: str
+    kind: Kind
+    default: Any
+    verbs: tuple[str, ...]
+    decides: Literal["state", "value", "nothing"]
+    help: str
+    needs: str = ""
+    idle: tuple[Any, ...] | None = None
+    flag: str = ""
+    metavar: str | None = None
+    required: bool = False
+
+    @property
+    def spelling(self) -> str:
+        """The option on the command line.
+
+        Examples
+        --------
+        >>> [option.spelling for option in OPTIONS if option.name in ("metrics", "aul_threshold")]
+        ['--metric', '--aul-threshold']
+        """
+        return f"--{self.flag or self.name.replace('_', '-')}"
+
+    def plain(self, given: Any) -> Any:
+        """A value in plain form.
+
+        Raises
+        ------
+        OptionError
+            If the option does not take it.
+        """
+        if given is None and self.default is None and not self.kind.many:
+            return None
+        found = self.kind.check(self.name, given)
+        if found is None and self.default is not None:
+            msg = f"{self.name}={given!r} must be the name of a column"
+            raise OptionError(msg)
+        return found
+
+    @property
+    def rest(self) -> Any:
+        """The default in plain form."""
+        return self.plain(self.default)
+
+    def idles(self, value: Any) -> bool:
+        """Whether a plain value would change nothing without the input that the option needs."""
+        return value != self.rest if self.idle is None else value in self.idle
+
+
+NEEDS = {
+    "scores": ("score", "name a score column (--score)"),
+    "clusters": ("cluster", "name a cluster column (--cluster)"),
+    "classes": ("classes", "name a column of classes (--classes)"),
+    "the sampled gain area": ("approx_agc", "set approx_agc=True (--approx-agc)"),
+}
+
+_EVALUATE = ("evaluate",)
+_FOLD = ("evaluate", "update")
+_LOOK = ("evaluate", "update", "show")
+_RUN = ("evaluate", "update", "show", "replace", "remove", "add", "vacuum", "history", "check")
+_STORE = (*_RUN[1:], "versions")
+_CHOSEN = ("show", "history")
+_SAMPLE = "the sampled gain area"
+
+OPTIONS = (
+    Option("label", COLUMN, "label", _FOLD, "state", "Column of true classes."),
+    Option("score", NAMES, None, (*_LOOK, "add"), "state", "Score column; repeat for several."),
+    Option("cluster", NAMES, None, (*_LOOK, "add"), "state", "Cluster id column; repeat for several."),
+    Option("classes", COLUMN, None, _FOLD, "state", "Column of the clusters' true classes, such as campaigns.",
+           needs="clusters"),
+    Option("weight", COLUMN, None, _FOLD, "state", "Column of weights, for score metrics.", needs="scores"),
+    Option("pos_label", ANY, None, _FOLD, "state", "Positive label; without it numbers above zero are positive."),
+    Option("metrics", METRICS, None, _LOOK, "value",
+           "Metric, a name or a glob; repeat for several. "
+           "[default: all but assignment scores, variants, pairwise.*]", flag="metric"),
+    Option("truncate", NUMBERS, (), _LOOK, "value",
+           "Cut the gain curve: a share in (0, 1] or a number of points; repeat for several.", needs="scores"),
+    Option("aul_threshold", real_number("a cluster size, a number of at least 0", 0), 1, _LOOK, "value",
+           "aul: larger clusters count as if all positive.", needs="clusters"),
+    Option("assignment_cells", whole_number("a whole number of cells, at least 0", 0), 1_000_000, _LOOK, "value",
+           "assignment_score: larger components are bounded, not solved.", needs="classes"),
+    Option("at", NAMES, (), _LOOK, "value", "Operating point: fpr=1e-4, recall=0.9 or k=1000; repeat for several.",
+           needs="scores"),
+    Option("nan", choice("error", "drop", "half"), "error", _FOLD, "state", "NaN and null scores.", needs="scores"),
+    Option("nulls", choice("error", "drop", "singleton"), "error", _FOLD, "state",
+           "Null ids of clusters and classes, and with drop null labels.", needs="clusters", idle=("singleton",)),
+    Option("cluster_scope", choice("global", "partition"), "global", _FOLD, "state",
+           "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
+    Option("approx", FLAG, False, _FOLD, "state",
+           "Bounded memory: fixed histograms of scores, certain intervals.", needs="scores"),
+    Option("approx_agc", FLAG, False, _EVALUATE, "state",
+           "Add agc_approx: gain areas of a sample in quantile bins.", needs="scores"),
+    Option("sample", real_number("a share in (0, 1]"), 1.0, _EVALUATE, "state",
+           "agc_approx: share of the rows to draw.", needs=_SAMPLE),
+    Option("quantiles", whole_number("a number of bins of at least 1", 1), 100, _EVALUATE, "state",
+           "agc_approx: number of bins.", needs=_SAMPLE),
+    Option("sample_by", choice("rows", "row_groups"), "rows", _EVALUATE, "state",
+           "agc_approx: what is drawn; row groups save reading, if rows of one are not alike.", needs=_SAMPLE),
+    Option("sample_seed", whole_number("a whole number"), 0, _EVALUATE, "state",
+           "agc_approx: seed of the draw.", needs=_SAMPLE),
+    Option("passes", whole_number("1 or 2", 1), None, _EVALUATE, "state",
+           "agc_approx: reads of the data. [default: 2 where scores repeat or all rows are drawn]", needs=_SAMPLE),
+    Option("memory", ANY, None, _RUN, "nothing",
+           "Budget for states, such as 2GiB; of each worker. [default: a quarter of memory]"),
+    Option("spill", ANY, None, _RUN, "nothing",
+           "Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
+    Option("on_error", choice("raise", "skip"), "raise", _EVALUATE, "state", "Files that cannot be read."),
+    Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
+           "Threads to run on here. [default: one per processor]"),
+    Option("client", ANY, None, ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing",
+           "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler", metavar="ADDRESS"),
+    Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
+    # a store's own
+    Option("partition", NAMES, (), ("show",), "value", "Only this one, such as night=2026-01-15; repeat for several."),
+    Option("partition", ANY, None, ("check",), "value", "The night to judge. [default: the last]"),
+    Option("since", ANY, None, (*_CHOSEN, "add"), "value", "Only from this date on.", metavar="DATE"),
+    Option("until", ANY, None, _CHOSEN, "value", "Only up to this date, all of it.", metavar="DATE"),
+    Option("last", whole_number("a whole number of at least 1", 1), None, _CHOSEN, "value",
+           "Only the last N partitions of these.", metavar="N"),
+    Option("as_of", ANY, None, _CHOSEN, "value", "What the store knew then.", metavar="DATE|VERSION"),
+    Option("verify", FLAG, False, ("update",), "nothing", "Look into the files: fold all again, keep what differs."),
+    Option("dry_run", FLAG, False, ("update",), "nothing", "Only say what would be done."),
+    Option("keep", ANY, None, ("vacuum",), "state", metavar="SPAN",
+           help="Turn exact scores of nights older than this, such as 90d, into histograms; "
+           "earlier versions lose them."),
+    Option("grace", ANY, "1d", ("vacuum",), "nothing", "Leave younger files alone.", metavar="SPAN"),
+    Option("metric", ANY, None, ("history",), "value", "The metric, such as roc_auc or agc@0.01.", required=True),
+    Option("of", ANY, None, ("history",), "value", "Its column, where there are several."),
+    Option("rules", NAMES, None, ("check",), "value", "Such as 'roc_auc[score] >= 0.97'; repeatable.", flag="rule",
+           required=True),
+    Option("storage_options", NAMES, None, _STORE, "nothing", flag="storage", metavar="KEY=VALUE",
+           help="Option of the S3 storage of STORE, such as AWS_ENDPOINT_URL=…; DATA has its own in its URI."),
+    # quantile_sketch
+    Option("column", NAMES, None, ("sketch",), "state", "Column of numbers; repeat for several.", required=True),
+    Option("compression", whole_number("a whole number of at least 1", 1), 1000, ("sketch",), "state",
+           "Size of the sketch, about 42 bytes for each."),
+)  # fmt: skip

@@ -1,0 +1,320 @@
+"""The option table: signatures, checks, stores and keys agree with it; what a verb cannot honour it refuses by name."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval import Store, evaluate, quantile_sketch, simulate
+from streameval.errors import FormatError, OptionError
+from streameval.evaluation import explain
+from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
+from streameval.options import checked, honoured, kept_options, recorded, result_key
+from streameval.options.table import NEEDS, OPTIONS
+from streameval.store.nights.configuration import Configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NIGHTS = ("night=2026-01-01", "night=2026-01-02")
+BASE: dict[str, Any] = {"score": ["s", "t"], "cluster": "id", "classes": "k"}
+OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not its default
+    "label": "other",
+    "score": "s",
+    "cluster": "id",
+    "classes": "k",
+    "weight": "w",
+    "pos_label": 0,
+    "metrics": ["roc_auc", "aul"],
+    "truncate": [0.1, 20],
+    "aul_threshold": 2,
+    "assignment_cells": 5,
+    "at": "fpr=0.1",
+    "nan": "drop",
+    "nulls": "singleton",
+    "cluster_scope": "partition",
+    "approx": True,
+    "approx_agc": True,
+    "sample": 0.5,
+    "quantiles": 10,
+    "sample_by": "row_groups",
+    "sample_seed": 7,
+    "passes": 1,
+    "memory": "64MiB",
+    "spill": tempfile.gettempdir(),
+    "on_error": "skip",
+    "threads": 1,
+    "client": "tcp://127.0.0.1:1",
+    "progress": lambda *_: None,
+}
+MORE: dict[str, Any] = {  # the same of every other option of the table
+    "partition": "night=2026-01-01",
+    "since": "2026-01-01",
+    "until": "2026-01-02",
+    "last": 1,
+    "as_of": 0,
+    "verify": True,
+    "dry_run": True,
+    "keep": "1d",
+    "grace": "2d",
+    "metric": "aul",
+    "of": "id",
+    "rules": "aul[id] >= 0",
+    "storage_options": {},
+    "column": "s",
+    "compression": 50,
+}
+SAMPLED = ("sample", "quantiles", "sample_by", "sample_seed", "passes")
+ENGINE = ("memory", "spill", "threads", "client", "progress")  # of Store(…), for all its verbs
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two nights with two scores, clusters, classes, weights and two label columns."""
+    folder, rng = tmp_path_factory.mktemp("options"), np.random.default_rng(5)
+    for night in NIGHTS:
+        rows = 200
+        table = {
+            "label": rng.integers(0, 2, rows),
+            "other": rng.integers(0, 2, rows),
+            "s": rng.random(rows),
+            "t": rng.random(rows),
+            "w": rng.random(rows) + 0.5,
+            "id": rng.integers(0, 30, rows),
+            "k": rng.integers(0, 20, rows),
+        }
+        (folder / night).mkdir()
+        pq.write_table(pa.table(table), folder / night / "part-0.parquet")
+    return folder
+
+
+@pytest.fixture
+def store(data: Path, tmp_path: Path) -> Store:
+    """A store of both nights."""
+    made = Store(tmp_path / "store")
+    made.update(data, **BASE)
+    return made
+
+
+def test_the_signature_of_evaluate_is_the_table() -> None:
+    """Names, order and defaults; `explain` has the same."""
+    parameters = list(inspect.signature(evaluate).parameters.values())[1:]
+    assert [(p.name, p.default) for p in parameters] == [(o.name, o.default) for o in honoured("evaluate").values()]
+    assert all(p.kind is p.KEYWORD_ONLY for p in parameters)
+    assert inspect.signature(explain) == inspect.signature(evaluate)
+    assert honoured("evaluate")["assignment_cells"].default == ASSIGNMENT_CELLS
+    assert set(OTHER) == set(honoured("evaluate"))
+    assert set(OTHER) | set(MORE) == {option.name for option in OPTIONS}
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "update": Store.update,
+    "show": Store.evaluate,
+    "add": Store.add,
+    "replace": Store.replace,
+    "remove": Store.remove,
+    "vacuum": Store.vacuum,
+    "history": Store.history,
+    "check": Store.check,
+    "versions": Store.versions,
+    "sketch": quantile_sketch,
+    "simulate": simulate,
+}
+
+
+@pytest.mark.parametrize("verb", METHODS)
+def test_signatures_of_other_verbs_are_the_table(verb: str) -> None:
+    """A named parameter has the default of its row; every row is a parameter, of the method or of Store(…)."""
+    parameters = inspect.signature(METHODS[verb]).parameters
+    constructor = inspect.signature(Store).parameters
+    for name, option in honoured(verb).items():
+        if name in parameters:
+            default = parameters[name].default
+            assert default is inspect.Parameter.empty or option.plain(default) == option.rest, name
+        elif name not in (constructor if METHODS[verb].__qualname__.startswith("Store.") else {}):
+            assert any(p.kind is p.VAR_KEYWORD for p in parameters.values()), name
+
+
+def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
+    """``honoured``, or the message that refused."""
+    try:
+        call(*arguments, **options)
+    except (OptionError, TypeError) as error:
+        return str(error)
+    return "honoured"
+
+
+@pytest.mark.parametrize("name", [*OTHER, *MORE])
+def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path, tmp_path: Path, store: Store) -> None:
+    """None is ignored: where the table does not have the verb, the message names the option."""
+    value = {**OTHER, **MORE}[name]
+    options = BASE | {"approx_agc": name in SAMPLED} | {name: value} if name in OTHER else BASE | {name: value}
+    run = {} if name == "client" else {"threads": 1}  # a client without a scheduler is a ClusterError: see below
+    calls: dict[str, Callable[[], str]] = {
+        "update": lambda: outcome(Store(tmp_path / "new", **run).update, data, **BASE | {name: value}),
+        "show": lambda: outcome(store.evaluate, **{name: "w" if name == "classes" else value}),
+        "add": lambda: outcome(store.add, **{"score": "w", name: value}),
+        "replace": lambda: outcome(store.replace, data, **{name: value}),
+        "remove": lambda: outcome(store.remove, [], **{name: value}),
+        "vacuum": lambda: outcome(store.vacuum, **{name: value}),
+        "history": lambda: outcome(store.history, **{"metric": "aul", name: value}),
+        "check": lambda: outcome(store.check, **{"rules": "aul[id] >= 0", name: value}),
+        "versions": lambda: outcome(store.versions, **{name: value}),
+    }
+    for verb, call in calls.items():
+        said, there = call(), verb in next(o for o in OPTIONS if o.name == name).verbs
+        if name == "partition":
+            there = verb in ("show", "check")
+        if name in ENGINE or name == "storage_options":
+            assert name in said, (verb, said)  # refused here, and taken by Store(…)
+        elif there:
+            assert said == "honoured", (verb, said)
+        else:
+            assert name in said, (verb, said)
+    for function in (evaluate, explain):
+        if name in OTHER and name != "client":
+            assert outcome(function, data, **options) == "honoured"
+        elif name in MORE:
+            assert name in outcome(function, data, **options)
+
+
+@pytest.mark.parametrize("name", [name for name in OTHER if name not in ("client",)])
+def test_results_record_what_decides_them(name: str, data: Path) -> None:
+    """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
+    options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
+    if name == "sample_by":
+        options["metrics"] = "agc_approx"
+    found = evaluate(data, **options).to_dict()["options"]
+    expected = {key: honoured("evaluate")[key].plain(value) for key, value in options.items()}
+    kept = {key for key, value in expected.items() if value != honoured("evaluate")[key].rest} - set(ENGINE)
+    assert set(found) == kept
+    assert json.loads(json.dumps(found)) == found
+    assert found == {key: list(v) if isinstance(v, tuple) else v for key, v in expected.items() if key in kept}
+    assert recorded(checked(found)) == found
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
+    """Another value gives another key, unless the option decides nothing."""
+    options: dict[str, Any] = BASE | {"approx_agc": True}
+    other = options | {name: not options.get(name) if name == "approx_agc" else OTHER[name]}
+    if name == "cluster":
+        other["cluster"] = ["id", "w"]
+    if name == "classes":
+        other["classes"] = "w"
+    same = result_key(checked(options)) == result_key(checked(other))
+    assert same == (honoured("evaluate")[name].decides == "nothing")
+
+
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o.needs], ids=lambda option: option.name)
+def test_an_option_that_would_change_nothing_is_refused(option: Any) -> None:
+    """The message names it and what it needs."""
+    source = NEEDS[option.needs][0]
+    options = {"score": "s", "cluster": "id", "classes": "k", "approx_agc": True, option.name: OTHER[option.name]}
+    del options[source]
+    options = {k: v for k, v in options.items() if k == option.name or not _needs(k, source)}
+    with pytest.raises(OptionError, match=rf"{option.name}.* would change nothing without {option.needs}: "):
+        checked(options)
+
+
+def _needs(name: str, source: str) -> bool:
+    option = honoured("evaluate")[name]
+    return bool(option.needs) and NEEDS[option.needs][0] == source
+
+
+def test_unknown_options_are_refused_with_a_suggestion(store: Store, data: Path) -> None:
+    """Of a store, and of a table that is checked."""
+    with pytest.raises(OptionError, match="a store takes no option 'metrix'; did you mean 'metrics'"):
+        store.evaluate(metrix="aul")
+    with pytest.raises(
+        OptionError, match="a store takes no option 'sample', which belongs to evaluate; it takes label"
+    ):
+        store.update(data, sample=0.1)
+    with pytest.raises(OptionError, match="evaluate takes no option 'treshold'"):
+        checked({"treshold": 1})
+
+
+# -- stores ------------------------------------------------------------------------------------------------------------
+
+LOOKS: list[dict[str, Any]] = [
+    {"metrics": "aul"},
+    {"truncate": 0.1},
+    {"aul_threshold": 3},
+    {"assignment_cells": 0, "metrics": "assignment_score"},
+    {"at": "k=10"},
+    {"score": "s"},
+    {"score": "t", "truncate": 3},
+]
+
+
+@pytest.mark.parametrize("look", LOOKS, ids=str)
+def test_a_cached_result_is_that_of_its_options(store: Store, data: Path, look: dict[str, Any]) -> None:
+    """Whatever was evaluated before, also with the same metrics: the numbers are those of the files."""
+    for options in ({"metrics": look["metrics"]} if "assignment_cells" in look else {}, look, look, {}):
+        expected = evaluate(data, **BASE | options)
+        assert store.evaluate(**options).to_json() == expected.to_json()
+
+
+@pytest.mark.parametrize("name", [o.name for o in kept_options().values() if o.decides == "state"])
+def test_a_look_cannot_change_the_states(store: Store, name: str) -> None:
+    """Another value is refused by name; the store's own is fine, and so is a default of what a store never does."""
+    value = {"score": "w", "cluster": "k", "classes": "id"}.get(name, OTHER[name])
+    with pytest.raises(OptionError, match=rf"^{name}=.* contradicts the store, which was begun with"):
+        store.evaluate(**{name: value})
+    assert store.evaluate(**{name: BASE.get(name, honoured("evaluate")[name].default)}).rows == 400
+    assert store.evaluate(on_error="raise", approx_agc=False, threads=None).rows == 400
+
+
+def test_a_store_of_an_earlier_version_says_threshold() -> None:
+    """It is read as `aul_threshold`; an option of a later version is refused by name."""
+    options = Configuration.of({"cluster": "id"}).to_dict()["options"]
+    del options["aul_threshold"], options["assignment_cells"]
+    kept = {"options": options | {"threshold": 5}, "types": {"id": "i8"}}
+    assert Configuration.read(json.loads(json.dumps(kept))).options["aul_threshold"] == 5
+    with pytest.raises(FormatError, match="keeps an option 'colour', which this version does not know"):
+        Configuration.read({"options": {"colour": 1}, "types": {}})
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A metric of a user: the rows of a score."""
+
+    name: str = "rows_counted"
+    family: str = "score"
+    factor: int = 1
+
+    def partial(self, part: Any) -> int:
+        """Rows of a part."""
+        return int(part.rows.sum())
+
+    def combine(self, partials: Any, state: Any) -> float:
+        """All rows."""
+        return float(self.factor * sum(partials))
+
+
+def test_metrics_take_names_and_objects(store: Store, data: Path, tmp_path: Path) -> None:
+    """An object reaches the evaluation; a store computes it anew each time and does not keep it."""
+    found = evaluate(data, score="s", metrics=[Rows(), "roc_auc"])
+    assert {(r.metric, r.value) for r in found.results} == {
+        ("rows_counted", 400.0),
+        ("roc_auc", found.value("roc_auc")),
+    }
+    assert found.to_dict()["options"] == {"score": ["s"], "metrics": ["rows_counted", "roc_auc"]}
+    for factor in (1, 2):
+        assert store.evaluate(metrics=Rows(factor=factor), score="s").value("rows_counted") == 400.0 * factor
+    with pytest.raises(OptionError, match="a store keeps names of metrics only"):
+        Store(tmp_path / "new").update(data, score="s", metrics=[Rows()])
+    for wrong in (3, [3], {"roc_auc"}, ["roc_auc", object()]):
+        with pytest.raises(OptionError, match=r"metrics=.* must be a name, a metric object"):
+            evaluate(data, score="s", metrics=wrong)
+    with pytest.raises(OptionError, match="a name is empty"):
+        evaluate(data, score="s", metrics="")
