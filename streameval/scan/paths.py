@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.scan.pieces import Constant
+from streameval.scan.uris import Uri, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -38,7 +39,6 @@ READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # what bad fil
 SUFFIXES = (".parquet", ".parq", ".pq")
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 MAGIC = re.compile(r"[*?\[]")
-URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://([^/@]*@)?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +118,6 @@ def locate(text: str) -> list[File]:
         raise unreadable(name, error) from error
     root = root_of(root)
     return [File(where.filesystem, path, where.name_of(path), root, size=size) for path, size in files]
-
-
-def shown(text: str) -> str:
-    """A path or URI in messages: without credentials and options.
-
-    >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
-    's3://bucket/scores/*.parquet'
-    """
-    uri = URI.fullmatch(text)
-    return f"{uri[1]}://{uri[3]}" if uri else text
 
 
 def root_of(directory: str) -> str:
@@ -211,17 +201,17 @@ def _open(text: str) -> _Place:
     if not text:
         msg = "the path is empty; name a file, a directory or a pattern"
         raise MissingInputError(msg)
-    uri = URI.fullmatch(text)
+    uri = Uri.parse(text)
     if uri is None:
         return _open_local(text)
-    scheme, credentials, rest, query = uri.groups(default="")
-    literal, pattern = _split(rest)
+    literal, pattern = _split(uri.path)
+    opening = uri.opening(literal)
     try:
-        filesystem, base = fs.FileSystem.from_uri(f"{scheme}://{credentials}{quote(literal, safe='/:%@+,;=~')}{query}")
+        filesystem, base = fs.FileSystem.from_uri(opening)
     except (OSError, ValueError, ImportError, pa.ArrowException) as error:
-        msg = f"{shown(text)}: cannot open this URI: {reason(error)}"
-        raise MissingInputError(msg) from error
-    return _Place(filesystem, base.rstrip("/"), pattern, "" if scheme == "file" else scheme)
+        msg = f"{uri.name}: cannot open this URI: {reason(error).replace(opening, uri.name)}"
+        raise MissingInputError(msg) from None  # the cause may quote the credentials
+    return _Place(filesystem, base.rstrip("/"), pattern, "" if uri.scheme == "file" else uri.scheme)
 
 
 def _open_local(text: str) -> _Place:
