@@ -86,6 +86,21 @@ def test_a_bit_in_a_cached_result_is_seen(tmp_path):
     assert used != merged
 
 
+def test_a_store_that_cannot_be_written_is_evaluated(store, monkeypatch):
+    """Only the cache goes without; an update says why it fails."""
+    expected = store.evaluate(metrics="agc").to_json()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert store.evaluate(metrics="agc", partition=NIGHTS[:3]).to_json() == expected
+    assert store.evaluate(metrics=["agc", "aul"]).value("aul") > 0
+    assert store.history("pr_auc").points
+    with pytest.raises(StoreError, match=r"cannot be written: .*Permission denied"):
+        store.remove(NIGHTS[0])
+
+
 @pytest.mark.parametrize("name", ["../../outside.parquet", "/etc/passwd", "states/x.parquet", "", "x" * 64])
 def test_names_that_lead_out_of_a_store_are_not_opened(store, monkeypatch, name):
     """In a ledger, although its checksums are right."""

@@ -165,7 +165,7 @@ def commit(
     except CommitFailedError as error:
         msg = f"{location.name}: another update was committed meanwhile; nothing of this one counts: run it again"
         raise StoreError(msg) from error
-    except (DeltaError, OSError) as error:
+    except (DeltaError, *READ_ERRORS) as error:
         why = f"cannot be written: {reason(error)}; nothing of this update counts"
         if mode == "error" and open_table(location) is not None:
             why = "another update began this store meanwhile; nothing of this one counts: run it again"

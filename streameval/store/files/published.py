@@ -19,7 +19,7 @@ import os
 import re
 import tempfile
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -70,22 +70,19 @@ class PublishedFiles:
         StoreError
             If the store cannot be written.
         """
-        part = self._part()
         try:
-            with part.open("wb") as sink:
-                write(sink)
-                sink.flush()
-                os.fsync(sink.fileno())
-            with part.open("rb") as written:
-                digest = hashlib.file_digest(written, "sha256").hexdigest()
-            name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
-            self._rename(part, name)
+            with self._part() as part:
+                with part.open("wb") as sink:
+                    write(sink)
+                    sink.flush()
+                    os.fsync(sink.fileno())
+                with part.open("rb") as written:
+                    digest = hashlib.file_digest(written, "sha256").hexdigest()
+                name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
+                self._rename(part, name)
         except OSError as error:
             msg = f"{self.location.name}: cannot be written: {reason(error)}; nothing of this update counts"
             raise StoreError(msg) from error
-        finally:
-            with suppress(OSError):
-                part.unlink(missing_ok=True)
         return name, size
 
     def load(self, name: str) -> pa.Buffer:
@@ -134,14 +131,20 @@ class PublishedFiles:
         with self.location.filesystem.open_input_file(path) as file:
             return file.read_buffer()
 
-    def _part(self) -> Path:
-        """A temporary name."""
+    @contextmanager
+    def _part(self) -> Iterator[Path]:
+        """A temporary name, under which nothing is left behind."""
         if self.location.local:
             folder = Path(self.location.path)
             folder.mkdir(parents=True, exist_ok=True)
         else:
             folder = Path(tempfile.gettempdir())
-        return folder / f".{uuid.uuid4().hex}.part"
+        part = folder / f".{uuid.uuid4().hex}.part"
+        try:
+            yield part
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
     def _rename(self, part: Path, name: str) -> None:
         """Give a complete file its name."""

@@ -30,7 +30,16 @@ import pyarrow.compute as pc
 from streameval.errors import FormatError, StoreError
 from streameval.results import Scalar, from_arrow, result_schema, to_arrow
 from streameval.scan import READ_ERRORS
-from streameval.store.files.delta import FORGET, commit, commits, data_files, open_table, publish_rows, read_rows
+from streameval.store.files.delta import (
+    FORGET,
+    commit,
+    commits,
+    data_files,
+    open_table,
+    publish_rows,
+    read_rows,
+    reading,
+)
 from streameval.store.files.published import PublishedFiles
 
 if TYPE_CHECKING:
@@ -80,10 +89,18 @@ class ResultCache:
         return None
 
     @cached_property
+    def _files(self) -> list[str]:
+        """Names of the files of the table."""
+        with suppress(StoreError), reading(self.location):
+            return [] if self._table is None else data_files(self._table)
+        self._damaged = True
+        return []
+
+    @cached_property
     def _rows(self) -> pa.Table:
         """The rows that can be read."""
         parts = [_SCHEMA.empty_table()]
-        for name in () if self._table is None else data_files(self._table):
+        for name in self._files:
             try:
                 parts.append(read_rows(self.location, [name], _SCHEMA))
             except (FormatError, *READ_ERRORS):
@@ -92,10 +109,13 @@ class ResultCache:
 
     def appendable(self, version: int) -> bool:
         """Whether the table was last written at a version of the ledger, and nothing speaks against appending to it."""
-        if self._table is None or self._damaged or len(data_files(self._table)) >= FILES:
+        if len(self._files) >= FILES or self._table is None or self._damaged:
             return False
-        columns = [field.name for field in self._table.schema().fields]
-        return columns == _SCHEMA.names and commits(self._table, self.location, 1)[0].get("action") == _action(version)
+        with suppress(StoreError), reading(self.location):
+            columns = [field.name for field in self._table.schema().fields]
+            newest = commits(self._table, self.location, 1)[0].get("action")
+            return columns == _SCHEMA.names and newest == _action(version)
+        return False
 
     def find(self, keys: Iterable[str], metric: str | None = None) -> dict[str, list[Scalar]]:
         """Results by key; only those of one metric, if it is named."""
@@ -126,9 +146,9 @@ class ResultCache:
 
     def vacuum(self, oldest: float) -> None:
         """Delete files that were replaced, or never committed, and have not changed since a time."""
-        if self._table is not None:
-            files, used = PublishedFiles(self.location), set(data_files(self._table))
-            files.delete([name for name, _, when in files.list() if name not in used and when <= oldest])
+        if self._files:
+            files = PublishedFiles(self.location)
+            files.delete([name for name, _, when in files.list() if name not in self._files and when <= oldest])
 
     def _commit(self, version: int, kept: pa.Table, base: Any) -> None:
         """Write the new rows and those kept; if that fails, the results will be computed again."""
