@@ -1,39 +1,44 @@
 """What a metric gives back: a value and how exact it is, or a curve.
 
-A value is exact, or comes with the interval that is certain to hold the exact one, or depends on chance. Then there is
-no such interval (its ends are NaN), and `bound` and `stderr` say what is likely.
+A value is exact, or known up to a certain interval, or an estimate from a sample. An estimate has no certain interval:
+its ends are NaN, and `stderr` and `bound` say how far off it may be.
 
-Results know nothing of states or metrics; reports and plots know nothing but results.
+A `Scalar` is written to JSON by `Scalar.to_dict` and to tables by `to_arrow`; both, and `from_arrow`, follow `COLUMNS`,
+so that a new field of the class is written and read everywhere.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import pyarrow as pa
+
     from streameval.typing import Array
 
-__all__ = ["Curve", "Scalar"]
+__all__ = ["COLUMNS", "Curve", "Scalar", "from_arrow", "result_schema", "to_arrow"]
 
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One number, with the interval that is certain to hold the exact one, if there is one.
+    """One number, with the interval that certainly holds the exact value, if there is one.
 
     Attributes
     ----------
     metric : name of the metric, such as ``roc_auc``
-    value : the number; NaN where it is not defined, see `reason`
+    value : the number; NaN where it is undefined, see `reason`
     of : the score or cluster column
-    lower, upper : ends of the certain interval, equal to `value` where it is exact; NaN where chance left none
-    exact : whether the value is exact; an undefined one is not
-    rows, positives : what the value was computed from
+    lower, upper : ends of the certain interval, equal to `value` where it is exact; NaN for an estimate
+    exact : whether the value is exact; False where it is undefined
+    rows, positives : rows that the value was computed from, and how many of them are positive
     reason : why the value or its interval is NaN
-    stderr : standard error, where the value was sampled
-    threshold : the score at which the value is reached, for operating points
-    bound : how far a sampled value may be off besides, because its bins hide the order within
+    stderr : standard error of an estimate
+    threshold : the score at which an operating point is reached
+    bound : largest error that binning adds to an estimate, on top of `stderr`
 
     Examples
     --------
@@ -78,17 +83,49 @@ class Scalar:
         >>> Scalar.undefined("roc_auc", "one class only").to_dict()["value"] is None
         True
         """
-        facts: dict[str, Any] = {"metric": self.metric, "of": self.of}
-        facts |= {name: _plain(getattr(self, name)) for name in ("value", "lower", "upper")}
-        facts |= {"exact": self.exact, "rows": self.rows, "positives": self.positives}
-        for name in ("reason", "stderr", "threshold", "bound"):
-            if getattr(self, name) is not None:
-                facts[name] = _plain(getattr(self, name))
-        return facts
+        values = {name: getattr(self, name) for name in COLUMNS}
+        return {name: _plain(value) for name, value in values.items() if value is not None or name == "of"}
+
+
+# Name and Arrow type of every column that results have in a table, in order.
+COLUMNS: dict[str, str] = {"metric": "string", "of": "string"} | {
+    field.name: {"str": "string", "float": "double", "int": "int64", "bool": "bool"}[str(field.type).partition(" ")[0]]
+    for field in fields(Scalar)
+}
+_ALWAYS = ("value", "lower", "upper")  # NaN where a table has null
+
+
+def result_schema() -> pa.Schema:
+    """The Arrow schema of results."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
+
+
+def to_arrow(results: Iterable[Scalar]) -> pa.Table:
+    """A table with one row for each result; a NaN is null.
+
+    Examples
+    --------
+    >>> table = to_arrow([Scalar.certain("roc_auc", 0.75), Scalar.undefined("agc", "one class only")])
+    >>> table["value"].to_pylist(), from_arrow(table)[0].value
+    ([0.75, None], 0.75)
+    """
+    import pyarrow as pa
+
+    rows = [{name: getattr(result, name) for name in COLUMNS} for result in results]
+    plain = [{name: None if value != value else value for name, value in row.items()} for row in rows]
+    return pa.Table.from_pylist(plain, schema=result_schema())
+
+
+def from_arrow(table: pa.Table) -> list[Scalar]:
+    """The results of a table that has `COLUMNS` among its columns."""
+    rows = table.select(list(COLUMNS)).to_pylist()
+    return [Scalar(**row | {name: math.nan for name in _ALWAYS if row[name] is None}) for row in rows]
 
 
 def _plain(value: float | str | None) -> float | str | None:
-    """The value as JSON knows it: no NaN; infinities as text."""
+    """The value in JSON: a NaN is null, an infinity is text."""
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value

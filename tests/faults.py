@@ -205,9 +205,9 @@ def warm(store: Path, data: Path, scratch: Path) -> None:
 
 def main(mode: str, store: Path, data: Path, work: Path, count: int) -> dict:
     """All runs of a mode: ``kill`` or ``full`` at every call that writes, or ``random`` kills; all from one store."""
-    from streameval.store.files import compaction as runs
+    from streameval.store.files import compaction
 
-    runs.FAN = 2  # so that an update of two nights merges them
+    compaction.FAN = 2  # so that an update of two nights merges them
     warm(store, data, work / "warm")
     copy = work / "after"
     shutil.copytree(store, copy)

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from streameval._version import __version__
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.families import FAMILIES
 from streameval.metrics.curves import CURVES
 from streameval.metrics.scores.threshold import ConfusionAt
+from streameval.results import to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pyarrow as pa
 
     from streameval.engine import Engine
     from streameval.results import Curve, Scalar
@@ -177,28 +178,4 @@ class Evaluation:
 
     def to_arrow(self) -> pa.Table:
         """One row a result."""
-        rows = [result.to_dict() for result in self.results]
-        names = [
-            "metric",
-            "of",
-            "value",
-            "lower",
-            "upper",
-            "exact",
-            "rows",
-            "positives",
-            "reason",
-            "stderr",
-            "threshold",
-            "bound",
-        ]
-        floats = {"value", "lower", "upper", "stderr", "threshold", "bound"}
-        kinds = {"exact": pa.bool_(), "rows": pa.int64(), "positives": pa.int64()}
-        columns = {
-            name: pa.array(
-                [None if row.get(name) is None else float(row[name]) if name in floats else row[name] for row in rows],
-                pa.float64() if name in floats else kinds.get(name, pa.string()),
-            )
-            for name in names
-        }
-        return pa.table(columns)
+        return to_arrow(self.results)

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 
-__all__ = ["READ_ERRORS", "URI", "reason", "shown", "unreadable"]
+__all__ = ["READ_ERRORS", "reason", "unreadable"]
 
 READ_ERRORS = (OSError, ValueError, KeyError, pa.ArrowException)  # what bad files make Arrow raise
-URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://([^/@]*@)?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
-
-
-def shown(text: str) -> str:
-    """A path or URI without credentials and options.
-
-    >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
-    's3://bucket/scores/*.parquet'
-    """
-    uri = URI.fullmatch(text)
-    return f"{uri[1]}://{uri[3]}" if uri else text
 
 
 def reason(error: BaseException) -> str:

@@ -20,16 +20,17 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import DataError, MissingInputError
-from streameval.scan.messages import URI, reason, shown, unreadable
+from streameval.scan.messages import reason, unreadable
 from streameval.scan.pieces import Constant
-from streameval.scan.tables import Tables, live_files, storage_options
+from streameval.scan.tables import Tables, live_files
+from streameval.scan.uris import Uri, shown
 from streameval.scan.walk import Entry, LocalTree, Tree, tree_of
 
 if TYPE_CHECKING:
@@ -241,17 +242,17 @@ def _open(text: str) -> _Place:
     if not text:
         msg = "the path is empty; name a file, a directory or a pattern"
         raise MissingInputError(msg)
-    uri = URI.fullmatch(text)
+    uri = Uri.parse(text)
     if uri is None:
         return _open_local(text)
-    scheme, credentials, rest, query = uri.groups(default="")
-    literal, pattern = _split(rest)
+    literal, pattern = _split(uri.path)
+    opening = uri.opening(literal)
     try:
-        filesystem, base = fs.FileSystem.from_uri(f"{scheme}://{credentials}{quote(literal, safe='/:%@+,;=~')}{query}")
+        filesystem, base = fs.FileSystem.from_uri(opening)
     except (OSError, ValueError, ImportError, pa.ArrowException) as error:
-        msg = f"{shown(text)}: cannot open this URI: {reason(error)}"
-        raise MissingInputError(msg) from error
-    return _Place(filesystem, base.rstrip("/"), pattern, "" if scheme == "file" else scheme)
+        msg = f"{uri.name}: cannot open this URI: {reason(error).replace(opening, uri.name)}"
+        raise MissingInputError(msg) from None  # the cause may quote the credentials
+    return _Place(filesystem, base.rstrip("/"), pattern, "" if uri.scheme == "file" else uri.scheme)
 
 
 def _open_local(text: str) -> _Place:
@@ -327,7 +328,7 @@ def _of_delta(
     name, tree = where.name_of(root), tree_of(where.filesystem)
     listed = {entry.real: entry for entry in found}
     above = root_of(posixpath.realpath(where.base) if isinstance(tree, LocalTree) else where.base)
-    for live in live_files(uri, storage_options(text), version, name):
+    for live in live_files(uri, parsed.storage_options() if (parsed := Uri.parse(text)) else {}, version, name):
         path = posixpath.join(root, live.path)
         if not any(path == match or _is_below(path, match) for match in matches):
             continue

@@ -13,10 +13,10 @@ from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, lazy
 from streameval.scan import in_memory as memory
 from streameval.scan.columns import Holding
-from streameval.scan.messages import shown
 from streameval.scan.paths import File, distinct, locate
 from streameval.scan.pieces import Scan, StreamSource
 from streameval.scan.tables import Tables, as_uri
+from streameval.scan.uris import shown
 from streameval.scan.widen import widen
 
 if TYPE_CHECKING:

@@ -14,14 +14,15 @@ import posixpath
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, OptionError
-from streameval.scan.messages import URI, reason
+from streameval.scan.messages import reason
 from streameval.scan.pieces import Constant
+from streameval.scan.uris import S3_OPTIONS
 from streameval.scan.walk import DELTA, HUDI, ICEBERG
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _REMEDIES = {
     ICEBERG: "give what pyiceberg reads: load_table(name).scan(…).to_arrow(), or its to_arrow_batch_reader()",
     HUDI: "give a snapshot: what a Hudi reader returns as an Arrow table or dataset, or a copy written as Parquet",
 }
-_S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,31 +163,9 @@ def as_uri(table: Any) -> tuple[str, int] | None:
     if uri.startswith("file://"):
         return unquote(uri.removeprefix("file://")), table.version()
     key, secret = (quote(options.get(f"AWS_{part}", ""), safe="") for part in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
-    query = "&".join(f"{mine}={options[theirs]}" for mine, theirs in _S3_OPTIONS.items() if theirs in options)
+    query = "&".join(f"{mine}={options[theirs]}" for mine, theirs in S3_OPTIONS.items() if theirs in options)
     scheme, _, rest = uri.partition("://")
     return f"{scheme}://{f'{key}:{secret}@' if key else ''}{rest}{f'?{query}' if query else ''}", table.version()
-
-
-def storage_options(text: str) -> dict[str, str]:
-    """Deltalake's options for a URI that has them in pyarrow's spelling.
-
-    >>> storage_options("s3://bucket/x?endpoint_override=http://127.0.0.1:9000&region=eu")["AWS_ALLOW_HTTP"]
-    'true'
-    """
-    uri = URI.fullmatch(text)
-    if uri is None:
-        return {}
-    query = dict(parse_qsl((uri[4] or "").lstrip("?")))
-    options = {theirs: query[mine] for mine, theirs in _S3_OPTIONS.items() if mine in query}
-    if uri[2]:
-        key, _, secret = uri[2].rstrip("@").partition(":")
-        options |= {"AWS_ACCESS_KEY_ID": unquote(key), "AWS_SECRET_ACCESS_KEY": unquote(secret)}
-    endpoint = options.get("AWS_ENDPOINT_URL")
-    if endpoint and "://" not in endpoint:
-        endpoint = options["AWS_ENDPOINT_URL"] = f"{query.get('scheme', 'https')}://{endpoint}"
-    if endpoint and endpoint.startswith("http://"):
-        options["AWS_ALLOW_HTTP"] = "true"
-    return options
 
 
 def _parents(path: str, *, is_dir: bool) -> list[str]:

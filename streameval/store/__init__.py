@@ -3,21 +3,27 @@
 ::
 
     STORE/
-      ledger/    a Delta table: which partitions count, with which state files; the only truth
-      states/    one immutable Parquet file a partition and state, named by the hash of its bytes
-      history/   a Delta table: every metric, night by night; derived
-      merged/    states of old nights merged into larger files; derived
-      results/   evaluations that are kept until the ledger changes; derived
+      ledger/    a Delta table: the partitions that count, with their state files; all else can be derived
+      states/    one immutable Parquet file for each partition and state
+      merged/    states of several nights merged into larger files (compaction); derived
+      history/   a Delta table: the cache of results, each metric night by night, and whole evaluations; derived
 
-An update folds the partitions that are new or changed, writes their states, and then makes them count with one commit
-of the ledger. Killed before the commit, it leaves files that nothing names, and the store as it was; killed after, the
-store is as it will be. To run it again is harmless: what counts already is known by its fingerprint.
+An update folds the partitions that are new or changed, writes their states, and then commits them to the ledger at
+once. Killed before the commit, it leaves files that nothing refers to, and the store as it was; killed after, the store
+is up to date. Running it again is harmless: a partition that counts already is recognised by its fingerprint.
 
-The modules, from the bottom: ``place`` (where a store is), ``files`` (states in files), ``delta`` (small tables),
-``ledger``, ``partitions`` (what is new in the data), ``configuration`` (what is kept of them), ``folding`` and
-``workers`` (partitions to states, here or on a cluster), ``runs`` (nights merged), ``merging`` (states to results),
-``history``, ``nightly`` and ``remembered`` (results that are kept), ``opened`` (all of these, of one store); and the
-verbs: ``updating`` with ``joining``, ``looking`` with ``rules``, ``vacuum``, all of them in ``store``.
+Every file is named by the hash of its content and verified when it is read. A damaged state or ledger is refused by
+name; damaged derived data are computed again.
+
+The modules, from the bottom up:
+
+- ``files``: ``location`` (where a store is), ``published`` (files that are named by their content), ``states`` (states
+  in files), ``delta`` (small Delta tables), ``ledger``, ``compaction``;
+- ``nights``: ``partitions`` (what is new in the data), ``configuration`` (what a store keeps), ``fold`` (partitions to
+  states, here or on a cluster), ``merge`` (states to an evaluation);
+- ``results``: ``cache``, ``nightly`` (results that are cached), ``history``, ``rules``;
+- ``context`` (the parts of one store) and the verbs: ``ingest``, ``backfill``, ``query``, ``vacuum``; ``store`` has
+  them all.
 """
 
 from streameval.store.ingest import Update

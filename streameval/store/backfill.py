@@ -1,4 +1,4 @@
-"""Joining: a new column for nights that were folded without it."""
+"""Backfill: fold nights again for new columns alone."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from streameval.engine.threads import ThreadEngine
     from streameval.store.files.ledger import Entry
     from streameval.store.files.states import StateFiles
+    from streameval.store.nights.fold import Workers
     from streameval.store.nights.partitions import Partition
-    from streameval.store.nights.workers import Workers
 
-__all__ = ["Joined", "join"]
+__all__ = ["Backfill", "backfill", "columns_of"]
 
 
 @dataclass(frozen=True)
-class Joined:
-    """What a new column brought.
+class Backfill:
+    """Outcome of a backfill.
 
     Attributes
     ----------
-    configuration : with the column
-    entries : nights that were folded for it
-    gone, without : nights whose files are not there any more, or do not have the column
+    configuration : the store's, with the new columns
+    entries : nights that were folded for them
+    gone, without : nights whose files are gone, or lack the columns
     """
 
     configuration: Configuration
@@ -40,7 +40,7 @@ class Joined:
     without: tuple[str, ...]
 
 
-def join(
+def backfill(
     configuration: Configuration,
     columns: dict[str, tuple[str, ...]],
     entries: Sequence[Entry],
@@ -48,7 +48,7 @@ def join(
     engine: ThreadEngine,
     files: StateFiles,
     workers: Workers | None = None,
-) -> Joined:
+) -> Backfill:
     """Fold nights for new columns alone.
 
     Parameters
@@ -56,8 +56,9 @@ def join(
     configuration : the store's
     columns : new columns, under ``score`` and ``cluster``
     entries : the nights
-    data : where their files are; None for where they were
-    engine, files, workers : what folds, and keeps the states
+    data : where their files are; None if they have not moved
+    engine, workers : fold the nights here, or on a cluster
+    files : keep the states
 
     Raises
     ------
@@ -68,8 +69,8 @@ def join(
     due = [entry for entry in entries if entry.rows and _lacks(entry, columns)]
     found, gone = _there(due, data)
     has = [partition for partition in found if _has(partition, narrow, engine)]
-    whole = _whole(configuration, columns)
-    if not has and not set(whole.key_columns) <= set(whole.types):
+    widened = _widened(configuration, columns)
+    if not has and not set(widened.key_columns) <= set(widened.types):
         names = ", ".join(name for some in columns.values() for name in some)
         msg = f"no night at hand has a column {names}; add it once one has"
         raise MissingColumnError(msg)
@@ -80,19 +81,19 @@ def join(
         nights = {night.entry.partition: night.entry for night in folded}
     joined = tuple(_with(entry, nights[entry.partition]) for entry in due if entry.partition in nights)
     without = tuple(partition.name for partition in found if partition.name not in nights)
-    return Joined(replace(whole, types=whole.types | narrow.types), joined, tuple(gone), without)
+    return Backfill(replace(widened, types=widened.types | narrow.types), joined, tuple(gone), without)
 
 
 def _narrow(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
-    """The configuration of new columns alone."""
+    """The configuration of the new columns alone."""
     classes = configuration.options["classes"] if columns["cluster"] else None
     narrow = Configuration(configuration.options | columns | {"classes": classes, "metrics": ()}, {})
     known = {name: kind for name, kind in configuration.types.items() if name in narrow.key_columns}
     return replace(narrow, types=known)
 
 
-def _whole(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
-    """The configuration with new columns."""
+def _widened(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
+    """The configuration with the new columns among the others."""
     options = configuration.options
     lists = {name: tuple(dict.fromkeys((*options[name], *new))) for name, new in columns.items()}
     return replace(configuration, options=options | lists)
@@ -109,7 +110,7 @@ def _there(entries: Sequence[Entry], data: Any) -> tuple[list[Partition], list[s
     at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots)}
     found, gone = [], []
     for entry in entries:
-        partition = at_hand.get(entry.partition) if data is not None else _where_it_was(entry)
+        partition = at_hand.get(entry.partition) if data is not None else _unmoved(entry)
         if partition is None:
             gone.append(entry.partition)
         elif partition.fingerprint != entry.fingerprint:
@@ -120,8 +121,8 @@ def _there(entries: Sequence[Entry], data: Any) -> tuple[list[Partition], list[s
     return found, gone
 
 
-def _where_it_was(entry: Entry) -> Partition | None:
-    """A night where it was folded from, if it is still there."""
+def _unmoved(entry: Entry) -> Partition | None:
+    """A night in the place that it was folded from; None if it is gone."""
     try:
         found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root])
     except MissingInputError:
@@ -130,7 +131,7 @@ def _where_it_was(entry: Entry) -> Partition | None:
 
 
 def _has(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> bool:
-    """Whether a night has the columns, and rows."""
+    """Whether a night has rows and the columns."""
     try:
         scan.plan(list(partition.files), configuration.folding.columns, threads=engine.threads)
     except (MissingColumnError, MissingInputError):
@@ -149,7 +150,7 @@ def _with(entry: Entry, folded: Entry) -> Entry:
 
 
 def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
-    """New columns as they were given.
+    """The names of new columns.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Opened: a store's parts, and the run that its verbs share."""
+"""A store that is open: its parts, and the options of the run that its verbs share."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from streameval.store.files.compaction import Compaction
 from streameval.store.files.ledger import Ledger
 from streameval.store.files.states import StateFiles
 from streameval.store.nights.configuration import Configuration
+from streameval.store.nights.fold import Workers
 from streameval.store.nights.merge import columns_kept
-from streameval.store.nights.workers import Workers
 from streameval.store.results.cache import ResultCache
-from streameval.store.results.history import Series
 from streameval.store.results.nightly import MetricSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from datetime import date
 
     from streameval.engine import Engine
     from streameval.evaluation.result import Evaluation
-    from streameval.store.files.ledger import Snapshot
+    from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.files.location import Location
 
 __all__ = ["StoreContext"]
@@ -35,70 +34,111 @@ class StoreContext:
 
     Parameters
     ----------
-    place : Place
+    location : Location
     client : distributed.Client, the address of a scheduler, or None
     run : mapping
         ``memory, spill, threads, progress`` of every run.
     """
 
-    def __init__(self, place: Location, client: Any, run: Mapping[str, Any]) -> None:
-        self.place = place
+    def __init__(self, location: Location, client: Any, run: Mapping[str, Any]) -> None:
+        self.location = location
         self.client = client
         self.run = run
-        self.ledger = Ledger(place.child("ledger"))
-        self.files = StateFiles(place.child("states"))
-        self.runs = Compaction(place.child("merged"), self.files)
-        self.remembered = ResultCache(place.child("results"))
+        self.ledger = Ledger(location.child("ledger"))
+        self.files = StateFiles(location.child("states"))
+        self.compaction = Compaction(location.child("merged"), self.files)
 
     def engine(self) -> ThreadEngine:
         """An engine for one run in this process."""
         return ThreadEngine.start(**self.run)
 
     def workers(self) -> Workers | None:
-        """What folds partitions elsewhere, where there is a client; an address is connected to once."""
+        """The workers that fold partitions, if there is a client; an address is connected to once."""
         found = Workers.of(self.client, self.run["threads"], self.run["memory"], self.run["spill"])
         if found is not None and isinstance(self.client, str):
             self.client = found.connection.client
         return found
 
-    def begun(self, as_of: str | int | date | None = None) -> Snapshot:
-        """The snapshot of a store that is there.
+    def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
+        """The snapshot of a store, and what it keeps.
 
         Raises
         ------
         StoreError
-            If there is none.
+            If there is no store, or it cannot be read.
         """
         snapshot = self.ledger.read(as_of)
         if snapshot.version < 0:
-            msg = f"{self.place.name}: there is no store; begin it with update"
+            msg = f"{self.location.name}: there is no store; begin it with update"
             raise StoreError(msg)
-        return snapshot
+        return snapshot, self.configuration(snapshot)
 
-    def nightly(self, snapshot: Snapshot, configuration: Configuration | None = None) -> MetricSeries:
-        """What is kept of every night."""
-        configuration = configuration or Configuration.read(snapshot.configuration)
+    def configuration(self, snapshot: Snapshot) -> Configuration:
+        """What a snapshot keeps.
+
+        Raises
+        ------
+        StoreError
+            If this version does not understand it.
+        """
+        try:
+            configuration = Configuration.read(snapshot.configuration)
+            configuration.request()
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            msg = f"{self.location.name}: its configuration cannot be read ({error}); restore the ledger from a copy"
+            raise StoreError(msg) from error
+        return configuration
+
+    def cache(self) -> ResultCache:
+        """The cached results, as they are now."""
+        return ResultCache(self.location.child("history"))
+
+    def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
+        """The cached results of a snapshot."""
         engine = ThreadEngine.start(**{**self.run, "progress": None})
-        return MetricSeries(snapshot, configuration, engine, self.runs, Series(self.place.child("history")))
+        return MetricSeries(snapshot, configuration, engine, self.compaction, self.cache())
 
     def compact(self, snapshot: Snapshot, configuration: Configuration, engine: Engine, *, exact: bool) -> int:
-        """Merge the states of nights into runs; see `Compaction.compact`."""
+        """Merge the states of nights; see `Compaction.compact`."""
         columns = columns_kept(list(snapshot.entries.values()), configuration)
-        return self.runs.compact(columns, engine, exact=exact)
+        return self.compaction.compact(columns, engine, exact=exact)
+
+    def commit(
+        self,
+        before: Snapshot,
+        configuration: Configuration,
+        entries: Iterable[Entry],
+        action: str,
+        evaluations: Mapping[str, Evaluation | None] | None = None,
+    ) -> Snapshot:
+        """Commit a new version of the ledger, and bring derived data up to it: cached results and merged files.
+
+        Derived data can be made again, so a failure changes no number and does not fail the update.
+
+        Parameters
+        ----------
+        before : Snapshot
+            The version that was read.
+        configuration, entries : what the new version keeps
+        action : str
+            What was done, for people.
+        evaluations : mapping of str to Evaluation, optional
+            Nights whose results are at hand.
+        """
+        snapshot = self.ledger.commit(before, configuration.to_dict(), entries, action)
+        self.derive(before, snapshot, configuration, evaluations or {})
+        return snapshot
 
     def derive(
         self,
         before: Snapshot,
         snapshot: Snapshot,
         configuration: Configuration,
-        own: Mapping[str, Evaluation | None],
+        evaluations: Mapping[str, Evaluation | None],
     ) -> None:
-        """Bring up to a commit what is made of it: the results of the nights, with those at hand, and their runs.
-
-        Both can be made again, so that a failure changes no number, and is no failure of the update.
-        """
+        """Bring derived data up to a version."""
         nightly = self.nightly(snapshot, configuration)
-        for name, evaluation in own.items():
+        for name, evaluation in evaluations.items():
             if evaluation is not None:
                 nightly.record(name, evaluation)
         nightly.write(before)

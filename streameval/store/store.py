@@ -1,11 +1,10 @@
-"""Store: states of every night, so that a night is folded once and any nights are evaluated together."""
+"""`Store`: fold each night once, keep its states, and evaluate any nights together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.store import ingest as updating
-from streameval.store import query as looking
+from streameval.store import ingest, query
 from streameval.store.context import StoreContext
 from streameval.store.files.location import Location
 from streameval.store.nights.partitions import chosen
@@ -27,21 +26,21 @@ __all__ = ["Store"]
 
 
 class Store:
-    """States of partitions that arrive one after the other, on a local disk or S3-compatible storage.
+    """States of partitions that arrive over time, on a local disk or S3-compatible storage.
 
     Parameters
     ----------
     path : path or URI
-        Directory of the store; the first `update` makes it.
+        Directory of the store; the first `update` creates it.
     storage_options : mapping of str to str, optional
-        As deltalake takes them, such as ``AWS_ENDPOINT_URL``; see `streameval.store.files.location`.
+        Options of deltalake, such as ``AWS_ENDPOINT_URL``; see `streameval.store.files.location`.
     memory, spill, threads, progress
         As `streameval.evaluate`.
     client : distributed.Client or str, optional
-        Fold partitions side by side on the workers of this client, or of the scheduler at this address; `evaluate` and
-        `check` run on one worker. By default partitions are folded on the active client if there is one and `threads`
-        is not given. Workers read and write the states, so the store must be in a place that they share with this
-        process. `memory` and `spill` are then those of each worker.
+        Fold partitions in parallel on the workers of this client, or of the scheduler at this address; `evaluate` and
+        `check` run on one worker. By default the active client is used, if there is one and `threads` is not given.
+        Workers read and write the states, so the store must be on storage that they share with this process; `memory`
+        and `spill` then apply to each worker.
 
     Examples
     --------
@@ -73,7 +72,7 @@ class Store:
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         run = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
-        self._opened = StoreContext(Location.of(path, storage_options), client, run)
+        self._context = StoreContext(Location.of(path, storage_options), client, run)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r})"
@@ -81,16 +80,16 @@ class Store:
     @property
     def name(self) -> str:
         """Its path or URI, without credentials and options."""
-        return self._opened.place.name
+        return self._context.location.name
 
     def partitions(self, as_of: str | int | date | None = None) -> list[Entry]:
-        """The partitions that count, in order, each with its rows and state files."""
-        snapshot = self._opened.ledger.read(as_of)
+        """The partitions that count, in order, each with its number of rows and its state files."""
+        snapshot = self._context.ledger.read(as_of)
         return chosen(snapshot.entries) if snapshot.entries else []
 
     def versions(self) -> list[dict[str, Any]]:
         """Every version of the ledger, newest first: ``version``, ``when``, and the ``action`` that made it."""
-        return self._opened.ledger.versions()
+        return self._context.ledger.versions()
 
     def update(self, data: Any, *, dry_run: bool = False, verify: bool = False, **options: Any) -> Update:
         """Fold the partitions that are new or changed since the last update, and nothing else, in one commit.
@@ -100,12 +99,12 @@ class Store:
         data : path, pattern, URI, or list of those
             A tree of partitions, or some of them.
         dry_run : bool
-            Only say what would be done.
+            Only report what would be done.
         verify : bool
             Fold every partition again, whatever its size and time, and keep those whose states differ.
         **options
-            Options of the first update, as `streameval.evaluate` has them: ``label, pos_label, score, cluster, classes,
-            weight, nan, nulls, cluster_scope, approx`` decide what is kept for good; ``metrics, truncate,
+            Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, classes,
+            weight, nan, nulls, cluster_scope, approx`` decide for good what is kept; ``metrics, truncate,
             aul_threshold, assignment_cells, at`` are defaults.
 
         Returns
@@ -117,28 +116,28 @@ class Store:
         OptionError
             If an option contradicts the store.
         DataError
-            If a partition cannot be evaluated; then nothing of the update counts.
+            If a partition cannot be evaluated; nothing of the update counts then.
         StoreError
             If another update was committed meanwhile.
         """
-        return updating.update(self._opened, data, options, dry_run=dry_run, verify=verify)
+        return ingest.update(self._context, data, options, dry_run=dry_run, verify=verify)
 
     def replace(self, data: Any) -> Update:
-        """Fold partitions again that the store has, whatever their files look like: corrections that came late.
+        """Fold partitions of the store again, whether or not their files look changed: late corrections.
 
         Raises
         ------
         MissingInputError
             If the store does not have one of them.
         """
-        return updating.replace(self._opened, data)
+        return ingest.replace(self._context, data)
 
     def remove(self, names: str | Sequence[str]) -> Update:
-        """Take partitions out by their names, such as ``night=2026-01-11``; earlier versions still have them.
+        """Remove partitions by name, such as ``night=2026-01-11``; earlier versions still have them.
 
-        An update that meets their files again takes them in again.
+        An update that finds their files adds them again.
         """
-        return updating.remove(self._opened, [names] if isinstance(names, str) else list(names))
+        return ingest.remove(self._context, [names] if isinstance(names, str) else list(names))
 
     def evaluate(
         self,
@@ -150,18 +149,21 @@ class Store:
         as_of: str | int | date | None = None,
         **options: Any,
     ) -> Evaluation:
-        """Evaluate all partitions, or some, from their states: as `streameval.evaluate` of their files, bit for bit.
+        """Evaluate all partitions, or some, from their states.
+
+        The numbers are those of `streameval.evaluate` of their files, bit for bit. Takes time proportional to the
+        stored keys. Results are cached until the ledger changes.
 
         Parameters
         ----------
         partition : str or sequence of str
-            Names.
+            Names of partitions.
         since, until : str or date, optional
-            Dates that the names hold, both included; a month means all of it.
+            First and last date, as the names hold them; a month means all of it.
         last : int, optional
-            The last few of these.
+            Only the last so many of these.
         as_of : str, int or date, optional
-            What the store knew at a version, date or time.
+            Evaluate the store as it was at a version, date or time.
         **options
             Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at`` in place of the
             store's own, and ``score, cluster`` to select some of its columns.
@@ -173,7 +175,7 @@ class Store:
         """
         named = [partition] if isinstance(partition, str) else partition
         selection = {"partition": named, "since": since, "until": until, "last": last}
-        return looking.evaluate(self._opened, as_of, selection, options)
+        return query.evaluate(self._context, as_of, selection, options)
 
     def add(
         self,
@@ -183,52 +185,55 @@ class Store:
         data: Any = None,
         since: str | date | None = None,
     ) -> Update:
-        """A new column joins: nights whose files are still there are folded for it alone, in one commit.
+        """Backfill a new column: nights whose files are still there are folded for it alone, in one commit.
 
-        Nights that lack it have null metrics of it, and so has every set of nights that one of them is in. Nights that
-        land later must have it.
+        Metrics of the column are null for nights that lack it, and for every selection that contains such a night.
+        Later nights must have the column.
 
         Parameters
         ----------
         score, cluster : str or sequence of str
             The columns.
         data : path, URI, or list of those, optional
-            Where the files of the nights are; by default where they were.
+            Where the files of the nights are, if they have moved.
         since : str or date, optional
             Only nights from this date on are folded.
 
         Returns
         -------
         Update
-            `changed` are the nights that were folded, `gone` those that were not: without files, or without the column.
+            `changed` are the nights that were folded, `gone` those whose files are gone or lack the column.
 
         Raises
         ------
         DataError
             If the files of a night changed since it was folded, or no night has the column.
         """
-        return updating.add(self._opened, score, cluster, data, since)
+        return ingest.add(self._context, score, cluster, data, since)
 
     def vacuum(self, *, keep: str | None = None, grace: str = "1d") -> Vacuumed:
-        """Delete the files that no version needs, and merge exact states of old nights into larger files.
+        """Delete the files that no version needs, and merge exact states of nights into larger files.
 
-        Histograms need no vacuum for that: updates merge them.
+        Histograms are merged by updates. An update that is under way while vacuum deletes files is refused and can be
+        run again.
 
         Parameters
         ----------
         keep : str, optional
-            A span such as ``90d``: exact scores of nights further back than this from the newest one are turned into
-            fixed histograms, for good. Their metrics are certain intervals then, and earlier versions of the ledger
+            A span such as ``90d``: exact scores of nights older than the newest one by at least this are turned into
+            fixed histograms, for good. Their metrics are then certain intervals, and earlier versions of the ledger
             cannot be evaluated over them.
         grace : str
-            Files younger than this are left alone: another update may be about to name them.
+            Files younger than this are left alone: an update may be about to commit them.
 
         Raises
         ------
         OptionError
-            If a span is none, or `keep` is given and a partition has no date.
+            If a span is malformed, or `keep` is given and a partition has no date.
+        StoreError
+            If an update was committed meanwhile; nothing was deleted then.
         """
-        return vacuum(self._opened, keep, grace)
+        return vacuum(self._context, keep, grace)
 
     def history(
         self,
@@ -241,17 +246,17 @@ class Store:
         last: int | None = None,
         as_of: str | int | date | None = None,
     ) -> History:
-        """A metric night by night, and of all nights up to each.
+        """A metric of each night, and of all nights up to each.
 
-        Per night it is there since the update. The cumulative values are computed when they are first asked for, in
-        time linear in the stored keys for each night, and kept until a night before them changes.
+        Values of single nights are computed by the update. Cumulative values are computed when they are first asked
+        for, each in time proportional to the stored keys, and cached until a night before them changes.
 
         Parameters
         ----------
         metric, of : str
-            Name, and column where there are several.
+            Name of the metric, and its column if there are several.
         cumulative : bool
-            Whether to give the values over all nights from the first of those chosen.
+            Also give the values over all nights from the first of those chosen.
         since, until, last, as_of
             As `evaluate`.
 
@@ -261,12 +266,12 @@ class Store:
             If there is no such metric.
         """
         selection = {"since": since, "until": until, "last": last}
-        return looking.history(self._opened, metric, of, as_of, selection, cumulative=cumulative)
+        return query.history(self._context, metric, of, as_of, selection, cumulative=cumulative)
 
     def check(self, rules: str | Sequence[str], partition: str | None = None) -> Check:
         """Judge the last night, or the one named, by rules such as ``roc_auc[score] >= 0.97``.
 
-        See `streameval.store.results.rules` for what they mean.
+        `streameval.store.results.rules` defines them.
 
         Parameters
         ----------
@@ -281,6 +286,6 @@ class Store:
         Raises
         ------
         OptionError
-            If a rule is none, or names what the store does not keep.
+            If a rule is malformed, or names a metric that the store does not have.
         """
-        return looking.check(self._opened, [rules] if isinstance(rules, str) else rules, partition)
+        return query.check(self._context, [rules] if isinstance(rules, str) else rules, partition)

@@ -1,9 +1,13 @@
-"""Vacuum: what a store can do without.
+"""Vacuum: delete the files that a store does not need.
 
-Files that no version of the ledger names are what killed updates left behind; they are deleted once they are older than
-any update may take. With ``keep``, the exact scores of older nights are turned into fixed histograms, which take some
-megabytes a night at most, whatever its rows; the exact files are deleted, so that earlier versions of the ledger cannot
-be evaluated over those nights any more.
+Killed updates leave files that no version of the ledger refers to; these are deleted once they are older than a grace
+period. With ``keep``, the exact scores of old nights are turned into fixed histograms, which take a few megabytes a
+night at most, whatever its rows. Their exact files are deleted, so that earlier versions of the ledger cannot be
+evaluated over those nights any more.
+
+No update can lose a file to a vacuum that runs at the same time. Files are listed first, then a version is committed,
+then the listed files are deleted. An update that published one of them read an earlier version, so its commit is
+refused, and it can be run again. An update that begins later publishes its files under new names, which are not listed.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ from streameval.errors import OptionError
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.ledger import StoredState
-from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.partitions import moment
 from streameval.wording import plural
 
@@ -42,16 +45,16 @@ class Vacuumed:
     Attributes
     ----------
     version : version of the ledger after it
-    deleted, bytes : state files deleted, and their size
+    deleted, bytes : number and size of the state files that were deleted
     bounded : nights whose scores were turned into histograms
-    runs : files of merged nights there are
+    merged : number of files of merged nights
     """
 
     version: int
     deleted: int
     bytes: int
     bounded: tuple[str, ...]
-    runs: int
+    merged: int
 
     def __str__(self) -> str:
         parts = [f"{plural(self.deleted, 'file')} deleted ({self.bytes / 1e6:,.1f} MB)"]
@@ -59,13 +62,13 @@ class Vacuumed:
             span = f"{self.bounded[0]} to {self.bounded[-1]}" if len(self.bounded) > 1 else self.bounded[0]
             nights = plural(len(self.bounded), "night")
             parts.append(f"{nights} turned into histograms ({span}); metrics of them are intervals now")
-        if self.runs:
-            parts.append(f"{plural(self.runs, 'file')} of merged nights")
+        if self.merged:
+            parts.append(f"{plural(self.merged, 'file')} of merged nights")
         return ", ".join(parts)
 
 
 def seconds(text: str) -> int:
-    """A span of time such as ``90d``, ``12h`` or ``0s`` in seconds.
+    """The seconds of a span of time such as ``90d``, ``12h`` or ``0s``.
 
     Examples
     --------
@@ -74,18 +77,18 @@ def seconds(text: str) -> int:
     """
     found = re.fullmatch(r"(\d+)\s*([dhms])", str(text).strip())
     if found is None:
-        msg = f"{text!r} is no span of time; write for instance 90d or 12h"
+        msg = f"{text!r} is not a span of time; write for instance 90d or 12h"
         raise OptionError(msg)
     return int(found[1]) * _UNITS[found[2]]
 
 
 def older(entries: Iterable[Entry], keep: str) -> list[Entry]:
-    """The nights that are further back than a span from the newest night.
+    """The nights that are older than the newest one by at least a span.
 
     Raises
     ------
     OptionError
-        If a partition's name holds no date.
+        If the name of a partition holds no date.
     """
     dated = {entry: _date(entry.partition) for entry in entries}
     limit = max(dated.values(), default=date.min) - timedelta(seconds=seconds(keep))
@@ -103,14 +106,15 @@ def _date(name: str) -> date:
 
 
 def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles, budget: Budget) -> Entry:
-    """The entry with histograms for exact scores, whose files are written.
+    """The entry with its exact scores turned into histograms, which are written.
 
     Parameters
     ----------
     entry : Entry
     specs : mapping of (group, column) to Spec
-        Columns that are to be bounded.
-    files, budget : what reads and writes states
+        Columns to turn; others are left as they are.
+    files : reads and writes the states
+    budget : owns them
     """
     states = []
     for kept in entry.states:
@@ -122,32 +126,32 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     return replace(entry, states=tuple(states))
 
 
-def vacuum(opened: StoreContext, keep: str | None, grace: str) -> Vacuumed:
+def vacuum(context: StoreContext, keep: str | None, grace: str) -> Vacuumed:
     """Delete, bound and merge; see `Store.vacuum`."""
-    wait, snapshot, engine = seconds(grace), opened.begun(), opened.engine()
+    oldest, engine = time.time() - seconds(grace), context.engine()
+    snapshot, configuration = context.begun()
     old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
-    configuration = Configuration.read(snapshot.configuration)
     specs = configuration.specs(list(snapshot.entries))
     entries = [
-        bound(entry, specs, opened.files, engine.budget) if entry.partition in old else entry
+        bound(entry, specs, context.files, engine.budget) if entry.partition in old else entry
         for entry in snapshot.entries.values()
     ]
     turned = tuple(entry.partition for entry in entries if entry != snapshot.entries[entry.partition])
-    if turned:
-        action = f"{plural(len(turned), 'night')} turned into histograms"
-        before, snapshot = snapshot, opened.ledger.commit(snapshot, snapshot.configuration, entries, action)
-        opened.derive(before, snapshot, configuration, {})
-    runs = opened.compact(snapshot, configuration, engine, exact=True)
-    needed, now = _needed(opened, old), time.time()
-    dead = {n: size for n, size, when in opened.files.list() if n not in needed and now - when >= wait}
-    opened.files.delete(dead)
-    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, runs)
+    needed = _needed(context, old) | {state.file for entry in entries for state in entry.states}
+    dead = {name: size for name, size, when in context.files.list() if name not in needed and when <= oldest}
+    if turned or dead:
+        action = f"vacuum: {plural(len(dead), 'file')} deleted, {plural(len(turned), 'night')} turned into histograms"
+        snapshot = context.commit(snapshot, configuration, entries, action)
+        context.files.delete(dead)
+    merged = context.compact(snapshot, configuration, engine, exact=True)
+    context.cache().vacuum(oldest)
+    return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged)
 
 
-def _needed(opened: StoreContext, old: set[str]) -> set[str]:
-    """State files that a version names, without the exact scores of old nights."""
+def _needed(context: StoreContext, old: set[str]) -> set[str]:
+    """State files that a version of the ledger refers to, without the exact scores of old nights."""
     needed = set()
-    for fact in opened.ledger.versions():
-        for name, entry in opened.ledger.read(fact["version"]).entries.items():
-            needed |= {s.file for s in entry.states if not (name in old and s.kind == "score_counts")}
+    for fact in context.ledger.versions():
+        for name, entry in context.ledger.read(fact["version"]).entries.items():
+            needed |= {s.file for s in entry.states if not (name in old and s.kind == ScoreSpec.kind)}
     return needed

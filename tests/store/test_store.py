@@ -18,8 +18,7 @@ from nightly import CLUSTERS, DATA, FEW, NIGHTS, OPTIONS, SCORES, correct, land
 from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import DataError, LabelError, MissingInputError, OptionError, SchemaError, StoreError
-from streameval.store.files.delta import open_table
-from streameval.store.files.ledger import _commits
+from streameval.store.files.delta import commits, open_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -271,10 +270,10 @@ def test_versions_keep_their_numbers_while_others_commit(data, tmp_path):
     """A table that was opened before another commit lists it too, and numbers all as they are."""
     store = Store(tmp_path / "store")
     store.update(data / NIGHTS[0], **FEW)
-    place = store._opened.ledger.place
+    place = store._context.ledger.location
     table = open_table(place)
     store.update(data / NIGHTS[1])
-    assert [fact["version"] for fact in _commits(table, place)] == [1, 0]
+    assert [fact["version"] for fact in commits(table, place)] == [1, 0]
 
 
 def test_all_nights_can_be_removed_and_come_back(data, tmp_path):

@@ -20,6 +20,7 @@ from nightly import FEW, NIGHTS, land
 from streameval import Store, evaluate
 from streameval.errors import FormatError, StoreError
 from streameval.store.files import ledger
+from streameval.store.results.nightly import MetricSeries
 
 
 @pytest.fixture(scope="module")
@@ -92,10 +93,10 @@ def test_of_two_updates_at_once_one_is_refused_and_can_be_run_again(tmp_path, mo
     first.update(data, **FEW)
     land(NIGHTS[1], data)
     land(NIGHTS[2], data)
-    stale = second._opened.ledger.read()
+    stale = second._context.ledger.read()
     first.update(data / NIGHTS[1])
     with monkeypatch.context() as patch:
-        patch.setattr(second._opened.ledger, "read", lambda *_: stale)
+        patch.setattr(second._context.ledger, "read", lambda *_: stale)
         with pytest.raises(StoreError, match="another update was committed meanwhile"):
             second.update(data)
         with pytest.raises(StoreError, match="run it again"):
@@ -107,9 +108,9 @@ def test_of_two_updates_at_once_one_is_refused_and_can_be_run_again(tmp_path, mo
 def test_of_two_first_updates_one_begins_the_store(tmp_path, monkeypatch):
     """The other is refused, whatever its columns."""
     one, other = Store(tmp_path / "store"), Store(tmp_path / "store")
-    nothing = other._opened.ledger.read()
+    nothing = other._context.ledger.read()
     one.update(land(NIGHTS[0], tmp_path / "data"), **FEW)
-    monkeypatch.setattr(other._opened.ledger, "read", lambda *_: nothing)
+    monkeypatch.setattr(other._context.ledger, "read", lambda *_: nothing)
     with pytest.raises(StoreError, match="began this store meanwhile"):
         other.update(tmp_path / "data", score="score_q")
     assert one.evaluate().value("aul") > 0
@@ -142,7 +143,7 @@ def stored(tmp_path, monkeypatch):
         land(name, tmp_path / "data")
     store = Store(tmp_path / "store")
     store.update(tmp_path / "data", **FEW)
-    monkeypatch.setattr(store._opened.remembered, "recall", lambda *_: None)  # what is remembered needs no state
+    monkeypatch.setattr(MetricSeries, "recall", lambda *_: None)  # a cached evaluation needs no state
     return store, [tmp_path / "store" / "states" / kept.file for kept in store.partitions()[1].states]
 
 
@@ -178,11 +179,11 @@ def planted(store: Store, path: Path, night: int, metadata: dict[bytes, bytes]) 
     pq.write_table(table.replace_schema_metadata({**table.schema.metadata, **metadata}), path)
     name = hashlib.sha256(path.read_bytes()).hexdigest() + ".parquet"
     path.rename(path.with_name(name))
-    snapshot = store._opened.ledger.read()
+    snapshot = store._context.ledger.read()
     entry = snapshot.entries[NIGHTS[night]]
     states = (replace(entry.states[0], file=name), *entry.states[1:])
     entries = snapshot.entries | {entry.partition: replace(entry, states=states)}
-    store._opened.ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
+    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
 
 
 @pytest.mark.parametrize(
@@ -205,11 +206,11 @@ def test_state_files_of_later_versions_and_foreign_ones_are_refused(stored, meta
 def test_a_state_of_another_column_is_not_taken_for_it(stored):
     """A whole and sound state file in the place of another is refused."""
     store, [_, other] = stored
-    snapshot = store._opened.ledger.read()
+    snapshot = store._context.ledger.read()
     entry = snapshot.entries[NIGHTS[1]]
     states = (replace(entry.states[0], file=other.name), entry.states[1])
     entries = snapshot.entries | {entry.partition: replace(entry, states=states)}
-    store._opened.ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
+    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "planted")
     with pytest.raises(FormatError, match=other.name):
         store.evaluate()
 
@@ -217,10 +218,10 @@ def test_a_state_of_another_column_is_not_taken_for_it(stored):
 def test_a_ledger_of_a_later_format_or_of_others_is_refused(stored, tmp_path, monkeypatch):
     """Nothing is guessed: the message names the format and the remedy."""
     store, _ = stored
-    snapshot = store._opened.ledger.read()
+    snapshot = store._context.ledger.read()
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "FORMAT", 2)
-        store._opened.ledger.commit(snapshot, snapshot.configuration, snapshot.entries.values(), "later")
+        store._context.ledger.commit(snapshot, snapshot.configuration, snapshot.entries.values(), "later")
     with pytest.raises(StoreError, match=r"format 2, .* reads format 1: upgrade it"):
         store.evaluate()
     write_deltalake(str(tmp_path / "store" / "ledger"), pa.table({"x": [1]}), mode="overwrite", schema_mode="overwrite")

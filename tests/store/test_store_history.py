@@ -19,10 +19,10 @@ from nightly import DATA, FEW, NIGHTS, correct, land
 from streameval import Scalar, Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.store import context as opened
+from streameval.store.context import StoreContext
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.states import StateFiles
-from streameval.store.results import history
+from streameval.store.results import cache
 from streameval.store.results.rules import Rule, judge
 
 
@@ -83,11 +83,13 @@ def test_nights_up_to_each_join_what_was_merged(tmp_path):
     read = Counter()
 
     class Counted(StateFiles):
-        def _verified(self, name):
+        def load(self, name):
             read[name] += 1
-            return super()._verified(name)
+            return super().load(name)
 
-    store._opened.runs = Compaction(store._opened.place.child("merged"), Counted(store._opened.files.place))
+    store._context.compaction = Compaction(
+        store._context.location.child("merged"), Counted(store._context.files.location)
+    )
     for i, point in enumerate(store.history("pr_auc").points):
         raw = evaluate([data / name for name in NIGHTS[: i + 1]], score="score_lr", approx=i > 1)
         assert (point.cumulative.value, point.cumulative.lower) == (raw.value("pr_auc"), raw.interval("pr_auc")[0])
@@ -132,7 +134,7 @@ def test_other_tools_read_the_history(nights):
 
 def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkeypatch):
     """A night that comes last reads no row; a late one, a correction, a lost update or many files: all rows."""
-    monkeypatch.setattr(history, "FILES", 4)
+    monkeypatch.setattr(cache, "FILES", 4)
     data, store, seen = tmp_path / "data", Store(tmp_path / "store"), []
 
     def versions():
@@ -153,7 +155,7 @@ def test_new_nights_are_appended_and_other_changes_written_anew(tmp_path, monkey
     assert cumulative.is_empty()
     store.update(correct(NIGHTS[3], data))
     with monkeypatch.context() as patch:
-        patch.setattr(opened.StoreContext, "derive", lambda *_: None)  # as if killed after the commit
+        patch.setattr(StoreContext, "derive", lambda *_: None)  # as if killed after the commit
         store.update(land(NIGHTS[8], data))
         store.remove(NIGHTS[1])
     store.update(land(NIGHTS[9], data))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streameval import Store, evaluate
 from streameval.errors import MissingInputError
-from streameval.store.files import compaction as runs
+from streameval.store.files import compaction
 
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 5)]
 POLICIES = [
@@ -57,8 +57,8 @@ steps = st.tuples(st.sampled_from(VERBS), st.sampled_from(NAMES), st.integers(1,
 def test_any_sequence_of_corrections_is_one_evaluation_of_what_survives(actions, options, seed):
     """Land, replace, remove and merge nights in any order; then evaluate them all, and the first alone."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "FAN", 2)
-        patch.setattr(runs, "LENGTH", 2)
+        patch.setattr(compaction, "FAN", 2)
+        patch.setattr(compaction, "LENGTH", 2)
         data, store = Path(folder, "data"), Store(Path(folder, "store"), threads=1)
         alive: set[str] = set()
         for i, (action, name, files) in enumerate(actions):

@@ -95,9 +95,9 @@ def test_two_updates_at_once_in_a_bucket(bucket, monkeypatch):
         upload(disk, DATA, name)
     one, other = (Store("s3://nights/store", storage_options=options) for _ in range(2))
     one.update(f"s3://k:s@nights/data/{NIGHTS[0]}{query}", score="score_lr")
-    stale = other._opened.ledger.read()
+    stale = other._context.ledger.read()
     one.update(f"s3://k:s@nights/data/{NIGHTS[1]}{query}")
-    monkeypatch.setattr(other._opened.ledger, "read", lambda *_: stale)
+    monkeypatch.setattr(other._context.ledger, "read", lambda *_: stale)
     with pytest.raises(StoreError, match="run it again"):
         other.update(f"s3://k:s@nights/data/{NIGHTS[1]}{query}")
 

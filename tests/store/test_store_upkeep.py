@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,7 +24,7 @@ from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.states.scores.types import score_type
-from streameval.store.files import compaction as runs
+from streameval.store.files import compaction
 
 
 @pytest.fixture
@@ -130,11 +131,11 @@ def test_vacuum_deletes_what_no_version_names(data, tmp_path):
 
 def test_merged_nights_are_the_nights(data, tmp_path, monkeypatch):
     """Runs are used, give the same bits, and fall out of use when a night of theirs is replaced or left out."""
-    monkeypatch.setattr(runs, "LENGTH", 2)
+    monkeypatch.setattr(compaction, "LENGTH", 2)
     store = Store(tmp_path / "store")
     store.update(data, **OPTIONS)
     assert not (tmp_path / "store" / "merged").exists()
-    assert store.vacuum().runs == 3 * 7
+    assert store.vacuum().merged == 3 * 7
     states = tmp_path / "store" / "states"
     hidden = states.rename(tmp_path / "hidden")
     assert store.evaluate().to_json() == evaluate(data, **OPTIONS).to_json()
@@ -146,23 +147,24 @@ def test_merged_nights_are_the_nights(data, tmp_path, monkeypatch):
     assert store.evaluate().to_json() == evaluate(data, **OPTIONS).to_json()
     store.remove(NIGHTS[0])
     assert store.evaluate().to_json() == evaluate([data / name for name in NIGHTS[1:6]], **OPTIONS).to_json()
-    assert store.vacuum().runs == 2 * 7
+    assert store.vacuum().merged == 2 * 7
     for path in (tmp_path / "store" / "merged").glob("*.parquet"):
         path.write_bytes(b"damaged")
     assert store.evaluate(last=4).to_json() == evaluate([data / name for name in NIGHTS[2:6]], **OPTIONS).to_json()
-    assert store.vacuum().runs == 2 * 7
+    assert store.vacuum().merged == 2 * 7
     states.rename(tmp_path / "hidden")
     assert store.evaluate(last=4).to_json() == evaluate([data / name for name in NIGHTS[2:6]], **OPTIONS).to_json()
 
 
 def levels(store: Path) -> list[int]:
-    """Nights of every run of a store, in order."""
-    return sorted(len(run["stands_for"]) for run in json.loads((store / "merged" / "index.json").read_text()))
+    """Number of nights in every merged file of a store, in order."""
+    index = json.loads((store / "merged" / "index.json").read_text())
+    return sorted(len(merged["stands_for"]) for merged in index["files"])
 
 
 def test_histograms_are_merged_by_updates(tmp_path, monkeypatch):
     """As a binary counter grows; a replaced night is merged again, a night that comes late or goes costs no other."""
-    monkeypatch.setattr(runs, "FAN", 2)
+    monkeypatch.setattr(compaction, "FAN", 2)
     data, options = tmp_path / "data", {"score": ["score_lr", "score_nb"], "approx": True}
     store, seen = Store(tmp_path / "store"), []
     for name in NIGHTS[1:8]:
@@ -188,7 +190,7 @@ def test_histograms_are_merged_by_updates(tmp_path, monkeypatch):
 
 def test_bounded_nights_are_merged_beside_exact_ones(data, tmp_path, monkeypatch):
     """Histograms of old nights are in runs of their own."""
-    monkeypatch.setattr(runs, "FAN", 2)
+    monkeypatch.setattr(compaction, "FAN", 2)
     store = Store(tmp_path / "store")
     store.update(data, score="score_lr")
     expected = evaluate([data / name for name in NIGHTS[:4]], score="score_lr", approx=True).results
@@ -202,7 +204,7 @@ def test_bounded_nights_are_merged_beside_exact_ones(data, tmp_path, monkeypatch
 @pytest.mark.parametrize("damage", [lambda run: run.write_bytes(b"damaged"), Path.unlink])
 def test_a_run_that_cannot_be_made_or_read_is_no_failure(tmp_path, monkeypatch, damage):
     """Of an update: its numbers are those of the nights, and it makes the run again."""
-    monkeypatch.setattr(runs, "FAN", 2)
+    monkeypatch.setattr(compaction, "FAN", 2)
     data, options = tmp_path / "data", {"score": "score_lr", "approx": True}
     store = Store(tmp_path / "store")
     for name in NIGHTS[:3]:
@@ -232,13 +234,13 @@ def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
     store.update(tmp_path / "data", score="score")
     assert store.evaluate().to_json() == evaluate(tmp_path / "data", score="score").to_json()
     assert [point.partition for point in store.history("roc_auc").points] == ["night=1", "night=2"]
-    monkeypatch.setattr(runs, "LENGTH", 2)
-    assert store.vacuum().runs == 1
+    monkeypatch.setattr(compaction, "LENGTH", 2)
+    assert store.vacuum().merged == 1
     assert store.evaluate(last=2).to_json() == evaluate(tmp_path / "data", score="score").to_json()
 
 
-def test_evaluations_are_remembered_until_the_ledger_changes(data, tmp_path):
-    """A second look reads no state, and its curves still can; a changed ledger is looked at anew."""
+def test_evaluations_are_cached_until_the_ledger_changes(data, tmp_path):
+    """A second evaluation reads no state, but its curves can; after an update all is evaluated anew."""
     store = Store(tmp_path / "store")
     store.update(data, **FEW, truncate=0.1)
     first = store.evaluate()
@@ -251,7 +253,8 @@ def test_evaluations_are_remembered_until_the_ledger_changes(data, tmp_path):
     assert again.curve("lift").area == first.curve("lift").area
     store.remove(NIGHTS[0])
     assert store.evaluate().rows < first.rows
-    assert len(list((tmp_path / "store" / "results").iterdir())) == 1
+    table = pl.read_delta(str(tmp_path / "store" / "history")).filter(span="evaluation")
+    assert set(table["partition"]) == {f"{NIGHTS[1]} to {NIGHTS[5]}"}  # and nothing of earlier versions
 
 
 # -- nights that are bounded ------------------------------------------------------------------------------------------

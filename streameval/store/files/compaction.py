@@ -1,21 +1,21 @@
-"""Runs: the states of nights merged into larger files, so that a year does not open 365 of them.
+"""Compaction: states of several nights merged into one file, so that a year does not open 365 files.
 
-Runs grow as the digits of a counter do: `FAN` nights are merged into a run, `FAN` such runs into one of the next level,
-and so on, so that n nights are read as fewer than `FAN` files a level, of log n levels. A histogram is as large as any
-two of them merged, so that histograms are merged by every update, which costs one merge in `FAN` − 1 nights, and are
-merged to any level. Exact states grow as they merge: a run is as large as its nights together. They are merged once,
-`LENGTH` nights at a time, when `vacuum` is called.
+Merged files grow like the digits of a counter: `FAN` nights are merged into a file, `FAN` such files into one of the
+next level, and so on, so that n nights are read from fewer than `FAN` files for each of log n levels. Histograms hardly
+grow as they merge; every update merges them, at an amortised cost of one merge for each `FAN` − 1 nights, to any level.
+Exact states grow: a merged file is as large as its nights together. They are merged once, `LENGTH` nights at a time, by
+`vacuum`.
 
-What is merged is derived: an index says which state files a run stands for, and a run is used only where all of them
-are asked for. A night that is replaced has another state file, so the runs that it was in fall out of use by
-themselves; the smaller runs that they were made of are still there, and the next update merges them again. Neighbours
-need not be merged with neighbours, so that nights may come late or go. Where a run cannot be read the nights are; one
-that is lost is made again by the next update, a damaged one when it is merged, or by `vacuum`.
+Merged files are derived data. A sealed index lists the state files that each of them stands for, and one is used only
+where all of these are asked for. A replaced night has another state file, so the merged files that contain it fall out
+of use; the smaller files that they were made of are still there, and the next update merges them again. The nights of a
+merged file need not be neighbours, so that nights may arrive late or be removed. If a merged file cannot be read, the
+nights are read instead. The next update replaces a lost file; a damaged one is replaced by `vacuum`, or by an update
+that has to merge it.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import FormatError, StoreError
 from streameval.scan import READ_ERRORS
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.files.states import StateFiles, put, read_bytes
+from streameval.store.files.published import sealed, unsealed
+from streameval.store.files.states import StateFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,45 +37,61 @@ if TYPE_CHECKING:
 
 __all__ = ["FAN", "LENGTH", "Compaction"]
 
-FAN = 8  # files of histograms that become one
-LENGTH = 32  # nights of a run of exact states
+FAN = 8  # histograms merged into one
+LENGTH = 32  # nights in a merged file of exact states
 
 
 @dataclass(frozen=True)
-class _CompactedFile:
+class _MergedFile:
     """A file, and the state files that it stands for."""
 
     file: str
     stands_for: tuple[str, ...]
 
+    @classmethod
+    def of(cls, told: Any) -> _MergedFile:
+        """A line of the index.
+
+        Raises
+        ------
+        FormatError
+            If it stands for nothing, or is no line of an index.
+        """
+        file, names = told["file"], tuple(told["stands_for"])
+        if not names or not all(isinstance(name, str) for name in (file, *names)):
+            msg = "a merged file must stand for state files"
+            raise FormatError(msg)
+        return cls(file, names)
+
     @cached_property
-    def times(self) -> Counter[str]:
-        """How often it stands for each of them: nights of one content have one file."""
+    def counts(self) -> Counter[str]:
+        """How often it stands for each state file."""
         return Counter(self.stands_for)
 
 
 class Compaction:
-    """The runs of a store, beside its state files.
+    """The states of a store: state files of single nights, and merged files.
 
     Parameters
     ----------
-    place : Place
-        Directory of the runs.
+    location : Location
+        Directory of the merged files.
     files : StateFiles
         The states of single nights.
     """
 
-    def __init__(self, place: Location, files: StateFiles) -> None:
-        self.place = place
+    def __init__(self, location: Location, files: StateFiles) -> None:
+        self.location = location
         self.files = files
-        self._merged = StateFiles(place)
+        self._index_file = location.child("index.json")
+        self._merged = StateFiles(location)
 
     def read(self, name: str, budget: Budget | None = None, due: Any = None) -> Any:
         """The state of one night."""
         return self.files.read(name, budget, due)
 
     def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Any) -> list[Any]:
-        """States that together are those of `names`: runs where there are any, the rest one by one.
+        """States that together are those of `names`: merged files as far as possible, then state files.
 
         Parameters
         ----------
@@ -88,13 +105,13 @@ class Compaction:
         """
         left, used = _covered(self._index() if len(names) > 1 else (), names)
         try:
-            states = self._merged.read_all([run.file for run in used], budget, due, each)
-        except FormatError:  # one cannot be read: the nights can
+            states = self._merged.read_all([merged.file for merged in used], budget, due, each)
+        except FormatError:  # a merged file cannot be read; the nights may be
             states, left = [], Counter(names)
         return states + self.files.read_all(list(left.elements()), budget, due, each)
 
     def compact(self, columns: Sequence[tuple[Any, Sequence[str]]], engine: Engine, *, exact: bool) -> int:
-        """Merge what is due to be merged; returns the runs there are.
+        """Merge what is due; returns the number of merged files.
 
         Parameters
         ----------
@@ -102,111 +119,106 @@ class Compaction:
             All that count.
         engine : Engine
         exact : bool
-            Whether exact states are merged too, and all runs are verified: both take time that grows with the store.
+            Also merge exact states and verify all merged files: both take time proportional to the store.
 
         Raises
         ------
         FormatError
-            If a file that is merged is damaged.
+            If a state file that is due to be merged is damaged.
         StoreError
             If the store cannot be written.
         """
         index = self._index()
         there = {name for name, _, _ in self._merged.list()}
-        known = [run for run in index if run.file in there]
+        known = [merged for merged in index if merged.file in there]
         if exact:
             known = self._sound(known)
         try:
-            runs = self._compacted(columns, known, engine, exact=exact)
-        except FormatError:  # of a run perhaps, which is then made again
-            runs = self._compacted(columns, self._sound(known), engine, exact=exact)
-        if runs != index:
-            told = [{"file": run.file, "stands_for": run.stands_for} for run in runs]
-            put(self.place.child("index.json"), json.dumps(told).encode())
-            kept = {run.file for run in runs} | {"index.json"}
+            found = self._compacted(columns, known, engine, exact=exact)
+        except FormatError:  # perhaps of a merged file, which is then made again
+            found = self._compacted(columns, self._sound(known), engine, exact=exact)
+        if found != index:
+            told = [{"file": merged.file, "stands_for": merged.stands_for} for merged in found]
+            self._index_file.write(sealed({"files": told}).encode())
+            kept = {merged.file for merged in found} | {"index.json"}
             self._merged.delete([name for name, _, _ in self._merged.list() if name not in kept])
-        return len(runs)
+        return len(found)
 
-    def _sound(self, runs: Sequence[_CompactedFile]) -> list[_CompactedFile]:
-        """Those of the runs whose files are as they were written."""
-        return [run for run in runs if self._merged.sound(run.file)]
+    def _sound(self, merged: Sequence[_MergedFile]) -> list[_MergedFile]:
+        """The merged files that are as they were written."""
+        return [one for one in merged if self._merged.sound(one.file)]
 
     def _compacted(
         self,
         columns: Sequence[tuple[Any, Sequence[str]]],
-        known: Sequence[_CompactedFile],
+        known: Sequence[_MergedFile],
         engine: Engine,
         *,
         exact: bool,
-    ) -> list[_CompactedFile]:
-        """The runs that are known and wanted, and new ones."""
-        runs: dict[_CompactedFile, None] = {}
+    ) -> list[_MergedFile]:
+        """The known merged files that are still wanted, and new ones."""
+        found: dict[_MergedFile, None] = {}
         for due, names in columns:
             wanted = Counter(names)
-            here = [run for run in known if _within(run.times, wanted)]
+            here = [merged for merged in known if _within(merged.counts, wanted)]
             if exact or isinstance(due, HistogramSpec):
                 here += self._grown(due, names, here, engine)
-            runs |= dict.fromkeys(here)
-        return list(runs)
+            found |= dict.fromkeys(here)
+        return list(found)
 
-    def _grown(
-        self, due: Any, names: Sequence[str], known: Sequence[_CompactedFile], engine: Engine
-    ) -> list[_CompactedFile]:
-        """New runs of a column, of every level."""
+    def _grown(self, due: Any, names: Sequence[str], known: Sequence[_MergedFile], engine: Engine) -> list[_MergedFile]:
+        """New merged files of a column, of every level."""
         fan, most = (FAN, math.inf) if isinstance(due, HistogramSpec) else (LENGTH, LENGTH)
         left, parts = _covered(known, names)
-        parts += [_CompactedFile(name, (name,)) for name in left.elements()]
-        place = {name: i for i, name in enumerate(names)}
-        new: list[_CompactedFile] = []
-        while full := _full(sorted(parts, key=lambda part: place[part.stands_for[0]]), fan, most):
+        parts += [_MergedFile(name, (name,)) for name in left.elements()]
+        position = {name: i for i, name in enumerate(names)}
+        new: list[_MergedFile] = []
+        while full := _full(sorted(parts, key=lambda part: position[part.stands_for[0]]), fan, most):
             merged = self._merged_groups(full, due, engine)
             used = Counter(part for group in full for part in group)
             parts = [*(Counter(parts) - used).elements(), *merged]
             new += merged
         return new
 
-    def _merged_groups(
-        self, groups: Sequence[Sequence[_CompactedFile]], due: Any, engine: Engine
-    ) -> list[_CompactedFile]:
-        """One run of each group: several groups side by side, or the parts of a single one."""
+    def _merged_groups(self, groups: Sequence[Sequence[_MergedFile]], due: Any, engine: Engine) -> list[_MergedFile]:
+        """A file for each group: several groups in parallel, or the parts of a single one."""
         if len(groups) == 1:
             return [self._merge(groups[0], due, engine.budget, engine.each)]
         return engine.each(lambda group: self._merge(group, due, engine.budget, _in_turn), groups, "merged")
 
-    def _merge(self, parts: Sequence[_CompactedFile], due: Any, budget: Budget, each: Any) -> _CompactedFile:
-        """One run of several, or of nights."""
+    def _merge(self, parts: Sequence[_MergedFile], due: Any, budget: Budget, each: Any) -> _MergedFile:
+        """One file of several, or of single nights."""
         source = self.files if len(parts[0].stands_for) == 1 else self._merged
         states = source.read_all([part.file for part in parts], budget, due, each)
         file, _ = self._merged.write(reduce(lambda a, b: a.merge(b), states))
-        return _CompactedFile(file, tuple(name for part in parts for name in part.stands_for))
+        return _MergedFile(file, tuple(name for part in parts for name in part.stands_for))
 
-    def _index(self) -> list[_CompactedFile]:
-        """The runs there are; none if the index cannot be read."""
+    def _index(self) -> list[_MergedFile]:
+        """The merged files; none if the index is missing or damaged."""
         try:
-            told = json.loads(read_bytes(self.place.child("index.json")))
-            return [_CompactedFile(run["file"], tuple(run["stands_for"])) for run in told]
-        except (*READ_ERRORS, StoreError, TypeError):
+            return [_MergedFile.of(told) for told in unsealed(self._index_file.read())["files"]]
+        except (*READ_ERRORS, FormatError, StoreError, TypeError):
             return []
 
 
-def _covered(runs: Iterable[_CompactedFile], names: Sequence[str]) -> tuple[Counter[str], list[_CompactedFile]]:
-    """The runs that stand for some of the names, the longest first, and the names that are left."""
-    left, used = Counter(names), list[_CompactedFile]()
-    for run in sorted(runs, key=lambda run: -len(run.stands_for)):
-        while _within(run.times, left):
-            left.subtract(run.times)
-            used.append(run)
+def _covered(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[Counter[str], list[_MergedFile]]:
+    """The names that no merged file stands for, and the merged files that stand for the others, longest first."""
+    left, used = Counter(names), list[_MergedFile]()
+    for one in sorted(merged, key=lambda one: -len(one.stands_for)):
+        while _within(one.counts, left):
+            left.subtract(one.counts)
+            used.append(one)
     return +left, used
 
 
 def _within(part: Counter[str], whole: Counter[str]) -> bool:
-    """Whether all of a part is there; in the time that the part takes, unlike ``part <= whole``."""
+    """Whether all of a part is in the whole; takes time proportional to the part, unlike ``part <= whole``."""
     return all(whole[name] >= times for name, times in part.items())
 
 
-def _full(parts: Sequence[_CompactedFile], fan: int, most: float) -> list[Sequence[_CompactedFile]]:
-    """Groups of `fan` parts of the smallest level that has one, if what they become is of `most` nights at most."""
-    levels: dict[int, list[_CompactedFile]] = {}
+def _full(parts: Sequence[_MergedFile], fan: int, most: float) -> list[Sequence[_MergedFile]]:
+    """Groups of `fan` parts at the lowest level that has such a group; merged, they hold at most `most` nights."""
+    levels: dict[int, list[_MergedFile]] = {}
     for part in parts:
         levels.setdefault(len(part.stands_for), []).append(part)
     for nights in sorted(levels):
@@ -217,5 +229,5 @@ def _full(parts: Sequence[_CompactedFile], fan: int, most: float) -> list[Sequen
 
 
 def _in_turn(function: Any, items: Sequence[Any], _: str) -> list[Any]:
-    """Map one after the other."""
+    """Map sequentially."""
     return [function(item) for item in items]

@@ -1,33 +1,35 @@
-"""Delta: small tables whose rows are replaced as a whole, one commit at a time, without retries.
+"""Delta tables of a store: the rows of each commit are one published file, and commits are never retried.
 
-A commit is made against the version that was read: where there is a newer one it is refused. Rows are read with
-pyarrow from the files that the table's log names. A table's versions are kept for good or only until the next
-checkpoint, as it is begun.
+The data files are written here and only the commit is deltalake's, so that they are named and verified as all published
+files are. A commit is made against the version that was read; it is refused if there is a newer one. A table keeps its
+versions for good, or only until the next checkpoint, as it is created.
 """
 
 from __future__ import annotations
 
+import json
+import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from streameval.errors import StoreError
 from streameval.scan import READ_ERRORS, reason
+from streameval.store.files.published import PublishedFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from deltalake import DeltaTable
 
     from streameval.store.files.location import Location
 
-__all__ = ["FORGET", "KEEP", "clear", "commit_table", "open_table", "read_rows"]
+__all__ = ["FORGET", "KEEP", "commit", "commits", "data_files", "open_table", "publish_rows", "read_rows", "reading"]
 
 _LIGHT = {
     "delta.checkpointInterval": "10",  # opening a table reads every commit since its last checkpoint
-    "delta.dataSkippingNumIndexedCols": "1",  # and their statistics, of the first column only
 }
 KEEP = _LIGHT | {
     "delta.logRetentionDuration": "interval 36500 days",
@@ -39,7 +41,19 @@ FORGET = _LIGHT | {  # opening or writing a table lists the commits that are kep
 }
 
 
-def open_table(place: Location) -> DeltaTable | None:
+@contextmanager
+def reading(location: Location) -> Iterator[None]:
+    """Whatever a table's log or rows make deltalake, Arrow or Python raise is raised as a `StoreError`."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, *READ_ERRORS, TypeError, AttributeError, OverflowError) as error:
+        msg = f"{location.name}: cannot be read: {reason(error)}; restore it from a copy"
+        raise StoreError(msg) from error
+
+
+def open_table(location: Location) -> DeltaTable | None:
     """The Delta table of a directory, or None where there is none.
 
     Raises
@@ -48,99 +62,112 @@ def open_table(place: Location) -> DeltaTable | None:
         If what is there cannot be read.
     """
     from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError, TableNotFoundError
+    from deltalake.exceptions import TableNotFoundError
 
-    try:
-        return DeltaTable(place.uri, storage_options=place.options)
-    except TableNotFoundError:
-        return None
-    except (DeltaError, OSError, ValueError) as error:
-        msg = f"{place.name}: cannot be read: {reason(error)}"
-        raise StoreError(msg) from error
+    with reading(location):
+        try:
+            return DeltaTable(location.uri, storage_options=location.options)
+        except TableNotFoundError:
+            return None
 
 
-def read_rows(table: DeltaTable, place: Location, schema: pa.Schema) -> pa.Table:
-    """The rows of a Delta table whose rows fit into memory."""
-    paths = table.get_add_actions(flatten=True).column("path").to_pylist()
-    parts = [schema.empty_table()]
-    try:
-        for path in paths:
-            with place.filesystem.open_input_file(place.child(path).path) as file:
-                parts.append(pq.ParquetFile(file).read(use_threads=False).cast(schema))
-    except READ_ERRORS as error:
-        msg = f"{place.name}: cannot be read: {reason(error)}; restore it from a copy"
-        raise StoreError(msg) from error
-    return pa.concat_tables(parts)
+def commits(table: DeltaTable, location: Location, limit: int | None = None) -> list[dict[str, Any]]:
+    """The metadata of a table's commits, newest first.
+
+    All of them are numbered from the oldest, which is kept: deltalake counts down from the version it has loaded, also
+    where there are newer ones.
+    """
+    with reading(location):
+        facts = list(table.history(limit))
+    if limit is None:
+        facts = [fact | {"version": len(facts) - 1 - i} for i, fact in enumerate(facts)]
+    return facts
 
 
-def commit_table(
-    place: Location,
+def data_files(table: DeltaTable) -> list[str]:
+    """Names of the files that hold a table's rows."""
+    return [str(name) for name in table.get_add_actions(flatten=True).column("path").to_pylist()]
+
+
+def read_rows(location: Location, names: Iterable[str], schema: pa.Schema) -> pa.Table:
+    """The rows of published files.
+
+    Raises
+    ------
+    FormatError, OSError, ValueError, KeyError, pyarrow.ArrowException
+        If one is missing or damaged, or has other columns.
+    """
+    files = PublishedFiles(location)
+    parts = [pq.read_table(pa.BufferReader(files.load(name)), use_threads=False).cast(schema) for name in names]
+    return pa.concat_tables([schema.empty_table(), *parts])
+
+
+def publish_rows(location: Location, rows: pa.Table) -> dict[str, Any]:
+    """Publish rows; returns what a commit says of their file."""
+    name, size = PublishedFiles(location).publish(lambda sink: pq.write_table(rows, sink))
+    when, stats = int(time.time() * 1000), json.dumps({"numRecords": rows.num_rows})
+    return {"path": name, "size": size, "modification_time": when, "stats": stats}
+
+
+def commit(
+    location: Location,
     base: DeltaTable | None,
-    rows: pa.Table,
+    added: dict[str, Any],
+    schema: pa.Schema,
     facts: dict[str, str],
-    description: str,
     versions: dict[str, str],
-    mode: Literal["overwrite", "append"] = "overwrite",
-) -> DeltaTable:
-    """Replace the rows of a Delta table, or append to them, in one commit after the version `base`, without retries.
+    mode: Literal["overwrite", "append", "error"],
+) -> None:
+    """Replace the rows of a Delta table, or append to them, in one commit, without retries.
 
     Parameters
     ----------
-    place : Place
+    location : Location
     base : DeltaTable or None
-        What was read; None to begin the table.
-    rows : pyarrow.Table
+        The version that the commit must follow; None to create the table, or with ``overwrite`` to replace it and its
+        schema.
+    added : dict
+        Of `publish_rows`.
+    schema : pyarrow.Schema
+        Of the rows.
     facts : dict of str to str
-        What the commit says.
-    description : str
-        Of the table.
+        Metadata of the commit.
     versions : dict of str to str
-        `KEEP` or `FORGET`, of a table that is begun.
+        `KEEP` or `FORGET`, for a table that is created.
     mode : str
+        ``error`` refuses to create a table where there is one.
 
     Raises
     ------
     StoreError
         If there is a newer version, or the table cannot be written.
     """
-    from deltalake import CommitProperties, DeltaTable, write_deltalake
+    from deltalake import CommitProperties
     from deltalake.exceptions import CommitFailedError, DeltaError
+    from deltalake.schema import Schema
+    from deltalake.transaction import AddAction, create_table_with_add_actions
 
     properties = CommitProperties(custom_metadata=facts, max_commit_retries=0)
+    actions = [AddAction(**added, partition_values={}, data_change=True)]
     try:
         if base is not None:
-            write_deltalake(base, rows, mode=mode, commit_properties=properties)
-            return base
-        if place.local:
-            place.filesystem.create_dir(place.path, recursive=True)
-        write_deltalake(
-            place.uri,
-            rows,
-            mode="error",
-            description=description,
+            base.create_write_transaction(actions, mode, schema, commit_properties=properties)
+            return
+        create_table_with_add_actions(
+            location.uri,
+            Schema.from_arrow(schema),
+            actions,
+            mode,
             configuration=versions,
-            storage_options=place.options,
+            storage_options=location.options,
             commit_properties=properties,
         )
-        return DeltaTable(place.uri, storage_options=place.options)
     except CommitFailedError as error:
-        msg = f"{place.name}: another update was committed meanwhile; nothing of this one counts: run it again"
+        msg = f"{location.name}: another update was committed meanwhile; nothing of this one counts: run it again"
         raise StoreError(msg) from error
-    except (DeltaError, OSError) as error:
-        if base is None and open_table(place) is not None:
-            msg = f"{place.name}: another update began this store meanwhile; nothing of this one counts: run it again"
-        else:
-            msg = f"{place.name}: cannot be written: {reason(error)}; nothing of this update counts"
-        raise StoreError(msg) from error
-
-
-@contextmanager
-def clear(place: Location) -> Iterator[None]:
-    """Errors of deltalake as those of a store."""
-    from deltalake.exceptions import DeltaError
-
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        msg = f"{place.name}: cannot be read: {reason(error)}"
+    except (DeltaError, *READ_ERRORS) as error:
+        why = f"cannot be written: {reason(error)}; nothing of this update counts"
+        if mode == "error" and open_table(location) is not None:
+            why = "another update began this store meanwhile; nothing of this one counts: run it again"
+        msg = f"{location.name}: {why}"
         raise StoreError(msg) from error

@@ -1,11 +1,14 @@
-"""The ledger: which partitions count, each with which state files. It alone is the truth of a store.
+"""The ledger: the partitions that count, each with its state files; the rest of a store can be derived from them.
 
-It is a Delta table with one row a partition. Every update overwrites the rows in one commit, so that version N of the
-table is the list of partitions that counted after update N, and any version can be looked at later. A commit is made
-against the version that was read, without retries: of two updates at once, one is refused and can be run again. What a
-store keeps of its data (columns, policies, key types) stands in the commit beside the rows.
+It is a Delta table with one row for each partition. Every update overwrites the rows in one commit, so that version N
+of the table lists the partitions that counted after update N, and any version can be evaluated later. A commit is made
+against the version that was read, without retries: of two concurrent updates, one is refused and can be run again.
 
-Old versions cost a few kilobytes each and are never cleaned away by Delta's own retention.
+The metadata of a commit hold a sealed record: the format, the configuration (columns, policies, key types) and the name
+of the published file with the rows. So every bit that decides a number is covered by a checksum. Commits of early
+stores have neither checksum nor published file; they are read without verification, until the next update.
+
+Old versions take a few kilobytes each and are never removed by Delta's own retention.
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from itertools import pairwise
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from streameval._version import __version__
-from streameval.errors import OptionError, StoreError
-from streameval.store.files.delta import KEEP, clear, commit_table, open_table, read_rows
+from streameval.errors import FormatError, OptionError, StoreError
+from streameval.store.files.delta import KEEP, commit, commits, data_files, open_table, publish_rows, read_rows, reading
+from streameval.store.files.published import content_of, sealed, unsealed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,15 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMAT", "Entry", "Ledger", "Snapshot", "StoredState"]
 
 FORMAT = 1  # version of the ledger's rows and of the configuration
-_STATE = pa.struct(
-    [
-        pa.field("group", pa.string()),
-        pa.field("of", pa.string()),
-        pa.field("kind", pa.string()),
-        pa.field("file", pa.string()),
-        pa.field("bytes", pa.int64()),
-    ]
-)
+_STATE = pa.struct([*((name, pa.string()) for name in ("group", "of", "kind", "file")), ("bytes", pa.int64())])
 _SCHEMA = pa.schema(
     {
         "partition": pa.string(),
@@ -63,8 +61,8 @@ class StoredState:
 
     Attributes
     ----------
-    group, of : ``score``, ``cluster`` or ``classes``, and the column
-    kind : of the state, such as ``score_counts``
+    group, of : family (``score``, ``cluster`` or ``classes``) and column
+    kind : kind of the state, such as ``score_counts``
     file : name of the state file
     bytes : its size
     """
@@ -75,20 +73,31 @@ class StoredState:
     file: str
     bytes: int
 
+    @property
+    def content(self) -> tuple[str, str, str, str]:
+        """What the state is, whenever and wherever it was written.
+
+        Raises
+        ------
+        FormatError
+            If its file has a name that no store gives.
+        """
+        return self.group, self.of, self.kind, content_of(self.file)
+
 
 @dataclass(frozen=True)
 class Entry:
-    """A partition that counts: a row of the ledger.
+    """A row of the ledger: a partition that counts.
 
     Attributes
     ----------
     partition : its name, such as ``night=2026-01-15``
     root : directory that the name is relative to
     fingerprint : hash of the names, sizes and times of its files
-    files, bytes : how many they are, and their size
+    files, bytes : number and size of its files
     rows : rows in them
     labels : the state of the labels, as JSON
-    states : the others, in files
+    states : the other states, each in a file
     updated : when it was folded
     """
 
@@ -120,7 +129,7 @@ class Snapshot:
     configuration : what the store keeps, as `streameval.store.nights.configuration` reads it
     entries : the partitions that count, by name
     rows : the same as a table
-    table : the Delta table at this version
+    table : the Delta table at this version; None before the first commit, and of a snapshot that was just committed
     """
 
     version: int = -1
@@ -135,7 +144,7 @@ class Ledger:
 
     Parameters
     ----------
-    place : Place
+    location : Location
         Its directory.
 
     Examples
@@ -144,20 +153,20 @@ class Ledger:
     >>> from streameval.store.files.location import Location
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     ledger = Ledger(Location.of(folder).child("ledger"))
-    ...     first = ledger.commit(ledger.read(), {"label": "spam"}, [], "update")
-    ...     ledger.read().version, ledger.read().configuration["label"]
-    (0, 'spam')
+    ...     first = ledger.commit(ledger.read(), {"options": {"label": "spam"}, "types": {}}, [], "update")
+    ...     ledger.read().version, ledger.read().configuration["options"]
+    (0, {'label': 'spam'})
     """
 
-    def __init__(self, place: Location) -> None:
-        self.place = place
+    def __init__(self, location: Location) -> None:
+        self.location = location
 
     def read(self, as_of: str | int | date | None = None) -> Snapshot:
-        """The newest version, or one that was the newest at a time.
+        """The newest version, or the one that was newest at a time.
 
         Parameters
         ----------
-        as_of : str or int, optional
+        as_of : str, int or date, optional
             A version, or a date (to its end, UTC) or time in ISO format.
 
         Raises
@@ -165,32 +174,26 @@ class Ledger:
         OptionError
             If there was no such version.
         StoreError
-            If the ledger cannot be read, or is of a later version of streameval.
+            If the ledger cannot be read, is damaged, or was written by a later version of streameval.
         """
-        table = open_table(self.place)
+        table = open_table(self.location)
         if table is None:
             if as_of is not None:
-                msg = f"as_of={as_of!r}: {self.place.name} is not there yet"
+                msg = f"as_of={as_of!r}: {self.location.name} is not there yet"
                 raise OptionError(msg)
             return Snapshot()
         if as_of is not None:
             version = self._version(table, as_of)
-            with clear(self.place):
+            with reading(self.location):
                 table.load_as_version(version)
-        own = _commits(table, self.place, 1)[-1]  # deltalake lists all from the newest to the one that is loaded
-        said = own.get("streameval")
-        if said is None:
-            msg = f"{self.place.name}: its last commit is not streameval's; restore the version before it"
-            raise StoreError(msg)
-        configuration = json.loads(said)
-        if configuration["format"] != FORMAT:
-            msg = (
-                f"{self.place.name}: is of format {configuration['format']}, written by streameval "
-                f"{configuration['library']}; streameval {__version__} reads format {FORMAT}: upgrade it"
-            )
-            raise StoreError(msg)
-        rows = read_rows(table, self.place, _SCHEMA)
-        return Snapshot(table.version(), configuration["keeps"], _entries(rows), rows, table)
+        record = self._record(commits(table, self.location, 1)[-1])  # deltalake begins at the newest
+        try:
+            with reading(self.location):
+                rows = self._rows(table, record.get("rows"))
+                return Snapshot(table.version(), record["keeps"], _entries(rows), rows, table)
+        except FormatError as error:
+            msg = f"{self.location.name}: cannot be read: {error}; restore it from a copy"
+            raise StoreError(msg) from error
 
     def commit(self, base: Snapshot, keeps: dict[str, Any], entries: Iterable[Entry], action: str) -> Snapshot:
         """Make these the partitions that count.
@@ -212,47 +215,73 @@ class Ledger:
         """
         found = {entry.partition: entry for entry in entries}
         rows = _changed(base, found)
-        said = json.dumps({"format": FORMAT, "library": __version__, "keeps": keeps})
-        facts = {"streameval": said, "action": action}
-        table = commit_table(self.place, base.table, rows, facts, "the partitions of a streameval store", KEEP)
-        return Snapshot(table.version(), keeps, found, rows, table)
+        added = publish_rows(self.location, rows)
+        record = {"format": FORMAT, "library": __version__, "keeps": keeps, "rows": added["path"]}
+        facts = {"streameval": sealed(record), "action": action}
+        commit(self.location, base.table, added, _SCHEMA, facts, KEEP, "error" if base.version < 0 else "overwrite")
+        return Snapshot(base.version + 1, keeps, found, rows)
 
     def versions(self) -> list[dict[str, Any]]:
         """Every version, newest first: its number, when it was committed, and what was done."""
-        table = open_table(self.place)
-        return [
-            {"version": fact["version"], "when": _when(fact), "action": fact.get("action", fact.get("operation"))}
-            for fact in ([] if table is None else _commits(table, self.place))
-        ]
+        table = open_table(self.location)
+        with reading(self.location):
+            return [
+                {"version": fact["version"], "when": _when(fact), "action": fact.get("action", fact.get("operation"))}
+                for fact in ([] if table is None else commits(table, self.location))
+            ]
+
+    def _record(self, fact: dict[str, Any]) -> dict[str, Any]:
+        """The record of a commit, checked."""
+        said = fact.get("streameval")
+        if said is None:
+            msg = f"{self.location.name}: its last commit is not streameval's; restore the version before it"
+            raise StoreError(msg)
+        try:
+            record = json.loads(said)
+            if "sha256" in record or "rows" in record:  # the record of an early store has neither
+                record = unsealed(said)
+            number, library, kept = record["format"], record["library"], record["keeps"]
+            if number == FORMAT and not all(isinstance(kept[name], dict) for name in ("options", "types")):
+                raise TypeError
+        except (ValueError, KeyError, TypeError, RecursionError, FormatError):
+            msg = f"{self.location.name}: the record of its last commit is damaged; restore it from a copy"
+            raise StoreError(msg) from None
+        if number != FORMAT:
+            msg = (
+                f"{self.location.name}: is of format {number}, written by streameval {library}; "
+                f"streameval {__version__} reads format {FORMAT}: upgrade it"
+            )
+            raise StoreError(msg)
+        return dict(record)
+
+    def _rows(self, table: DeltaTable, published: str | None) -> pa.Table:
+        """The rows of a version: of its published file, or of the files of an early store, which have no checksum."""
+        if published is not None:
+            return read_rows(self.location, [published], _SCHEMA)
+        names = data_files(table)
+        outside = [name for name in names if PurePosixPath(name).name != name]
+        if outside:
+            msg = f"{outside[0]!r} is outside of the ledger and was not opened"
+            raise FormatError(msg)
+        contents = [pa.BufferReader(self.location.child(name).read()) for name in names]
+        return pa.concat_tables([_SCHEMA.empty_table(), *(pq.read_table(file).cast(_SCHEMA) for file in contents)])
 
     def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
         """The version of a number or time."""
         text = str(as_of)
         if re.fullmatch(r"\d{1,9}", text):
             if int(text) > table.version():
-                msg = f"as_of={as_of!r}: the newest version of {self.place.name} is {table.version()}"
+                msg = f"as_of={as_of!r}: the newest version of {self.location.name} is {table.version()}"
                 raise OptionError(msg)
             return int(text)
         until = _moment(text)
-        known = [(_when(fact), fact["version"]) for fact in _commits(table, self.place)]
+        with reading(self.location):
+            known = [(_when(fact), fact["version"]) for fact in commits(table, self.location)]
         before = [version for when, version in known if when < until]
         if not before:
             msg = f"as_of={as_of!r}: the store was begun later, at {min(known)[0]:%Y-%m-%d %H:%M} UTC"
             raise OptionError(msg)
         return int(max(before))
-
-
-def _commits(table: DeltaTable, place: Location, limit: int | None = None) -> list[dict[str, Any]]:
-    """What the commits say, newest first.
-
-    Of all of them the numbers are counted from the oldest, which is kept: deltalake counts down from the version it has
-    loaded, also where there are newer ones.
-    """
-    with clear(place):
-        facts = list(table.history(limit))
-    if limit is None:
-        facts = [fact | {"version": len(facts) - 1 - i} for i, fact in enumerate(facts)]
-    return facts
 
 
 def _row(entry: Entry) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Place: the directory of a store, on a local disk or in an object store, for pyarrow and deltalake alike.
+"""The directory of a store, on a local disk or in an object store, for pyarrow and deltalake alike.
 
 One set of options feeds both. They are deltalake's: ``AWS_ENDPOINT_URL``, ``AWS_REGION``, ``AWS_ACCESS_KEY_ID``,
 ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``, ``AWS_ALLOW_HTTP``; what is not given is found in the environment. A
@@ -8,27 +8,25 @@ URI may carry the same in pyarrow's spelling: ``s3://key:secret@bucket/store?end
 from __future__ import annotations
 
 import os
+import uuid
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pyarrow import fs
 
 from streameval.errors import OptionError
-from streameval.scan import shown
+from streameval.scan.uris import Uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["Location"]
 
-_QUERY = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}
-
 
 @dataclass(frozen=True)
 class Location:
-    """Where a store is.
+    """A directory or file of a store.
 
     Attributes
     ----------
@@ -54,23 +52,22 @@ class Location:
 
     @classmethod
     def of(cls, where: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Location:
-        """The place that a path or URI names.
+        """The location that a path or URI names.
 
         Raises
         ------
         OptionError
-            If the scheme is neither a local path nor S3.
+            If it is on another file system than a local disk or S3.
         """
         text = os.fspath(where)
-        scheme = text.partition("://")[0] if "://" in text else "file"
-        if scheme == "file":
-            path = Path(text.removeprefix("file://")).expanduser().absolute()
-            path = Path(os.path.normpath(path))
+        uri = Uri.parse(text)
+        if uri is None or uri.scheme == "file":
+            path = Path(os.path.normpath(Path(text.removeprefix("file://")).expanduser().absolute()))
             return cls(text, str(path), path.as_posix(), fs.LocalFileSystem(), dict(options or {}))
-        if scheme not in ("s3", "s3a"):
-            msg = f"{shown(text)}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)"
+        if uri.scheme not in ("s3", "s3a"):
+            msg = f"{uri.name}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)"
             raise OptionError(msg)
-        return _s3(text, {key.upper(): value for key, value in (options or {}).items()})
+        return _s3(uri, {key.upper(): value for key, value in (options or {}).items()})
 
     @property
     def local(self) -> bool:
@@ -82,24 +79,31 @@ class Location:
         name_, uri, path = (f"{text.rstrip('/')}/{name}" for text in (self.name, self.uri, self.path))
         return replace(self, name=name_, uri=uri, path=path)
 
+    def read(self) -> bytes:
+        """The content of a small file."""
+        with self.filesystem.open_input_file(self.path) as file:
+            content: bytes = file.read()
+        return content
 
-def _s3(text: str, options: dict[str, str]) -> Location:
-    """A place in a bucket; what the URI says goes before the options."""
-    parts = urlsplit(text)
-    given = dict(parse_qsl(parts.query))
-    options |= {_QUERY[key]: value for key, value in given.items() if key in _QUERY}
-    if parts.username:
-        options |= {
-            "AWS_ACCESS_KEY_ID": unquote(parts.username),
-            "AWS_SECRET_ACCESS_KEY": unquote(parts.password or ""),
-        }
-    endpoint = options.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint and "://" not in endpoint:
-        endpoint = f"{given.get('scheme', 'https')}://{endpoint}"
-    if endpoint:
+    def write(self, content: bytes) -> None:
+        """Write a small file whole or not at all."""
+        if not self.local:
+            with self.filesystem.open_output_stream(self.path) as target:
+                target.write(content)
+            return
+        path = Path(self.path)
+        part = path.with_name(f".{uuid.uuid4().hex}.part")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(content)
+        part.replace(path)
+
+
+def _s3(uri: Uri, options: dict[str, str]) -> Location:
+    """A location in a bucket; what the URI says goes before the options."""
+    if "AWS_ENDPOINT_URL" not in options and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
         options["AWS_ENDPOINT_URL"] = endpoint
-        if endpoint.startswith("http://"):
-            options["AWS_ALLOW_HTTP"] = "true"
+    options = uri.storage_options(options)
+    endpoint = options.get("AWS_ENDPOINT_URL")
     filesystem = fs.S3FileSystem(
         access_key=options.get("AWS_ACCESS_KEY_ID"),
         secret_key=options.get("AWS_SECRET_ACCESS_KEY"),
@@ -108,6 +112,5 @@ def _s3(text: str, options: dict[str, str]) -> Location:
         endpoint_override=endpoint,
         scheme=(endpoint or "https://").partition("://")[0],
     )
-    bucket = parts.netloc.rpartition("@")[2]
-    path = f"{bucket}{parts.path}".rstrip("/")
+    path = uri.path.rstrip("/")
     return Location(f"s3://{path}", f"s3://{path}", path, filesystem, options)

@@ -1,4 +1,4 @@
-"""Merging: states of any partitions → an evaluation of them all.
+"""Merging: states of any partitions → an evaluation of all of them.
 
 States are merged and finalized exactly as if the files had been read: the numbers are the same to the last bit.
 """
@@ -6,6 +6,7 @@ States are merged and finalized exactly as if the files had been read: the numbe
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import partial, reduce
 from itertools import islice
@@ -19,11 +20,10 @@ from streameval.results import Scalar
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
-from streameval.store.results.cache import LazyStates
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
@@ -31,19 +31,45 @@ if TYPE_CHECKING:
     from streameval.states.labels import LabelCounts, LabelSpec
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
-    from streameval.store.files.states import StateFiles
     from streameval.store.nights.configuration import Configuration
 
-__all__ = ["PrefixMerge", "columns_kept", "evaluated", "labels_of", "states_of"]
+__all__ = ["LazyStates", "PrefixMerge", "columns_kept", "evaluated", "labels_of", "states_of"]
+
+
+class LazyStates(Mapping[tuple[str, str], Any]):
+    """States that are read when they are asked for.
+
+    Parameters
+    ----------
+    readers : mapping of (group, column) to a callable that reads the state
+    """
+
+    def __init__(self, readers: Mapping[tuple[str, str], Callable[[], Any]]) -> None:
+        self._readers = readers
+
+    def __getitem__(self, key: tuple[str, str]) -> Any:
+        return self._readers[key]()
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._readers)
+
+    def __len__(self) -> int:
+        return len(self._readers)
 
 
 def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
-    """The labels of several partitions: their counts added up at once."""
+    """The label counts of several partitions, added up at once.
+
+    Raises
+    ------
+    FormatError
+        If the ledger holds something else.
+    """
     try:
         headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
         budget = Budget(1)
         return spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
         raise FormatError(msg) from error
 
@@ -52,7 +78,7 @@ def evaluated(
     entries: Sequence[Entry],
     configuration: Configuration,
     engine: Engine,
-    files: StateFiles | Compaction,
+    files: Compaction,
     *,
     only: tuple[str, str] | None = None,
     merge: Callable[..., Any] | None = None,
@@ -63,18 +89,17 @@ def evaluated(
     Parameters
     ----------
     entries : the partitions, at least one
-    only : the one state to evaluate, by its group and column
+    only : group and column of the one state to evaluate
     merge : a `PrefixMerge`, where more and more partitions are evaluated
-    changes : metrics and their options, where they are not the store's own
+    changes : metrics and their options, where they differ from the store's own
     """
     names = [entry.partition for entry in entries]
     wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
     request = configuration.request(**changes)
-    complete = [all(entry.state(w.group, w.of) for entry in entries if entry.rows) for w in wanted]
-    wanted = [_as_kept(w, entries) for w in wanted]
-    whole = [w for w, there in zip(wanted, complete, strict=True) if there]
+    complete, wanted = [_complete(w, entries) for w in wanted], [_as_kept(w, entries) for w in wanted]
+    there = [w for w, has in zip(wanted, complete, strict=True) if has]
     states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}
-    for w in whole:
+    for w in there:
         try:
             states[w.spec] = (merge or _merged)(w, entries, engine, files)
         except FormatError as error:
@@ -82,9 +107,9 @@ def evaluated(
             msg = f"{hurt}: {error}" if hurt else str(error)
             raise FormatError(msg) from error
     engine.budget.release_spares()
-    plan = Plan(None, request.label, request.weight, tuple(w.spec for w in whole))
-    found = finalize_all(engine, names, plan, whole, Folded(states), threshold=request.aul_threshold)
-    return found if len(whole) == len(wanted) else _with_absent(found, wanted, whole, entries)
+    plan = Plan(None, request.label, request.weight, tuple(w.spec for w in there))
+    found = finalize_all(engine, names, plan, there, Folded(states), threshold=request.aul_threshold)
+    return found if all(complete) else _with_absent(found, wanted, there, entries)
 
 
 def states_of(
@@ -92,17 +117,22 @@ def states_of(
 ) -> LazyStates:
     """The states that an evaluation of these partitions would have, each read when it is asked for."""
     wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
-    whole = [w for w in wanted if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
-    return LazyStates({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in whole})
+    there = [w for w in wanted if _complete(w, entries)]
+    return LazyStates({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in there})
+
+
+def _complete(w: MetricRequest, entries: Sequence[Entry]) -> bool:
+    """Whether every partition with rows has the state."""
+    return all(entry.state(w.group, w.of) for entry in entries if entry.rows)
 
 
 def _as_kept(w: MetricRequest, entries: Sequence[Entry]) -> MetricRequest:
-    """The state to be had: a histogram where a partition has no exact scores any more."""
+    """The state to be had: a histogram if a partition has no exact scores any more."""
     kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
     return w.remade(histogram_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
 
 
-def _merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: StateFiles | Compaction) -> Any:
+def _merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
     """The state of a column over all partitions."""
     kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
     same = [state.file for state in kept if state.kind == w.spec.kind]
@@ -115,15 +145,13 @@ def _merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: S
 
 
 class PrefixMerge:
-    """The state of a column over the nights up to one, and then to a later one: what was merged is not read again."""
+    """The state of a column over the partitions up to one, then up to a later one: what is merged is not read again."""
 
     def __init__(self) -> None:
         self._state: Any = None
         self._nights = 0
 
-    def __call__(
-        self, w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: StateFiles | Compaction
-    ) -> Any:
+    def __call__(self, w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
         """The state over all partitions, which begin with those of the call before."""
         if self._state is None or self._state.spec != w.spec:  # exact up to here, and now there is a histogram
             self._state, self._nights = None, 0
@@ -133,7 +161,7 @@ class PrefixMerge:
 
 
 def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:
-    """The spec and the state files, in order of the nights, of every column, exact and bounded apart."""
+    """Spec and state files, in order of the nights, of every column; exact scores and histograms apart."""
     found: dict[Any, list[str]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
         for kept in (state for entry in entries if (state := entry.state(*column))):
@@ -142,12 +170,12 @@ def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list
 
 
 def _with_absent(
-    found: Evaluation, wanted: Sequence[MetricRequest], whole: Sequence[MetricRequest], entries: Sequence[Entry]
+    found: Evaluation, wanted: Sequence[MetricRequest], there: Sequence[MetricRequest], entries: Sequence[Entry]
 ) -> Evaluation:
-    """The evaluation with null results of the columns that some partitions do not have."""
+    """The evaluation, with null results for the columns that some partitions lack."""
     known, results = iter(found.results), list[Scalar]()
     for w in wanted:
-        if w in whole:
+        if w in there:
             results += islice(known, len(w.metrics))
             continue
         absent = [entry.partition for entry in entries if entry.rows and not entry.state(w.group, w.of)]

@@ -1,11 +1,10 @@
-"""Partitions: what lies in the data, what of it is new, and how nights are named and ordered.
+"""Partitions: which there are in the data, which are new or changed, and how they are named and ordered.
 
-A partition is a leaf directory of a Hive tree (``night=2026-01-15``), or a file where there is no tree. It is known by
-its path relative to the root it came from, the same however it was named: the tree, or one night of it. Its fingerprint
-is a hash of the names, sizes and times of the last change of its files. In a bucket these are what a listing says:
-`pyarrow.fs.FileInfo` has no ETag, and to ask for it costs a request a file. The time there is the server's, of the last
-write, so that only a second write of as many bytes within the clock's resolution goes unseen; to look into the files
-finds that too (``verify``).
+A partition is a leaf directory of a Hive tree (``night=2026-01-15``), or a file if there is no tree. Its name is the
+path relative to the root, whether the tree was named or one night of it. Its fingerprint is a hash of the names, sizes
+and modification times of its files. In a bucket these come from a listing: `pyarrow.fs.FileInfo` has no ETag, and
+asking for it costs a request for each file. The server sets the time of each write, so only a second write of as many
+bytes within the resolution of its clock goes unnoticed; ``verify`` finds that too.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _DATE = re.compile(r"(?<!\d)(\d{4})[-_/.]?(\d{1,2})(?:[-_/.]?(\d{1,2}))?(?!\d)")
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as it lies in the data.
+    """A partition of the data.
 
     Attributes
     ----------
@@ -43,7 +42,7 @@ class Partition:
     root : the root's path, with its scheme
     files : its files, sorted
     fingerprint : see the module
-    bytes : size of the files
+    bytes : total size of the files
     """
 
     name: str
@@ -55,12 +54,12 @@ class Partition:
 
 @dataclass(frozen=True)
 class Changes:
-    """What an update finds.
+    """What an update finds in the data.
 
     Attributes
     ----------
     new, changed, unchanged : partitions in the data
-    gone : names that the store has under the roots that were looked at, and the data no more
+    gone : names that the store has under the roots that were listed, and the data no longer has
     """
 
     new: tuple[Partition, ...]
@@ -110,7 +109,7 @@ def _whole(file: File, path: str) -> str:
 
 
 def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
-    """Raise if a name means two places, or a file was named twice."""
+    """Raise if two places have one name, or a file was named twice."""
     for name, files in grouped.items():
         roots = sorted({_whole(file, file.root) for file in files})
         if len(roots) > 1:
@@ -127,7 +126,7 @@ def _partition(name: str, files: list[File]) -> Partition:
 
 
 def fingerprint(files: Sequence[File]) -> tuple[str, int]:
-    """Hash of the names, sizes and times of files as they are now, and their size together."""
+    """Hash of the current names, sizes and times of files, and their total size."""
     sizes = details(files)
     text = "\n".join(
         f"{file.origin}\t{size}\t{time}{file.deleted.hex()}" for file, (size, time) in zip(files, sizes, strict=True)
@@ -136,12 +135,12 @@ def fingerprint(files: Sequence[File]) -> tuple[str, int]:
 
 
 def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> Changes:
-    """Compare what lies in the data with what the store has.
+    """Compare the data with the ledger.
 
     Raises
     ------
     DataError
-        If a partition has the name of another one, in another place.
+        If a partition has the name of another one in another place.
     """
     new, changed, unchanged = [], [], []
     for partition in found:
@@ -163,7 +162,7 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
 
 
 def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
-    """Partitions of the roots that were named as a whole which are not there any more."""
+    """Partitions that are gone from the roots that were named as a whole."""
     named = [data] if isinstance(data, str | os.PathLike) else data
     whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
     whole |= {os.fspath(item).partition("?")[0].rstrip("/") for item in named if "://" in os.fspath(item)}
@@ -172,7 +171,7 @@ def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -
 
 
 def order(name: str) -> list[Any]:
-    """What partitions are sorted by: the numbers in a name as numbers, the rest as text, by turns.
+    """The sort key of a name: its numbers as numbers, the text between them as text.
 
     Examples
     --------
@@ -217,7 +216,7 @@ def chosen(
     MissingInputError
         If there are none.
     OptionError
-        If an argument is no date, or a partition has none.
+        If an argument is not a date, or a partition has none.
     """
     since, until = (None if given is None else str(given) for given in (since, until))
     known = sorted(entries, key=order)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.nights.workers import Workers
+    from streameval.store.nights.fold import Workers
 
 __all__ = ["evaluated_on_worker"]
 

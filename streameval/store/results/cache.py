@@ -1,98 +1,168 @@
-"""Remembered: evaluations that are kept until the ledger changes.
+"""The cache of results: a Delta table with every result that a store has computed, for other tools to read as well.
 
-An evaluation of a year reads every stored key; its results are a few kilobytes. They are kept under a name that says
-what they depend on: the version of the ledger, the state files, the metrics, and the version of streameval. Curves and
-tables of a remembered evaluation read the states when they are asked for.
+A row belongs to a *key*, the hash of all that its result depends on: contents of state files, options, metrics. So a
+row is never outdated, only no longer wanted. Rows that are not due at a version of the ledger are dropped, missing ones
+are computed from the states; losing the table costs time and nothing else. If new nights come after all others and the
+table is of the version before, nothing has to be dropped: their rows are appended, and the others are not read.
+
+The rows lie in published files, which are verified when they are read; what is damaged is computed again.
+
+=============== =========================================================================================
+``version``       of the ledger that the row was written at
+``span``          ``night``; ``cumulative``: all nights from the first on; ``evaluation``: any selection
+``partition``     the night, the last of the nights, or the first and the last
+``of``, ``metric``  as results have them, with ``value``, ``lower``, ``upper``, …
+=============== =========================================================================================
+
+An evaluation has a row of the metric `DROPPED` for each reason to leave rows out.
 """
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
 from contextlib import suppress
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
-from streameval.evaluation.result import Evaluation
-from streameval.results import Scalar
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import FormatError, StoreError
+from streameval.results import Scalar, from_arrow, result_schema, to_arrow
 from streameval.scan import READ_ERRORS
-from streameval.store.files.states import StateFiles, put, read_bytes
+from streameval.store.files.delta import (
+    FORGET,
+    commit,
+    commits,
+    data_files,
+    open_table,
+    publish_rows,
+    read_rows,
+    reading,
+)
+from streameval.store.files.published import PublishedFiles
 
 if TYPE_CHECKING:
-    from streameval.engine import Engine
+    from collections.abc import Iterable, Sequence
+
     from streameval.store.files.location import Location
 
-__all__ = ["LazyStates", "ResultCache"]
+__all__ = ["DROPPED", "ResultCache", "key_of"]
 
-_FLOATS = ("value", "lower", "upper")
+DROPPED = "dropped"
+FILES = 32  # of the table: then it is written anew as one
+
+_OWN = {"version": pa.int64()} | dict.fromkeys(("span", "partition", "group", "key"), pa.string())
+_SCHEMA = pa.schema([*_OWN.items(), *result_schema()])
 
 
-class LazyStates(Mapping[tuple[str, str], Any]):
-    """States that are read when they are asked for.
+def key_of(*facts: str) -> str:
+    """The key of a result that depends on these facts.
 
-    Parameters
-    ----------
-    readers : mapping of (group, column) to a callable that reads the state
+    Examples
+    --------
+    >>> key_of("a.parquet", "roc_auc") == key_of("a.parquet", "roc_auc") != key_of("a.parquetroc_auc")
+    True
     """
-
-    def __init__(self, readers: Mapping[tuple[str, str], Callable[[], Any]]) -> None:
-        self._readers = readers
-
-    def __getitem__(self, key: tuple[str, str]) -> Any:
-        return self._readers[key]()
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._readers)
-
-    def __len__(self) -> int:
-        return len(self._readers)
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32]
 
 
 class ResultCache:
-    """The evaluations of a store that are kept.
+    """The cached results of a store.
 
     Parameters
     ----------
-    place : Place
-        Their directory.
+    location : Location
+        Directory of the table.
     """
 
-    def __init__(self, place: Location) -> None:
-        self.place = place
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._new: list[tuple[tuple[str, str, str, str], Scalar]] = []
+        self._damaged = False
 
-    def recall(self, version: int, key: str, states: LazyStates, engine: Engine, threshold: float) -> Evaluation | None:
-        """The evaluation of a key, if it is kept."""
-        try:
-            told = json.loads(read_bytes(self.place.child(f"{version}-{key}.json")))
-            results = tuple(_scalar(facts) for facts in told["results"])
-            dropped = tuple((fact["reason"], fact["rows"]) for fact in told["dropped"])
-            rows, positives = told["rows"], told["positives"]
-        except (*READ_ERRORS, TypeError):
-            return None
-        kept: Any = states
-        return Evaluation(rows, positives, results, dropped, (), kept, engine, threshold)
+    @cached_property
+    def _table(self) -> Any:
+        """The table; None if there is none, or it cannot be read."""
+        with suppress(StoreError):
+            return open_table(self.location)
+        return None
 
-    def keep(self, version: int, key: str, evaluation: Evaluation) -> None:
-        """Keep an evaluation, and none of other versions; a store that cannot be written is left alone."""
-        with suppress(*READ_ERRORS):
-            put(self.place.child(f"{version}-{key}.json"), evaluation.to_json().encode())
-            files = StateFiles(self.place)
-            files.delete([name for name, _, _ in files.list() if not name.startswith(f"{version}-")])
+    @cached_property
+    def _files(self) -> list[str]:
+        """Names of the files of the table."""
+        with suppress(StoreError), reading(self.location):
+            return [] if self._table is None else data_files(self._table)
+        self._damaged = True
+        return []
+
+    @cached_property
+    def _rows(self) -> pa.Table:
+        """The rows that can be read."""
+        parts = [_SCHEMA.empty_table()]
+        for name in self._files:
+            try:
+                parts.append(read_rows(self.location, [name], _SCHEMA))
+            except (FormatError, *READ_ERRORS):
+                self._damaged = True
+        return pa.concat_tables(parts)
+
+    def appendable(self, version: int) -> bool:
+        """Whether the table was last written at a version of the ledger, and nothing speaks against appending to it."""
+        if len(self._files) >= FILES or self._table is None or self._damaged:
+            return False
+        with suppress(StoreError), reading(self.location):
+            columns = [field.name for field in self._table.schema().fields]
+            newest = commits(self._table, self.location, 1)[0].get("action")
+            return columns == _SCHEMA.names and newest == _action(version)
+        return False
+
+    def find(self, keys: Iterable[str], metric: str | None = None) -> dict[str, list[Scalar]]:
+        """Results by key; only those of one metric, if it is named."""
+        due, found = set(keys), dict[str, list[Scalar]]()
+        rows = self._rows.filter(pc.is_in(self._rows["key"], pa.array(due, pa.string())))
+        stored = zip(rows["key"].to_pylist(), from_arrow(rows), strict=True)
+        for key, result in [*stored, *((key, result) for (*_, key), result in self._new if key in due)]:
+            if metric in (None, result.metric):
+                found.setdefault(key, []).append(result)
+        return found
+
+    def add(self, span: str, partition: str, group: str, key: str, results: Sequence[Scalar]) -> None:
+        """Take results in; `write` or `append` keeps them."""
+        self._new += [((span, partition, group, key), result) for result in results]
+
+    def write(self, version: int, due: set[str]) -> None:
+        """Keep the new rows, those of keys that are due, and evaluations of this version; drop all others."""
+        rows, new = self._rows, [key for (*_, key), _ in self._new]
+        wanted = pc.is_in(rows["key"], pa.array(due.difference(new), pa.string()))
+        evaluations = pc.and_(pc.equal(rows["span"], "evaluation"), pc.equal(rows["version"], version))
+        kept = rows.filter(pc.or_(wanted, evaluations))
+        if new or self._damaged or self._table is None or kept.num_rows < rows.num_rows:
+            self._commit(version, kept, None)
+
+    def append(self, version: int) -> None:
+        """Keep the new rows; the others stay as they are."""
+        self._commit(version, _SCHEMA.empty_table(), self._table)
+
+    def vacuum(self, oldest: float) -> None:
+        """Delete files that were replaced, or never committed, and have not changed since a time."""
+        if self._files:
+            files = PublishedFiles(self.location)
+            files.delete([name for name, _, when in files.list() if name not in self._files and when <= oldest])
+
+    def _commit(self, version: int, kept: pa.Table, base: Any) -> None:
+        """Write the new rows and those kept; if that fails, the results will be computed again."""
+        results = to_arrow(result for _, result in self._new)
+        for i, name in enumerate(("span", "partition", "group", "key")):
+            results = results.add_column(i, name, pa.array([facts[i] for facts, _ in self._new], pa.string()))
+        rows = pa.concat_tables([kept.drop_columns(["version"]), results])
+        rows = rows.add_column(0, "version", pa.array([version] * rows.num_rows, pa.int64()))
+        with suppress(StoreError):
+            added = publish_rows(self.location, rows)
+            mode: Literal["overwrite", "append"] = "overwrite" if base is None else "append"
+            commit(self.location, base, added, _SCHEMA, {"action": _action(version)}, FORGET, mode)
 
 
-def _scalar(facts: dict[str, Any]) -> Scalar:
-    """A result from its plain values."""
-    known = {field.name for field in fields(Scalar)}
-    if not set(facts) <= known:
-        msg = f"a result has {', '.join(sorted(set(facts) - known))}"
-        raise ValueError(msg)
-    numbers = {name: _number(facts.get(name)) for name in _FLOATS}
-    more = {name: _number(facts[name]) for name in ("stderr", "threshold", "bound") if name in facts}
-    values: dict[str, Any] = facts | numbers | more
-    return Scalar(**values)
-
-
-def _number(value: float | str | None) -> float:
-    """A number as JSON has it: null for NaN, infinities as text."""
-    return math.nan if value is None else float(value)
+def _action(version: int) -> str:
+    """What a commit says of the version of the ledger."""
+    return f"version {version}"

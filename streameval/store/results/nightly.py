@@ -1,8 +1,8 @@
-"""Nightly results: one column's metrics of every night, and of all nights up to each, computed once and kept.
+"""Results of a snapshot that are computed once and cached: of each night, of all nights up to each, of a selection.
 
-A result is looked for in the `Series` by the state files that it depends on, and computed from them where it is not
-there. Cumulative results merge one night more at a time: what is merged is not read again, and every prefix is
-finalized, which is linear in its stored keys.
+A result is looked up in the `ResultCache` by its key, and computed from the states if it is not there. Cumulative
+results merge one more night at a time: what is merged is not read again, and each prefix is finalized in time
+proportional to its stored keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from streameval.errors import DataError, OptionError
 from streameval.results import Scalar
 from streameval.store.nights.configuration import REPORTED
 from streameval.store.nights.merge import PrefixMerge, evaluated
-from streameval.store.results.history import asked, key_of
+from streameval.store.results.cache import DROPPED, key_of
+from streameval.store.results.history import asked
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.results.history import Series
+    from streameval.store.results.cache import ResultCache
 
 __all__ = ["MetricSeries", "by_column"]
 
@@ -42,39 +43,41 @@ def by_column(evaluation: Evaluation, wanted: Sequence[MetricRequest]) -> Iterat
 
 
 class MetricSeries:
-    """Results of a snapshot, night by night.
+    """Cached results of a snapshot.
 
     Parameters
     ----------
     snapshot : Snapshot
     configuration : Configuration
-    engine, files : what computes what is missing
-    series : Series
-        What is kept.
+    engine : Engine
+        Computes what is not cached.
+    files : Compaction
+        Its states.
+    cache : ResultCache
     """
 
     def __init__(
-        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: Compaction, series: Series
+        self, snapshot: Snapshot, configuration: Configuration, engine: Engine, files: Compaction, cache: ResultCache
     ) -> None:
         self.snapshot = snapshot
         self.configuration = configuration
         self.engine = engine
         self.files = files
-        self.series = series
+        self.cache = cache
         self.evaluated: Callable[..., Evaluation] = evaluated  # or the same on a worker
 
     @cached_property
     def wanted(self) -> list[MetricRequest]:
-        """States and metrics that are kept."""
+        """States of the store, with its own metrics."""
         return self.configuration.wanted(list(self.snapshot.entries))
 
     @cached_property
     def _metrics(self) -> str:
-        """The options of the metrics that are kept, as text."""
+        """The options of the store's own metrics, as text."""
         return _named(self.configuration, {})
 
     def column(self, metric: str, of: str | None) -> tuple[MetricRequest, dict[str, Any]]:
-        """The state that a metric is of, and the options that compute it where it is not one of those kept.
+        """The state that a metric is of, and the options that compute it if it is not among the store's own.
 
         Raises
         ------
@@ -98,31 +101,46 @@ class MetricSeries:
         """The metric of each of these nights."""
         w, options = self.column(metric, of)
         keys = [self._key("", entry, w, options) for entry in entries]
-        known = self.series.find([key for key in keys if key], metric)
+        known = self.cache.find([key for key in keys if key], metric)
         missing = [(entry, key) for entry, key in zip(entries, keys, strict=True) if key and key not in known]
         for entry, key in missing:
             results = self._computed([entry], w, options)
-            self.series.add("night", entry.partition, w.group, key, results)
+            self.cache.add("night", entry.partition, w.group, key, results)
             known[key] = [result for result in results if result.metric == metric]
         return [known[key][0] if key else _absent(entry, w, metric) for entry, key in zip(entries, keys, strict=True)]
 
     def cumulative(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
-        """The metric of all nights from the first of these up to each."""
+        """The metric over all nights from the first of these up to each."""
         w, options = self.column(metric, of)
         keys = list(self._prefixes(entries, w, options))
-        known, merge = self.series.find(keys, metric), PrefixMerge()
+        known, merge = self.cache.find(keys, metric), PrefixMerge()
         for i in range(len(entries)):
             if keys[i] not in known:
                 results = self._computed(entries[: i + 1], w, options, merge)
-                self.series.add("cumulative", entries[i].partition, w.group, keys[i], results)
+                self.cache.add("cumulative", entries[i].partition, w.group, keys[i], results)
                 known[keys[i]] = [result for result in results if result.metric == metric]
         return [known[key][0] for key in keys]
 
     def record(self, name: str, evaluation: Evaluation) -> None:
-        """Take in what was computed of a night already."""
+        """Take in the results of a night that was just folded."""
         entry = self.snapshot.entries[name]
         for w, results in by_column(evaluation, self.wanted):
-            self.series.add("night", name, w.group, self._key("", entry, w, {}), results)
+            self.cache.add("night", name, w.group, self._key("", entry, w, {}), results)
+
+    def recall(self, key: str) -> tuple[tuple[Scalar, ...], tuple[tuple[str, int], ...]] | None:
+        """Results and dropped rows of the evaluation of a key; None if it is not cached."""
+        rows = dict.fromkeys(self.cache.find([key]).get(key, ()))  # each once, also if two files of the table have them
+        if not rows:
+            return None
+        dropped = tuple((str(row.reason), row.rows) for row in rows if row.metric == DROPPED)
+        return tuple(row for row in rows if row.metric != DROPPED), dropped
+
+    def keep(self, key: str, entries: Sequence[Entry], evaluation: Evaluation) -> None:
+        """Cache the evaluation of a key until the ledger changes."""
+        ends = " to ".join(dict.fromkeys((entries[0].partition, entries[-1].partition)))
+        dropped = [replace(Scalar.undefined(DROPPED, reason), rows=rows) for reason, rows in evaluation.dropped]
+        self.cache.add("evaluation", ends, "", key, [*evaluation.results, *dropped])
+        self.write(self.snapshot)
 
     def write(self, before: Snapshot | None = None) -> None:
         """Keep what is due at this version, and nothing else.
@@ -130,32 +148,31 @@ class MetricSeries:
         Parameters
         ----------
         before : Snapshot, optional
-            The version that this one was made from.
+            The version that this one was made from: if its entries come first, new rows are only appended.
         """
         entries = list(self.snapshot.entries.values())
         if (
             before is not None
             and entries[: len(before.entries)] == list(before.entries.values())  # what was due is still due
-            and self.series.appendable(before.version)
+            and self.cache.appendable(before.version)
         ):
-            self.series.append(self.snapshot.version)
+            self.cache.append(self.snapshot.version)
             return
-        due: set[tuple[str, str]] = set()
+        due: set[str] = set()
         for w in self.wanted if entries else []:
-            due |= {("night", self._key("", entry, w, {})) for entry in entries}
-            due |= {("cumulative", key) for key in self._prefixes(entries, w, {})}
-        self.series.write(self.snapshot.version, due)
+            due |= {self._key("", entry, w, {}) for entry in entries} | set(self._prefixes(entries, w, {}))
+        self.cache.write(self.snapshot.version, due)
 
     def _key(self, before: str, entry: Entry, w: MetricRequest, options: dict[str, Any]) -> str:
-        """Key of a night's results, or of those before it and this one; empty where it has no state."""
+        """Key of the results of a night, alone or with those before it; empty if it lacks the state."""
         state = entry.state(w.group, w.of)
         if state is None:
             return ""
         metrics = self._metrics if not options else _named(self.configuration, options)
-        return key_of(before, entry.partition, state.file, w.group, w.of, metrics)
+        return key_of(before, entry.partition, *state.content, metrics)
 
     def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any]) -> Iterator[str]:
-        """Keys of the results of all nights from the first of these up to each."""
+        """Keys of the results over all nights from the first of these up to each."""
         key = ""
         for entry in entries:
             key = self._key(key, entry, w, options) or key_of(key, entry.partition, str(entry.rows > 0), w.group, w.of)

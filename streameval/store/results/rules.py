@@ -1,14 +1,13 @@
-"""Rules: what a night must keep, for schedulers.
+"""Rules: conditions on the metrics of a night, for schedulers.
 
 A rule is a line of text::
 
     roc_auc[score_lr] >= 0.97            a bound: >=, >, <= or <
     aul[cluster_loose] drop <= 0.01      how far below the nights before
 
-The baseline of a drop is the median of the last 7 nights that passed; nights that failed any of the rules stay out of
-it, so that a bad week does not become the norm. Without a baseline the rule passes, with a notice. A value that is null
-fails. Where a value is an interval it is judged at its worse end, and so is the baseline: what passes, passes for
-certain.
+The baseline of a drop is the median of the last 7 nights that passed; nights that failed any rule are left out, so that
+a bad week does not become the norm. Without a baseline the rule passes, with a notice. A null value fails. An interval
+is judged at its worse end, and so is the baseline: a pass is certain.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _SIGNS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule, read.
+    """A parsed rule.
 
     Attributes
     ----------
     text : as it was written
-    metric, of : what it is about; `of` may be left out where there is one column
-    drop : whether it is about the drop below the baseline
+    metric, of : metric and column; `of` may be left out if there is only one column
+    drop : whether it bounds the drop below the baseline
     sign, bound : the comparison
 
     Examples
@@ -65,12 +64,12 @@ class Rule:
 
     @classmethod
     def read(cls, text: str) -> Rule:
-        """Read a rule.
+        """Parse a rule.
 
         Raises
         ------
         OptionError
-            If it is none.
+            If it is malformed.
         """
         found = _RULE.fullmatch(text)
         try:
@@ -85,14 +84,14 @@ class Rule:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a night fares under a rule.
+    """Outcome of one rule for a night.
 
     Attributes
     ----------
     rule : as it was written
     passed : whether it holds
-    value : the night's value at its worse end; None where it is null
-    baseline : median that a drop is measured from; None where there is none
+    value : the night's value at its worse end; None if it is null
+    baseline : median that a drop is measured from, if there is one
     reason : what was compared, in words
     """
 
@@ -109,12 +108,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Check:
-    """How a night fares under all rules.
+    """Outcome of all rules for a night.
 
     Attributes
     ----------
     partition : the night
-    verdicts : one a rule
+    verdicts : one for each rule
     """
 
     partition: str
@@ -132,7 +131,7 @@ class Check:
 
 
 def judge(rules: Sequence[Rule], nights: Sequence[str], results: Mapping[tuple[str, Rule], Scalar]) -> Check:
-    """Judge the last night; those before it decide the baselines.
+    """Judge the last night; the nights before it give the baselines.
 
     Parameters
     ----------

@@ -1,0 +1,106 @@
+"""URIs with credentials and options, split in one place: ``s3://key:secret@bucket/path?region=eu-west-1``.
+
+Inputs and stores read their URIs here, so that both accept the same spellings and neither shows a secret. A secret key
+of S3 may hold ``/`` and ``@``; it is percent-encoded before pyarrow sees it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, quote, unquote
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["S3_OPTIONS", "Uri", "shown"]
+
+S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}  # pyarrow's names, deltalake's names
+
+_URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
+# A secret may hold / and @: it ends where a name of a bucket or host can begin. A port is not a secret.
+_CREDENTIALS = re.compile(r"([^/@:]*)(?::(?!\d+(?:/|$))(.*?))?@(?=[^/@]*(?:/|$))", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Uri:
+    """The parts of a URI.
+
+    Attributes
+    ----------
+    scheme : such as ``s3``
+    path : bucket or host, and path
+    user, secret : credentials, decoded; None where the URI has none
+    query : options with their question mark, or nothing
+
+    Examples
+    --------
+    >>> uri = Uri.parse("s3://key:se/cret@bucket/scores/*.parquet?region=eu-west-1")
+    >>> uri.name, uri.user, uri.options
+    ('s3://bucket/scores/*.parquet', 'key', {'region': 'eu-west-1'})
+    >>> uri.opening("bucket/scores")
+    's3://key:se%2Fcret@bucket/scores?region=eu-west-1'
+    """
+
+    scheme: str
+    path: str
+    user: str | None = field(default=None, repr=False)
+    secret: str | None = field(default=None, repr=False)
+    query: str = field(default="", repr=False)
+
+    @classmethod
+    def parse(cls, text: str) -> Uri | None:
+        """The parts of a text; None if it is a plain path."""
+        found = _URI.fullmatch(text)
+        if found is None:
+            return None
+        scheme, rest, query = found.groups(default="")
+        credentials = None if scheme == "file" else _CREDENTIALS.match(rest)
+        if credentials is None:
+            return cls(scheme, rest, query=query)
+        user, secret = (None if part is None else unquote(part) for part in credentials.groups())
+        return cls(scheme, rest[credentials.end() :], user, secret, query)
+
+    @property
+    def name(self) -> str:
+        """The URI in messages: without credentials and options."""
+        return f"{self.scheme}://{self.path}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options of the query."""
+        return dict(parse_qsl(self.query[1:]))
+
+    def storage_options(self, others: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Options in deltalake's spelling: those of the URI, then others.
+
+        >>> Uri.parse("s3://bucket/x?endpoint_override=http://127.0.0.1:9000").storage_options()["AWS_ALLOW_HTTP"]
+        'true'
+        """
+        given = self.options
+        found = dict(others or {}) | {theirs: given[mine] for mine, theirs in S3_OPTIONS.items() if mine in given}
+        if self.user:
+            found |= {"AWS_ACCESS_KEY_ID": self.user, "AWS_SECRET_ACCESS_KEY": self.secret or ""}
+        endpoint = found.get("AWS_ENDPOINT_URL")
+        if endpoint and "://" not in endpoint:
+            endpoint = found["AWS_ENDPOINT_URL"] = f"{given.get('scheme', 'https')}://{endpoint}"
+        if endpoint and endpoint.startswith("http://"):
+            found["AWS_ALLOW_HTTP"] = "true"
+        return found
+
+    def opening(self, path: str) -> str:
+        """The URI of another path, as pyarrow reads it."""
+        parts = [quote(part, safe="") for part in (self.user, self.secret) if part is not None]
+        credentials = f"{':'.join(parts)}@" if parts else ""
+        return f"{self.scheme}://{credentials}{quote(path, safe='/:%@+,;=~')}{self.query}"
+
+
+def shown(text: str) -> str:
+    """A path or URI in messages: without credentials and options.
+
+    >>> shown("s3://key:secret@bucket/scores/*.parquet?region=eu-west-1")
+    's3://bucket/scores/*.parquet'
+    """
+    uri = Uri.parse(text)
+    return text if uri is None else uri.name

@@ -1,0 +1,207 @@
+"""Published files: immutable, complete as soon as they have a name, verified whenever they are read.
+
+A file is written under a temporary name (next to its final one on a local disk, in the system's temporary folder for
+an object store), hashed, and then renamed, or put as one object. Its name is the SHA-256 of its bytes and 16 random
+digits, drawn anew for each publication:
+
+- the hash is checked on every read, so that a damaged, truncated or exchanged file is refused by name;
+- a name is never given twice, so that whoever deletes a file that nothing refers to cannot delete a later copy of it;
+- any other name, such as one that leads out of the directory, is refused before anything is opened.
+
+A killed process leaves at most a file that nothing refers to. `sealed` is the same protection for small JSON records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import uuid
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow import fs
+
+from streameval.errors import FormatError, StoreError
+from streameval.scan import READ_ERRORS, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from streameval.store.files.location import Location
+
+__all__ = ["SUFFIX", "PublishedFiles", "content_of", "sealed", "unsealed"]
+
+CHUNK = 16 << 20  # bytes sent at a time
+SUFFIX = ".parquet"
+_NAME = re.compile(rf"([0-9a-f]{{64}})(?:-[0-9a-f]{{16}})?{re.escape(SUFFIX)}")  # early stores have no random digits
+
+
+class PublishedFiles:
+    """The published files of a directory.
+
+    Parameters
+    ----------
+    location : Location
+        The directory; the first file makes it.
+
+    Examples
+    --------
+    >>> from streameval.store.files.location import Location
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     files = PublishedFiles(Location.of(folder))
+    ...     names = [files.publish(lambda sink: sink.write(b"content"))[0] for _ in range(2)]
+    ...     files.load(names[0]).to_pybytes(), names[0] == names[1], content_of(names[0]) == content_of(names[1])
+    (b'content', False, True)
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+
+    def publish(self, write: Callable[[BinaryIO], Any]) -> tuple[str, int]:
+        """Publish what `write` writes to the file it is called with; returns the new name, and the bytes.
+
+        Raises
+        ------
+        StoreError
+            If the store cannot be written.
+        """
+        try:
+            with self._part() as part:
+                with part.open("wb") as sink:
+                    write(sink)
+                    sink.flush()
+                    os.fsync(sink.fileno())
+                with part.open("rb") as written:
+                    digest = hashlib.file_digest(written, "sha256").hexdigest()
+                name, size = f"{digest}-{uuid.uuid4().hex[:16]}{SUFFIX}", part.stat().st_size
+                self._rename(part, name)
+        except OSError as error:
+            msg = f"{self.location.name}: cannot be written: {reason(error)}; nothing of this update counts"
+            raise StoreError(msg) from error
+        return name, size
+
+    def load(self, name: str) -> pa.Buffer:
+        """The bytes of a file, mapped into memory on a local disk.
+
+        Raises
+        ------
+        FormatError
+            If they are not the bytes that were published, or `name` is not the name of a published file.
+        """
+        digest = content_of(name)
+        if hashlib.sha256(data := self._bytes(name)).hexdigest() != digest:
+            msg = "its bytes are not those that were written (damaged, truncated or exchanged)"
+            raise FormatError(msg)
+        return data
+
+    def sound(self, name: str) -> bool:
+        """Whether a file is there, as it was published."""
+        with suppress(FormatError, *READ_ERRORS):
+            return bool(self.load(name))
+        return False
+
+    def list(self) -> Iterator[tuple[str, int, float]]:
+        """Name, bytes and time of the last change (seconds since 1970) of every file in the directory."""
+        selector = fs.FileSelector(self.location.path, allow_not_found=True)
+        for info in self.location.filesystem.get_file_info(selector):
+            if info.type == fs.FileType.File:
+                yield info.base_name, info.size, (info.mtime_ns or 0) / 1e9
+
+    def absent(self, names: Sequence[str]) -> Sequence[str]:
+        """The names that have no file on this disk; always none in a bucket, which every process sees alike."""
+        return [name for name in names if self.location.local and not Path(self.location.child(name).path).is_file()]
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Delete files; those that are gone already are passed over."""
+        for name in names:
+            with suppress(FileNotFoundError):
+                self.location.filesystem.delete_file(self.location.child(name).path)
+
+    def _bytes(self, name: str) -> pa.Buffer:
+        """The bytes of a file, not verified."""
+        path = self.location.child(name).path
+        if self.location.local:
+            with pa.memory_map(path) as file:
+                return file.read_buffer()
+        with self.location.filesystem.open_input_file(path) as file:
+            return file.read_buffer()
+
+    @contextmanager
+    def _part(self) -> Iterator[Path]:
+        """A temporary name, under which nothing is left behind."""
+        if self.location.local:
+            folder = Path(self.location.path)
+            folder.mkdir(parents=True, exist_ok=True)
+        else:
+            folder = Path(tempfile.gettempdir())
+        part = folder / f".{uuid.uuid4().hex}.part"
+        try:
+            yield part
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+    def _rename(self, part: Path, name: str) -> None:
+        """Give a complete file its name."""
+        where = self.location.child(name)
+        if where.local:
+            part.replace(where.path)
+            return
+        with part.open("rb") as source, where.filesystem.open_output_stream(where.path) as target:
+            while chunk := source.read(CHUNK):
+                target.write(chunk)
+
+
+def content_of(name: str) -> str:
+    """The hash of a file's content, which its name says.
+
+    Raises
+    ------
+    FormatError
+        If it is not the name of a published file.
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        msg = f"{name!r} is not the name of a file of a store; it was not opened"
+        raise FormatError(msg)
+    return found[1]
+
+
+def sealed(record: dict[str, Any]) -> str:
+    """A record as JSON, with a checksum.
+
+    Examples
+    --------
+    >>> unsealed(sealed({"format": 1}))
+    {'format': 1}
+    """
+    return json.dumps(record | {"sha256": _checksum(record)})
+
+
+def unsealed(text: str | bytes) -> dict[str, Any]:
+    """The record of `sealed`.
+
+    Raises
+    ------
+    FormatError
+        If the text is not what `sealed` gave.
+    """
+    try:
+        record = json.loads(text)
+        seal = record.pop("sha256")
+        if seal != _checksum(record):
+            raise ValueError
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        msg = "its checksum is missing or wrong (damaged or written by other software)"
+        raise FormatError(msg) from None
+    return dict(record)
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    """The checksum of a record."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()

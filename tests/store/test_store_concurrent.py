@@ -1,0 +1,138 @@
+"""Two verbs at once: one is stopped at every step and the other runs whole; the store stays sound, and neither lies."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import shutil
+import threading
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval import Store, evaluate
+from streameval.errors import MissingInputError, StoreError
+from streameval.store.files.ledger import Ledger
+from streameval.store.files.published import PublishedFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+NAMES = [f"night=2026-01-0{i}" for i in range(1, 4)]
+VERBS: dict[str, Callable[[Store, Path], Any]] = {
+    "update": lambda store, data: store.update(data),
+    "replace": lambda store, data: store.replace(data / NAMES[1]),
+    "remove": lambda store, _: store.remove(NAMES[0]),
+    "add": lambda store, _: store.add(score="b"),
+    "vacuum": lambda store, _: store.vacuum(grace="0s"),
+}
+
+
+class Killed(BaseException):
+    """As if the process had ended."""
+
+
+def kill(*_: object) -> None:
+    """End the process."""
+    raise Killed
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three nights of data, a store of two, and what an update killed before its commit left of the third."""
+    folder = tmp_path_factory.mktemp("begun")
+    rng = np.random.default_rng(0)
+    for name in NAMES:
+        (folder / "data" / name).mkdir(parents=True)
+        table = pa.table({"label": rng.integers(0, 2, 30), "a": rng.random(30), "b": rng.random(30)})
+        pq.write_table(table, folder / "data" / name / "part-0.parquet")
+    store = Store(folder / "store", threads=1)
+    store.update([folder / "data" / name for name in NAMES[:2]], score="a")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Ledger, "commit", kill)
+        with pytest.raises(Killed):
+            store.update(folder / "data")
+    assert len(list((folder / "store" / "states").iterdir())) == 3
+    return folder
+
+
+class Steps:
+    """Counts the steps of a verb, and runs something else whole before one of them."""
+
+    def __init__(self, at: int, other: Callable[[], object]) -> None:
+        self.left, self.other, self.lock = at, other, threading.RLock()
+
+    def __call__(self) -> None:
+        """Take a step."""
+        with self.lock:
+            self.left -= 1
+            if self.left == 0:
+                self.other()
+
+    def watch(self, patch: pytest.MonkeyPatch) -> None:
+        """Take a step before and after each use of the ledger and of files, and between deletions."""
+        for owner, name in (
+            (Ledger, "read"),
+            (Ledger, "commit"),
+            (PublishedFiles, "publish"),
+            (PublishedFiles, "list"),
+            (PublishedFiles, "delete"),
+        ):
+            patch.setattr(owner, name, self._watched(getattr(owner, name)))
+
+    def _watched(self, original: Any) -> Any:
+        def call(first: Any, *rest: Any, **more: Any) -> Any:
+            self()
+            if original.__name__ == "delete":
+                for name in list(*rest):
+                    original(first, [name])
+                    self()
+                return None
+            found = original(first, *rest, **more)
+            found = list(found) if original.__name__ == "list" else found
+            self()
+            return found
+
+        return call
+
+
+def attempt(verb: str, store: Store, data: Path) -> None:
+    """Run a verb; it may be told to run again, or that the other has taken its night."""
+    try:
+        VERBS[verb](store, data)
+    except (StoreError, MissingInputError) as error:
+        if not re.search("run it again|no such partition", str(error)):
+            raise
+
+
+def check(store: Store, data: Path) -> None:
+    """Every file that counts is sound, and the numbers are those of the raw files."""
+    entries = store.partitions()
+    assert [state.file for e in entries for state in e.states if not store._context.files.sound(state.file)] == []
+    expected = evaluate([data / entry.partition for entry in entries], score="a", threads=1)
+    for _ in range(2):  # computed, and cached
+        assert store.evaluate().value("roc_auc", "a") == expected.value("roc_auc")
+
+
+@pytest.mark.parametrize(("one", "other"), [*itertools.product(VERBS, VERBS)])
+def test_a_verb_that_is_stopped_at_any_step_while_another_runs_whole(begun, tmp_path, one, other):
+    """It is refused or it counts; nothing that counts is deleted, and running both again succeeds."""
+    data = begun / "data"
+    for at in itertools.count(1):
+        where = tmp_path / str(at)
+        shutil.copytree(begun / "store", where)
+        steps = Steps(at, lambda where=where: attempt(other, Store(where, threads=1), data))
+        with pytest.MonkeyPatch.context() as patch:
+            steps.watch(patch)
+            attempt(one, Store(where, threads=1), data)
+        check(Store(where, threads=1), data)
+        if steps.left > 0:
+            break
+    for verb in (one, other):
+        attempt(verb, Store(where, threads=1), data)
+    check(Store(where, threads=1), data)
+    assert at > 3

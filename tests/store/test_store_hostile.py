@@ -1,0 +1,223 @@
+"""Stores that somebody damaged or forged: refused with one clear error, in bounded time, nothing opened outside."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import traceback
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from nightly import FEW, NIGHTS, land
+
+from streameval import Store, evaluate
+from streameval.errors import DataError, FormatError, OptionError, StoreError, StreamevalError
+from streameval.store.files.ledger import _SCHEMA
+from streameval.store.files.published import PublishedFiles, sealed, unsealed
+
+GOLDEN = Path(__file__).parents[1] / "data" / "store-v2"  # of the time before checksums
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store of three nights, with cached results and merged histograms."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("streameval.store.files.compaction.FAN", 2)
+        made = Store(tmp_path / "store", threads=1)
+        made.update(
+            [land(name, tmp_path / "data") for name in NIGHTS[:2]], **FEW, approx=True, metrics=["roc_auc", "aul"]
+        )
+        made.update(land(NIGHTS[2], tmp_path / "data"))
+        made.evaluate()
+        made.history("roc_auc")
+    return made
+
+
+def numbers(store: Path) -> tuple:
+    """Everything that a store says of its nights."""
+    opened = Store(store, threads=1)
+    cached, points, computed = opened.evaluate(), opened.history("roc_auc").points, opened.evaluate(metrics="agc")
+    told = cached.to_json(), computed.to_json(), [point.to_dict() for point in points]
+    return *told, [entry.partition for entry in opened.partitions()]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_damaged_file_is_refused_or_rebuilt_and_never_believed(tmp_path):
+    """One bit turned, one byte changed, or the end cut off, in any file: the same numbers, or an error of ours."""
+    whole, draw, seen = numbers(shutil.copytree(tmp_path / "store", tmp_path / "whole")), random.Random(0), Counter()
+    files = sorted(path.relative_to(tmp_path / "store") for path in (tmp_path / "store").rglob("*") if path.is_file())
+    assert {path.parts[0] for path in files} == {"ledger", "states", "history", "merged"}
+    for file in [path for path in files for _ in range(5)]:
+        copy = tmp_path / "copy"
+        shutil.copytree(tmp_path / "store", copy)
+        content = bytearray((copy / file).read_bytes())
+        at = draw.randrange(len(content))
+        content[at] ^= 1 << draw.randrange(8)
+        (copy / file).write_bytes(content[:at] if draw.random() < 0.3 else content)
+        try:
+            assert numbers(copy) == whole, (file, at)
+            seen[file.parts[0], "same"] += 1
+        except StreamevalError:
+            seen[file.parts[0], "refused"] += 1
+        shutil.rmtree(copy)
+    assert not seen["history", "refused"]
+    assert not seen["merged", "refused"]
+    assert seen["ledger", "refused"]
+    assert seen["states", "refused"]
+
+
+@pytest.mark.usefixtures("store")
+def test_a_bit_in_a_cached_result_is_seen(tmp_path):
+    """The results are computed again, and the cache is mended."""
+    whole = numbers(tmp_path / "store")
+    for path in (tmp_path / "store" / "history").glob("*.parquet"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 3] ^= 1
+        path.write_bytes(content)
+    assert numbers(tmp_path / "store") == whole
+    used = (tmp_path / "store" / "states").rename(tmp_path / "hidden")
+    merged = (tmp_path / "store" / "merged").rename(tmp_path / "hidden-merged")
+    assert numbers(tmp_path / "store") == whole
+    assert used != merged
+
+
+def test_a_store_that_cannot_be_written_is_evaluated(store, monkeypatch):
+    """Only the cache goes without; an update says why it fails."""
+    expected = store.evaluate(metrics="agc").to_json()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    assert store.evaluate(metrics="agc", partition=NIGHTS[:3]).to_json() == expected
+    assert store.evaluate(metrics=["agc", "aul"]).value("aul") > 0
+    assert store.history("pr_auc").points
+    with pytest.raises(StoreError, match=r"cannot be written: .*Permission denied"):
+        store.remove(NIGHTS[0])
+
+
+@pytest.mark.parametrize("name", ["../../outside.parquet", "/etc/passwd", "states/x.parquet", "", "x" * 64])
+def test_names_that_lead_out_of_a_store_are_not_opened(store, monkeypatch, name):
+    """In a ledger, although its checksums are right."""
+    snapshot = store._context.ledger.read()
+    entry = snapshot.entries[NIGHTS[0]]
+    forged = replace(entry, states=(replace(entry.states[0], file=name), *entry.states[1:]))
+    entries = snapshot.entries | {NIGHTS[0]: forged}
+    store._context.ledger.commit(snapshot, snapshot.configuration, entries.values(), "forged")
+    opened = []
+    original = PublishedFiles._bytes
+    monkeypatch.setattr(PublishedFiles, "_bytes", lambda self, name: opened.append(name) or original(self, name))
+    store.vacuum(grace="0s")  # needs none of them
+    for verb in (store.evaluate, lambda: store.history("roc_auc"), lambda: store.check("roc_auc > 0")):
+        with pytest.raises(FormatError, match="not the name of a file of a store; it was not opened"):
+            verb()
+    assert name not in opened
+
+
+@pytest.mark.parametrize("path", ["../../outside.parquet", "{tmp}/outside.parquet"])
+def test_rows_outside_of_an_early_ledger_are_not_opened(tmp_path, path):
+    """Delta allows any path, a store only names."""
+    shutil.copytree(GOLDEN, tmp_path / "store")
+    log = max((tmp_path / "store" / "ledger" / "_delta_log").glob("*.json"))
+    path = path.format(tmp=tmp_path)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    [add] = [line["add"] for line in lines if "add" in line]
+    (tmp_path / "store" / "ledger" / add["path"]).rename(tmp_path / "outside.parquet")
+    add["path"] = path
+    log.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(StoreError, match="outside of the ledger and was not opened"):
+        Store(tmp_path / "store").evaluate()
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "[" * 200_000,
+        "[1, 2]",
+        "null",
+        '{"format": 1}',
+        '{"format": 1, "library": "0.1.0", "keeps": [1]}',
+        '{"format": 1, "library": "0.1.0", "keeps": {"options": {"score": 3}, "types": {}}}',
+        '{"format": 1, "library": "0.1.0", "keeps": {"options": {"unheard": 3}, "types": {}}}',
+        '{"format": 1, "library": "0.1.0", "keeps": {"options": {}, "types": {}}, "rows": "x"}',
+    ],
+)
+def test_a_forged_record_of_a_commit_is_refused(store, tmp_path, record):
+    """Deep, of wrong types, incomplete, or without its checksum."""
+    log = max((tmp_path / "store" / "ledger" / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["streameval"] = record
+    log.write_text("\n".join(map(json.dumps, lines)))
+    for verb in (store.evaluate, lambda: store.update(tmp_path / "data"), store.vacuum):
+        with pytest.raises((StoreError, FormatError)):
+            verb()
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        "[" * 200_000,
+        '[{"file": "x", "stands_for": []}]',
+        sealed({"files": [{"file": "x", "stands_for": []}]}),
+        sealed({"files": [{"file": 1, "stands_for": [2]}]}),
+        sealed({"files": {"a": 1}}),
+        sealed({}),
+        "{names}",
+    ],
+)
+def test_a_forged_index_of_merged_files_is_passed_over(store, tmp_path, monkeypatch, index):
+    """The nights are read instead; nothing loops, and no file outside is opened; the next update mends it."""
+    monkeypatch.setattr("streameval.store.files.compaction.FAN", 2)
+    names = [[s.file for s in e.states if s.of == "score_lr"][0] for e in store.partitions()]  # noqa: RUF015
+    if index == "{names}":
+        index = sealed({"files": [{"file": "../../outside.parquet", "stands_for": names[:2]}]})
+    (tmp_path / "store" / "merged" / "index.json").write_text(index)
+    expected = evaluate(tmp_path / "data", **FEW, approx=True, metrics="agc", threads=1)
+    assert store.evaluate(metrics="agc").to_json() == expected.to_json()
+    store.update(land(NIGHTS[3], tmp_path / "data"))
+    assert isinstance(unsealed((tmp_path / "store" / "merged" / "index.json").read_bytes())["files"], list)
+
+
+def test_rows_of_wrong_types_are_refused(store, tmp_path):
+    """Labels that are no counts, and columns that are not those of a ledger."""
+    snapshot = store._context.ledger.read()
+    for labels in ("[" * 100_000, "{}", "3", '{"neg": "x", "pos": [], "null": null, "values": [[]]}'):
+        entries = {name: replace(entry, labels=labels) for name, entry in snapshot.entries.items()}
+        snapshot = store._context.ledger.commit(
+            store._context.ledger.read(), snapshot.configuration, entries.values(), "forged"
+        )
+        with pytest.raises(FormatError, match="labels in the ledger are damaged"):
+            store.evaluate()
+    [newest] = [store._context.ledger.read().table.history(1)[0]]
+    rows = pa.table({name: pa.array([{"a": 1}]) for name in _SCHEMA.names})
+    name, _ = PublishedFiles(store._context.ledger.location).publish(lambda sink: pq.write_table(rows, sink))
+    log = max((tmp_path / "store" / "ledger" / "_delta_log").glob("*.json"))
+    record = unsealed(newest["streameval"]) | {"rows": name}
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "commitInfo" in line:
+            line["commitInfo"]["streameval"] = sealed(record)
+    log.write_text("\n".join(map(json.dumps, lines)))
+    with pytest.raises(StoreError, match="cannot be read"):
+        store.evaluate()
+
+
+@pytest.mark.parametrize("secret", ["SECRETKEY", "SEC/RETKEY", "SEC@RETKEY", "SEC%2FRETKEY", "SEC+RET=KEY"])
+def test_credentials_are_never_shown(secret):
+    """Neither in a repr nor in a message or the errors behind it."""
+    options = "?endpoint_override=127.0.0.1:1&scheme=http&region=eu&request_timeout=0.1&connect_timeout=0.1"
+    uri = f"s3://AKIDX:{secret}@bucket/place{options}"
+    told = [repr(Store(uri)), repr(Store(uri)._context.location)]
+    for bad in (f"http://AKIDX:{secret}@host/x", f"{uri}&unheard=1", f"s3://AKIDX:{secret}@{options}"):
+        with pytest.raises((DataError, OptionError)) as caught:
+            Store(bad) if bad.startswith("http") else evaluate(bad, score="s")
+        told.append("".join(traceback.format_exception(caught.value)))
+    for text in told:
+        assert not [part for part in ("AKIDX", "RETKEY", "SECRET") if part in text], text
