@@ -203,12 +203,19 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
 
 
 def merge(parts: Sequence[Folded]) -> Folded:
-    """The states of several tasks, merged spec by spec."""
-    states = dict(parts[0].states)
-    for part in parts[1:]:
-        for spec, state in part.states.items():
-            states[spec] = states[spec].merge(state)
-    return Folded(states, tuple(skipped for part in parts for skipped in part.skipped))
+    """The states of several tasks, merged spec by spec.
+
+    Neighbours are merged pairwise, so that trees of any power of two as fan-in add up weights in one order.
+    """
+    level = [part.states for part in parts]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [_pair(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return Folded(dict(level[0]), tuple(skipped for part in parts for skipped in part.skipped))
+
+
+def _pair(one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+    return {spec: state.merge(other[spec]) for spec, state in one.items()}
 
 
 def task_threads(rows: int) -> int:
