@@ -380,7 +380,7 @@ def test_columns_of_files_are_sketched_out_of_core(tmp_path):
     kept = streameval.QuantileSketch.from_dict(streameval.QuantileSketch.from_values(values).to_dict())
     assert found.merge(kept).count == 239_997
     assert streameval.QuantileSketch().merge(kept) == kept
-    with pytest.raises(SchemaError, match=r"0\.parquet: column 'name' has type string; a sketch is of"):
+    with pytest.raises(SchemaError, match=r"0\.parquet: column 'name' has type string; a sketch takes"):
         streameval.quantile_sketch(tmp_path, "name")
     with pytest.raises(DataError, match="numbers"):
         streameval.QuantileSketch.from_values(["a"])
