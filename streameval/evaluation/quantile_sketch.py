@@ -79,7 +79,8 @@ def quantile_sketch(
     except BaseException:
         engine.progress.cancel()
         raise
-    return replace(folded.states[spec], spec=QuantileSpec(compression=compression))  # mergeable with any other column
+    state: QuantileSketch = folded.states[spec]
+    return replace(state, spec=QuantileSpec(compression=compression))  # mergeable with that of any other column
 
 
 def _kind(found: Scan, column: str) -> str:

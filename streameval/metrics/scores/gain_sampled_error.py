@@ -1,8 +1,9 @@
-"""Standard error of the gain area of a sample in bins: a delete-a-group jackknife, and what one more row would change."""
+"""Standard error of the gain area of a sample in bins: a delete-a-group jackknife, and what one row would change."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +24,8 @@ def cut_at(sizes: Array, points: float) -> int:
 
 def standard_error(grouped: GroupedBins, share: float) -> float:
     """Standard error as if the rows were without end: of leaving out a group at a time, and of one row."""
+    if grouped.weights is not None:
+        grouped = replace(grouped, weights=grouped.weights / grouped.weights.sum())  # products stay far from 0 and ∞
     drawn = grouped.counts.sum((1, 2)) > 0
     counts, m = grouped.counts[drawn], int(drawn.sum())
     rest = counts.sum(0) - counts

@@ -59,6 +59,10 @@ def weighted_bounds(bins: ScorePart, weights: Array, points: int) -> tuple[float
     area, weight, T = float((kept * (2 * np.cumsum(gained) - gained)).sum()), float(kept.sum()), float(gained.sum())
     doubt = float((neg[:above] * pos[:above])[bins.open[:above]].sum())
 
+    n, p = (float(neg[at]), float(pos[at])) if cut else (0.0, 0.0)
+    if not weight + n + p:
+        return math.nan, math.nan, math.nan
+
     def divided(c: float, inside: float) -> tuple[float, float]:
         twice = area + 2 * T * c + inside
         return quotient((twice, (weight + c) ** 2 - twice, weight + c), N, P, ratio=False)
@@ -66,7 +70,6 @@ def weighted_bounds(bins: ScorePart, weights: Array, points: int) -> tuple[float
     if not cut:
         value, lower, upper = (_ratio(*divided(0.0, shift)) for shift in (0.0, -doubt, doubt))
         return min(1.0, value), *outward(lower, upper, least=-math.inf)
-    n, p = float(neg[at]), float(pos[at])
     part = (points - int(sizes[:at].sum())) / int(sizes[at])
     value = _ratio(*divided(part * (n + p), part * part * (n + p) * p))
 

@@ -97,7 +97,8 @@ class BinsSpec:
     ) -> SampledBins:
         """The state that `SampledBins.to_arrow` wrote."""
         table = pa.Table.from_batches(batches, self.schema).combine_chunks()
-        state = replace(self.empty(), **facts(header))
+        empty = self.empty()
+        state = SampledBins(self, empty.table, empty.low, empty.high, empty.weights, **facts(header))
         at = table.column("bin").to_numpy()
         state.low[at], state.high[at] = (table.column(name).to_numpy() for name in ("low", "high"))
         for name, cells in zip(("counts", "weights"), state.cells(), strict=False):
@@ -123,7 +124,7 @@ class _BinsBuilder:
         full = np.flatnonzero(sizes)
         state = self._state
         state.table[cell] += sizes
-        if state.weights is not None:
+        if state.weights is not None and weights is not None:
             state.weights[cell, full] += np.add.reduceat(weights, cuts[full])
         state.low[full] = np.minimum(state.low[full], ascending[cuts[full]])
         state.high[full] = np.maximum(state.high[full], ascending[cuts[full + 1] - 1])
@@ -181,7 +182,7 @@ class SampledBins(Small):
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
-        return object.__sizeof__(self) + sum(array.nbytes for array in self.arrays())
+        return object.__sizeof__(self) + sum(array.nbytes for array in (*self.cells(), self.low, self.high))
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

@@ -94,7 +94,7 @@ class DigestsSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: cell (2·group + label), mean, rows, whether they are one score; with weights their sum."""
+        """Columns of the table: cell (2·group + label), mean, rows, whether they have one score, sum of weights if any."""
         kinds = {"cell": pa.uint8(), "mean": pa.float64(), "rows": pa.float64(), "single": pa.bool_()}
         kinds |= {"weight": pa.float64()} if self.weighted else {}
         return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
@@ -302,7 +302,7 @@ class SampledDigests(Small):
     def _by_cell(self) -> Array:
         """Rows and weights of each cell, infinities included; of shape (2, 64)."""
         sums = [np.bincount(self.cell, measure, CELLS) for measure in (self.rows, self.weight)]
-        return np.stack(sums) + np.stack([self.infinite.sum(0), self.infinite_weight.sum(0)])
+        return np.asarray(np.stack(sums) + np.stack([self.infinite.sum(0), self.infinite_weight.sum(0)]))
 
     def totals(self) -> Totals:
         """Drawn rows of both classes."""
@@ -312,7 +312,7 @@ class SampledDigests(Small):
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
-        return object.__sizeof__(self) + self.cell.nbytes + self.mean.nbytes + self.weight.nbytes + self.infinite.nbytes
+        return object.__sizeof__(self) + sum(column.nbytes for column in self.unordered)
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

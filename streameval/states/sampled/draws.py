@@ -111,8 +111,7 @@ class Draws:
         values = read_only(values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values)
         label = read_only(label)
         nan += _nan_rows(values, label)
-        if weight is not None:
-            weight, kept = read_only(weight), np.arange(label.size) if kept is None else kept
+        places = np.arange(label.size if weight is not None else 0) if kept is None else kept
         seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
         group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1
         for start in range(0, values.size, SLICE):
@@ -120,8 +119,8 @@ class Draws:
             out = self._values[self._fill :], self._cells[self._fill :]
             rest = seed, self._share, group, *out
             if weight is not None:
-                carried = weight[part], self._weights[self._fill :]
-                self._fill += draw_weighted(values[part], label[part], batch.row, kept[part], *rest, *carried)
+                carried = read_only(weight[part]), self._weights[self._fill :]
+                self._fill += draw_weighted(values[part], label[part], batch.row, places[part], *rest, *carried)
             elif kept is None:
                 self._fill += draw(values[part], label[part], batch.row + start, *rest)
             else:

@@ -499,7 +499,7 @@ class QuantileSketch(Small):
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
-        return object.__sizeof__(self) + self.mean.nbytes + self.weight.nbytes
+        return object.__sizeof__(self) + self.mean.nbytes + self.weight.nbytes + self.single.nbytes
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""

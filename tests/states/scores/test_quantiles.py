@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tdigest import TDigest
 
 import streameval
@@ -325,7 +324,7 @@ ATOMS = {
 @pytest.mark.parametrize("parts", [1, 10])
 @pytest.mark.parametrize("name", ATOMS)
 def test_atoms_are_exact(name, parts):
-    """An atom heavier than a centroid keeps its count, in one piece or merged: quantiles in it and its cdf are exact."""
+    """An atom heavier than a centroid keeps its count, in one piece or merged: quantiles and cdf are exact."""
     values = ATOMS[name](np.random.default_rng(9), 1_000_000)
     states = [sketch(part) for part in np.array_split(values, parts)]
     state = reduce(QuantileSketch.merge, states)
