@@ -94,7 +94,7 @@ class DigestsSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: cell (2·group + label), mean, rows, whether they have one score, sum of weights if any."""
+        """Columns of the table: cell (2·group + label), mean, rows, whether of one score; sum of weights if any."""
         kinds = {"cell": pa.uint8(), "mean": pa.float64(), "rows": pa.float64(), "single": pa.bool_()}
         kinds |= {"weight": pa.float64()} if self.weighted else {}
         return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
