@@ -22,6 +22,10 @@ likely is not certain: `lower` and `upper` of a sample are NaN, and the value is
 interval where nothing is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a
 run that is left to itself makes the second pass that this takes.
 
+Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
+standard errors are of the weights. A bin at the cut may keep any part of its weight
+(`streameval.metrics.scores.gain_weighted_bounds`).
+
 Row groups instead of rows: reading less, but rows of one row group are often alike (one hour, one customer, sorted by
 score). Then the sample is one of row groups, not of rows: the standard error, whose groups are made of row groups,
 shows it as far as few row groups can, and with few of them the value, a ratio, is biased by an amount of the order of
@@ -63,7 +67,7 @@ __all__ = ["AgcApprox", "approximations"]
 NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
 
-LIKELY = "of a sample no interval is certain; the area of all rows likely lies within value ± (bound + 4·stderr)"
+LIKELY = "a sample gives no certain interval; the area of all rows likely lies within value ± (bound + 4·stderr)"
 INTERPOLATED = "counts of bins are interpolated, so that no interval is certain; count them with passes=2 (--passes 2)"
 
 
