@@ -22,13 +22,8 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
-<<<<<<< HEAD
-from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
-from streameval.states.scores.missing import refuse_nan
-=======
 from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, draw_weighted, gather
-from streameval.states.scores.counts import refuse_nan
->>>>>>> f128cac (Sampled gain areas carry weights: digests and bins sum them beside the rows, which alone decide the draw, the edges and the cut)
+from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:
