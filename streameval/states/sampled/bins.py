@@ -178,7 +178,8 @@ class SampledBins(Small):
         """Drawn rows of both classes."""
         rows = [int(self.table[label::2].sum()) for label in (0, 1)]
         sums = rows if self.weights is None else [float(self.weights[label::2].sum()) for label in (0, 1)]
-        return Totals(*rows, *map(float, sums))
+        (neg, pos), (neg_weight, pos_weight) = rows, map(float, sums)
+        return Totals(neg, pos, neg_weight, pos_weight, weighted=self.weights is not None)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""

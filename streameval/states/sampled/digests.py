@@ -308,7 +308,9 @@ class SampledDigests(Small):
         """Drawn rows of both classes."""
         rows, weights = (tuple(float(side[label::2].sum()) for label in (0, 1)) for side in self._by_cell())
         neg, pos = map(round, rows)
-        return Totals(neg, pos, *weights) if self.spec.weighted else Totals(neg, pos, float(neg), float(pos))
+        if not self.spec.weighted:
+            return Totals(neg, pos, float(neg), float(pos))
+        return Totals(neg, pos, weights[0], weights[1], weighted=True)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
