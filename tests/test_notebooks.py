@@ -1,4 +1,7 @@
-"""The notebooks run from a fresh kernel, print what is stored with them, and leave nothing behind."""
+"""The notebooks run from a fresh kernel, print what is stored with them, and leave nothing behind.
+
+Running them takes minutes, so that it is left out unless asked for: ``pytest -m notebooks``.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-SECONDS = 120  # of processor time for a whole notebook, whatever else the machine has to do
+SECONDS = 60  # of processor time for a whole notebook, whatever else the machine has to do
 HANGS = 900  # seconds of one cell
 BYTES = 600_000
 TIMING = "timing"  # tag of cells whose text depends on the clock
@@ -97,10 +100,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_there_are_notebooks() -> None:
-    """Three: the quickstart, and one on scores and one on clusters."""
-    assert {path.stem for path in NOTEBOOKS} == {"gain_curves", "quickstart", "spam_clusters"}
+    """The quickstart, two on scores, one on clusters, one on nights and a cluster."""
+    names = {path.stem for path in NOTEBOOKS}
+    assert names == {"gain_curves", "nights_and_cluster", "quickstart", "ranking", "spam_clusters"}
 
 
+@pytest.mark.notebooks
 @each_notebook
 def test_a_notebook_runs_and_says_what_is_stored(path: Path, run: Any) -> None:
     """Every cell runs, text that does not depend on the clock is the stored one, in time, and no file is left."""

@@ -56,7 +56,7 @@ class Plan:
     Attributes
     ----------
     schema : the columns to read and their types
-    label : how labels are read
+    label : how labels are read; None where rows have no classes
     weight : the weight column
     specs : the states to build
     skip : whether a file that cannot be read is left out instead of ending the run
@@ -64,7 +64,7 @@ class Plan:
     """
 
     schema: pa.Schema
-    label: LabelSpec
+    label: LabelSpec | None
     weight: str | None
     specs: tuple[Spec, ...]
     skip: bool = False
@@ -74,6 +74,10 @@ class Plan:
     def associative(self) -> bool:
         """Whether tasks may be cut anywhere without changing a state."""
         return all(spec.associative for spec in self.specs)
+
+    def empty(self) -> dict[Any, Any]:
+        """The states of no rows, labels first."""
+        return {spec: spec.empty() for spec in (self.label, *self.specs) if spec is not None}
 
 
 @dataclass(frozen=True)
@@ -127,11 +131,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     DataError
         If the data cannot be evaluated; the message names the file and the column.
     """
-    try:
-        reader = LabelReader(plan.label, plan.schema.field(plan.label.column).type)
-    except LabelError as error:
-        msg = f"{pieces[0].name}: {error}"
-        raise LabelError(msg) from error
+    reader = _reader(plan, pieces[0].name)
     rows = sum(piece.rows for piece in pieces)
     sure = rows >= 0 and not any(piece.estimated for piece in pieces)
     room = max(1, min(capacity, rows)) if sure else capacity
@@ -150,9 +150,20 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
         if not plan.skip:
             raise
         name = pieces[0].name
-        empty = {plan.label: plan.label.empty()} | {spec: spec.empty() for spec in plan.specs}
-        return Folded(empty, ((name, str(error).removeprefix(f"{name}: ")),))
-    return Folded({plan.label: reader.state()} | {spec: builder.state() for spec, builder in builders.items()})
+        return Folded(plan.empty(), ((name, str(error).removeprefix(f"{name}: ")),))
+    labels = {plan.label: reader.state()} if reader else {}
+    return Folded(labels | {spec: builder.state() for spec, builder in builders.items()})
+
+
+def _reader(plan: Plan, name: str) -> LabelReader | None:
+    """What reads the labels of a file."""
+    if plan.label is None:
+        return None
+    try:
+        return LabelReader(plan.label, plan.schema.field(plan.label.column).type)
+    except LabelError as error:
+        msg = f"{name}: {error}"
+        raise LabelError(msg) from error
 
 
 def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
@@ -170,9 +181,11 @@ def batch_rows(schema: pa.Schema) -> int:
     return LONG_BATCH_ROWS if any(test(kind) for kind in schema.types for test in long) else BATCH_ROWS
 
 
-def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader) -> Iterator[Batch]:
-    """The batch with its labels and weights read, and without the rows that have no label."""
-    label, keep = reader.read(batch.column(plan.label.column), piece.name)
+def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
+    """The batch with its labels and weights read, and without the rows whose label is null."""
+    label, keep = np.zeros(batch.num_rows, np.uint8), None
+    if reader is not None:
+        label, keep = reader.read(batch.column(reader.spec.column), piece.name)
     if keep is not None:
         batch = batch.filter(pa.array(keep))
     if not batch.num_rows:
@@ -203,12 +216,19 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
 
 
 def merge(parts: Sequence[Folded]) -> Folded:
-    """The states of several tasks, merged spec by spec."""
-    states = dict(parts[0].states)
-    for part in parts[1:]:
-        for spec, state in part.states.items():
-            states[spec] = states[spec].merge(state)
-    return Folded(states, tuple(skipped for part in parts for skipped in part.skipped))
+    """The states of several tasks, merged spec by spec.
+
+    Neighbours are merged pairwise, so that trees of any power of two as fan-in add up weights in one order.
+    """
+    level = [part.states for part in parts]
+    while len(level) > 1:
+        pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
+        level = [_pair(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return Folded(dict(level[0]), tuple(skipped for part in parts for skipped in part.skipped))
+
+
+def _pair(one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
+    return {spec: state.merge(other[spec]) for spec, state in one.items()}
 
 
 def task_threads(rows: int) -> int:

@@ -55,7 +55,7 @@ def finalize_all(
         for reason, rows in w.family.counted(w, state).dropped:
             dropped.setdefault(reason, rows)  # a second state of the column may hold a sample of them
     results = tuple(finalize(engine, answered))
-    if not labels.pos and plan.label.pos_label is not None:
+    if not labels.pos and plan.label is not None and plan.label.pos_label is not None:
         absent = f"no row has the label {plan.label.pos_label!r}"
         results = tuple(replace(result, reason=absent) if result.reason else result for result in results)
     return Evaluation(

@@ -195,11 +195,13 @@ class _Samples(_Scores):
         """A sample of every score, where its area is asked for."""
         if request.sampling:
             for column in request.scores:
-                spec = request.sampling.spec(column, types.score(column), request.nan)
+                spec = request.sampling.spec(
+                    column, types.score(column), request.nan, weighted=request.weight is not None
+                )
                 yield MetricRequest(self.name, column, spec, request.selection.of(self.name))
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Nothing to refuse: a sample has no weights."""
+        """Nothing to refuse: its metrics divide weights by their sum first."""
 
 
 class _Clusters(_Sharded):
@@ -286,7 +288,7 @@ def planned(request: Request, found: Scan) -> list[MetricRequest]:
         msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
         raise OptionError(msg)
     if request.sampling:
-        request.sampling.check(found, request.weight)
+        request.sampling.check(found)
     types = KeyTypes(found)
     return [wanted for family in FAMILIES.values() for wanted in family.requests(request, types)]
 

@@ -83,18 +83,13 @@ class Sampling:
         """The approximate areas."""
         return approximations(truncate, self.quantiles)
 
-    def spec(self, column: str, kind: str, nan: str) -> DigestsSpec:
+    def spec(self, column: str, kind: str, nan: str, *, weighted: bool) -> DigestsSpec:
         """The state of the first pass."""
-        return DigestsSpec(column, kind, nan, 1.0 if self.whole else self.sample, self.sample_seed, self.whole)
+        sample = 1.0 if self.whole else self.sample
+        return DigestsSpec(column, kind, nan, sample, self.sample_seed, self.whole, weighted)
 
-    def check(self, found: Scan, weight: str | None) -> None:
+    def check(self, found: Scan) -> None:
         """Refuse what the data do not allow."""
-        if weight is not None:
-            msg = (
-                f"agc_approx counts rows and has no weights: leave out weight={weight!r} (--weight), or take agc, "
-                "which is exact and has them"
-            )
-            raise OptionError(msg)
         if self.passes == 2 and not found.splittable:
             msg = "passes=2 reads the data twice, and a reader can be read only once: choose passes=1 (--passes)"
             raise OptionError(msg)
@@ -151,7 +146,7 @@ class Sampling:
 
     def second(self, state: SampledDigests, metrics: Sequence[AgcApprox]) -> BinsSpec | None:
         """What a second pass counts; None where none is made."""
-        if self.passes == 1 or (self.passes is None and state.tied < ATOMS and (self.sample < 1 or state.whole)):
+        if self.passes == 1 or (self.passes is None and state.tied < ATOMS and (self.sample < 1 or state.exact)):
             return None
         return state.refine([metric.share(state) for metric in metrics], self.quantiles)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["BITS", "CELLS", "GROUPS", "draw", "draw_kept", "gather"]
+__all__ = ["BITS", "CELLS", "GROUPS", "draw", "draw_kept", "draw_weighted", "gather"]
 
 GROUPS = 32
 CELLS = 2 * GROUPS
@@ -116,6 +116,22 @@ def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):
             mask = _mask(seed, known, share)
         if (mask >> np.uint64(at & 63)) & _ONE and values[i] == values[i]:
             drawn[count] = values[i]
+            cells[count] = _cell(seed, at, group, label[i])
+            count += 1
+    return count
+
+
+@jit
+def draw_weighted(values, label, row, kept, seed, share, group, drawn, cells, weights, carried):
+    """`draw_kept`, and the weights of the rows drawn into `carried`."""
+    count, known, mask = 0, np.int64(-1), np.uint64(0)
+    for i in range(values.size):
+        at = row + kept[i]
+        if at >> 6 != known:
+            known = at >> 6
+            mask = _mask(seed, known, share)
+        if (mask >> np.uint64(at & 63)) & _ONE and values[i] == values[i]:
+            drawn[count], carried[count] = values[i], weights[i]
             cells[count] = _cell(seed, at, group, label[i])
             count += 1
     return count

@@ -424,10 +424,6 @@ BAD_COMMANDS = [
         "evaluate DATA --score score --sample-seed 5",
         "--sample-seed would change nothing without the sampled gain area: set --approx-agc",
     ),
-    (
-        "evaluate DATA --score score --approx-agc --weight weight",
-        "agc_approx counts rows and has no weights: leave out --weight 'weight', or take agc, which is exact and",
-    ),
     ("evaluate DATA --score score --approx-agc --sample 2", "--sample 2.0 is not a share in (0, 1]"),
     ("evaluate DATA --score score --score=", "--score '': a name is empty; leave it out"),
     (

@@ -78,7 +78,8 @@ def batches(table: pa.Table, cuts: list[int], origin: str) -> Iterator[Batch]:
         part = table.slice(a, b - a)
         label = part.column("label").to_numpy().astype(np.uint8)
         column = part.column("score").combine_chunks()
-        yield Batch(label, None, {"score": column}, row=a, origin=origin)
+        weight = np.arange(a, b) * 0.5 % 4  # whose sums are exact
+        yield Batch(label, weight, {"score": column}, row=a, origin=origin)
 
 
 # -- which rows are drawn -------------------------------------------------------------------------------------------
@@ -189,7 +190,11 @@ def test_rows_without_a_label_do_not_change_the_draw(tmp_path: Path) -> None:
 
 # -- the states' laws -----------------------------------------------------------------------------------------------
 
-SPECS = [DigestsSpec("score", "f8", "drop", sample=0.5), BinsSpec("score", "f8", "drop", sample=0.5, edges=EDGES)]
+SPECS = [
+    kind("score", "f8", "drop", sample=0.5, weighted=weighted, **more)
+    for weighted in (False, True)
+    for kind, more in ((DigestsSpec, {}), (BinsSpec, {"edges": EDGES}))
+]
 scores = st.lists(
     st.tuples(
         st.booleans(),
@@ -206,7 +211,7 @@ def tabled(rows: list[tuple[bool, Any]]) -> pa.Table:
     )
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.kind}-{spec.weighted}")
 def test_folding_a_concatenation_is_merging_the_folds(spec: Any) -> None:
     """Any batches of the same file give the same state, and so do parts of it that are folded apart and merged."""
 
@@ -226,7 +231,7 @@ def test_folding_a_concatenation_is_merging_the_folds(spec: Any) -> None:
     check()
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.kind}-{spec.weighted}")
 def test_merging_is_associative_commutative_and_stored(spec: Any, tmp_path: Path) -> None:
     """Grouping and order of merges do not matter, the empty state is neutral, and what is stored comes back equal."""
 
@@ -246,7 +251,7 @@ def test_merging_is_associative_commutative_and_stored(spec: Any, tmp_path: Path
     check()
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.kind}-{spec.weighted}")
 def test_states_of_different_samples_do_not_merge(spec: Any) -> None:
     """Another share is another sample."""
     with pytest.raises(IncompatibleStatesError, match=r"sample=0\.5.*sample=0\.25"):
@@ -402,6 +407,109 @@ def test_several_scores_and_everything_else_beside() -> None:
     assert {r.metric for r in approximate(table, metrics="agc_approx@*", truncate=0.1).results} == {"agc_approx@0.1"}
 
 
+# -- weights --------------------------------------------------------------------------------------------------------
+
+
+def weighted(table: pa.Table, seed: int = 5) -> pa.Table:
+    """The table with weights from 0 to 10, some of them 0."""
+    weight = np.random.default_rng(seed).integers(0, 40, len(table)) / 4
+    return table.append_column("weight", pa.array(weight))
+
+
+def test_equal_weights_change_nothing() -> None:
+    """With one weight for all rows, whatever it is, the areas are those without weights."""
+    options: dict[str, Any] = {"sample": 0.2, "truncate": (0.1, 500), "score": ["score", "other"]}
+    table = TABLE.append_column("other", pa.array(np.round(arrays(TABLE)[1], 1)))
+    for passes in (1, 2):
+        plain = approximate(table, passes=passes, **options)
+        for each in (1.0, 1e-200, 3e100):
+            column = pa.array(np.full(ROWS, each))
+            found = approximate(table.append_column("weight", column), weight="weight", passes=passes, **options)
+            for a, b in zip(plain.results, found.results, strict=True):
+                assert (a.metric, a.of, a.rows, a.positives) == (b.metric, b.of, b.rows, b.positives)
+                near = 1e-9 if passes == 2 else 1e-4  # interpolated rows are rounded, weights are not
+                assert (b.value, b.stderr) == pytest.approx((a.value, a.stderr), rel=near, abs=near)
+                assert b.bound == pytest.approx(a.bound, rel=0.35, abs=near)  # a cut bin may keep any weight
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_the_weighted_truth_lies_within_bound_and_four_standard_errors(passes: int) -> None:
+    """Over 20 draws of a tenth, truncated by shares and points, and the standard errors are of the right size."""
+    table = weighted(TABLE)
+    cuts = (1, 0.1, 0.02, 2000)
+    options: dict[str, Any] = {"weight": "weight", "truncate": cuts[1:]}
+    exact = evaluate(table, score="score", metrics="agc*", **options)
+    draws = [
+        approximate(table, sample=0.1, quantiles=200, passes=passes, sample_seed=seed, **options) for seed in range(20)
+    ]
+    for i, name in enumerate(("agc", "agc@0.1", "agc@0.02", "agc@2000")):
+        found = [draw.results[i] for draw in draws]
+        errors = np.array([result.value - exact.value(name) for result in found])
+        stderrs = np.array([result.stderr for result in found])
+        assert (abs(errors) <= [result.bound + 4 * result.stderr for result in found]).all()
+        assert 0.6 < errors.std(ddof=1) / math.sqrt((stderrs**2).mean()) < 1.5
+
+
+@settings(max_examples=80)
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(0, 6), st.integers(0, 5)), min_size=1, max_size=60),
+    st.sampled_from([1, 0.5, 0.1, 2, 7]),
+    st.sampled_from([1, 3, 100]),
+    st.sampled_from([1, 2]),
+)
+def test_all_rows_in_bins_hold_the_exact_weighted_area(rows: Any, cut: float, quantiles: int, passes: int) -> None:
+    """With every row drawn the interval is certain, also where weights vanish or the cut lies in a bin."""
+    table = pa.table({"label": [y for y, _, _ in rows], "score": [float(s) for _, s, _ in rows]})
+    table = table.append_column("weight", pa.array([float(w) for _, _, w in rows]))
+    name = "agc" if cut == 1 else f"agc@{cut:g}"
+    truncate = () if cut == 1 else cut
+    exact = evaluate(table, score="score", weight="weight", truncate=truncate, metrics="agc*").value(name)
+    found = approximate(table, weight="weight", truncate=truncate, quantiles=quantiles, passes=passes)
+    [result] = [r for r in found.results if r.metric == name.replace("agc", "agc_approx")]
+    if not math.isnan(exact):
+        assert result.stderr == 0
+        assert result.lower <= result.value <= result.upper
+        assert result.lower <= exact <= result.upper
+    elif math.isnan(result.value):
+        assert result.reason
+
+
+def test_weights_are_those_of_the_rows_drawn(tmp_path: Path) -> None:
+    """The same rows are drawn with weights, null labels and scores leave theirs out, and threads change nothing."""
+    label = pa.array([None if i % 7 == 0 else y for i, y in enumerate(TABLE.column("label").to_pylist())], pa.bool_())
+    score = pa.array([None if i % 11 == 0 else x for i, x in enumerate(TABLE.column("score").to_pylist())])
+    weight = np.where(np.arange(ROWS) % 7 == 0, 1e200, np.where(np.arange(ROWS) % 11 == 0, 1e250, 2.0))
+    table = pa.table({"label": label, "score": score, "weight": weight})
+    root = write(table, tmp_path / "a", 3, row_group_size=7000)
+    options: dict[str, Any] = {"sample": 0.2, "truncate": (0.1, 500), "nulls": "drop", "nan": "drop"}
+    for passes in (1, 2):
+        plain = approximate(root, passes=passes, **options)
+        found = approximate(root, passes=passes, weight="weight", **options)
+        for a, b in zip(plain.results, found.results, strict=True):
+            near = 1e-9 if passes == 2 else 1e-4  # interpolated rows are rounded, weights are not
+            assert (b.rows, b.value, b.stderr) == pytest.approx((a.rows, a.value, a.stderr), rel=near)
+        expected = found.to_json()
+        for threads, memory in ((1, None), (3, "8MiB")):
+            other = approximate(root, passes=passes, weight="weight", threads=threads, memory=memory, **options)
+            assert other.to_json() == expected
+
+
+def test_samples_without_weight_say_so() -> None:
+    """No weight in one class or in the part kept gives no value but a reason."""
+    score = np.arange(4000.0)
+    label = (score >= 2000).astype(int)
+    for weight, reason in (
+        (label, "no negatives in the sample"),
+        (1 - label, "no positives in the sample"),
+        ((score < 3500).astype(int), "no weight in the part kept"),
+    ):
+        table = pa.table({"label": label, "score": score, "weight": weight})
+        for passes in (1, 2):
+            found = approximate(table, weight="weight", truncate=100, passes=passes, quantiles=5).results[1]
+            assert math.isnan(found.value) == (reason in str(found.reason))
+            assert found.reason == reason
+
+
 # -- row groups -----------------------------------------------------------------------------------------------------
 
 
@@ -466,7 +574,6 @@ def test_row_groups_beside_exact_metrics_leave_these_whole(tmp_path: Path) -> No
         ({"sample": "half"}, "sample='half' is not a share"),
         ({"passes": 3}, "passes=3 must be 1 or 2"),
         ({"sample_by": "files"}, "sample_by='files' must be one of rows, row_groups"),
-        ({"weight": "score"}, "agc_approx counts rows and has no weights.*weight='score'"),
         ({"score": None, "cluster": "score"}, "name a score column"),
         ({"approx_agc": False, "metrics": None, "sample": 0.5}, "set approx_agc=True"),
     ],

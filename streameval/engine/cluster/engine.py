@@ -121,8 +121,7 @@ class ClusterEngine:
         work_list = self.assigned(pieces, rows, plan)
         made, skipped = folds(self.connection, work_list, plan, resources, self.progress)
         if not made:
-            nothing = {spec: spec.empty() for spec in plan.specs}
-            return Folded({plan.label: plan.label.empty()} | nothing, skipped)
+            return Folded(plan.empty(), skipped)
         key = key_factory()
         [outlines] = self.connection.submit([tree([fold.outline for fold in made], work.merge, key)])
         [folded] = self.connection.gather([outlines])

@@ -83,6 +83,8 @@ def folds(
         with suppress(ClusterError), connection.errors():
             connection.client.cancel([fold.spread for fold in made])
         raise
+    place = {id(piece): i for i, piece in enumerate(piece for task in tasks for piece in task)}
+    done.sort(key=lambda fold: place[id(fold.pieces[0])])  # as they were cut, whichever was done first
     names_in_order = dict.fromkeys(piece.name for task in tasks for piece in task)
     return done, tuple((name, failed[name]) for name in names_in_order if name in failed)
 

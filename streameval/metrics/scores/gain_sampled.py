@@ -22,6 +22,10 @@ likely is not certain: `lower` and `upper` of a sample are NaN, and the value is
 interval where nothing is left to chance: all rows are drawn and counted between the edges. Then `stderr` is 0, and a
 run that is left to itself makes the second pass that this takes.
 
+Weights: rows are drawn uniformly and carry their weights. Edges, truncation and the draw count rows; areas, bounds and
+standard errors are of the weights. A bin at the cut may keep any part of its weight
+(`streameval.metrics.scores.gain_weighted_bounds`).
+
 Row groups instead of rows: reading less, but rows of one row group are often alike (one hour, one customer, sorted by
 score). Then the sample is one of row groups, not of rows: the standard error, whose groups are made of row groups,
 shows it as far as few row groups can, and with few of them the value, a ratio, is biased by an amount of the order of
@@ -38,9 +42,11 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.scores.gain_bounds import cut_bounds
+from streameval.metrics.scores.gain_sampled_error import cut_at, standard_error
 from streameval.metrics.scores.gain_sums import cut_sums, kept_points, quotient
+from streameval.metrics.scores.gain_weighted_bounds import weighted_bounds
 from streameval.metrics.scores.sums import gain_sums
-from streameval.metrics.scores.undefined import HALF, NO_NEGATIVES, NO_POSITIVES
+from streameval.metrics.scores.undefined import HALF, NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT
 from streameval.results import Scalar
 from streameval.states.protocol import Totals
 from streameval.states.scores.parts import ScorePart, known
@@ -61,7 +67,7 @@ __all__ = ["AgcApprox", "approximations"]
 NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
 
-LIKELY = "of a sample no interval is certain; the area of all rows likely lies within value ± (bound + 4·stderr)"
+LIKELY = "a sample gives no certain interval; the area of all rows likely lies within value ± (bound + 4·stderr)"
 INTERPOLATED = "counts of bins are interpolated, so that no interval is certain; count them with passes=2 (--passes 2)"
 
 
@@ -132,42 +138,41 @@ class AgcApprox:
             return Scalar.undefined(self.name, HALF)
         if not total.rows:
             return Scalar.undefined(self.name, NO_ROWS)
-        if not total.pos or not total.neg:
-            reason = NO_POSITIVES if not total.pos else NO_NEGATIVES
+        if not total.pos_weight or not total.neg_weight:
+            reason = NO_POSITIVES if not total.pos_weight else NO_NEGATIVES
             return Scalar.undefined(self.name, f"{reason} in the sample")
         (grouped,) = partials
-        bins, share = _whole(grouped, total), self.share(state)
+        (bins, weights), share = _all_groups(grouped), self.share(state)
         drawn = min(1.0, total.rows / self.population(state))
         points = kept_points(share if drawn < 1 else self.truncate, total.rows)
-        if drawn < 1 and not bins.p[: _cut_at(bins.rows, points) + 1].any():
+        if drawn < 1 and not bins.p[: cut_at(bins.rows, points) + 1].any():
             return Scalar.undefined(self.name, NONE_IN_PART)
-        value, lower, upper = _bounded(bins, points)
+        value, lower, upper = _bounded(bins, points) if weights is None else weighted_bounds(bins, weights, points)
+        if math.isnan(value):
+            return Scalar.undefined(self.name, NO_WEIGHT)
         bound = max(upper - value, value - lower)
         if drawn == 1 and grouped.counted:
             return replace(Scalar.between(self.name, value, lower, upper), stderr=0.0, bound=bound)
-        error = _deviation(grouped, share) * math.sqrt(1 - drawn) if drawn < 1 else 0.0
+        error = standard_error(grouped, share) * math.sqrt(1 - drawn) if drawn < 1 else 0.0
         reason = LIKELY if drawn < 1 else INTERPOLATED
         return Scalar(self.name, value, exact=False, reason=reason, stderr=error, bound=bound)
 
 
-def _whole(grouped: GroupedBins, total: Totals) -> ScorePart:
-    """All groups together, in integers whose running sums are the rounded ones."""
+def _all_groups(grouped: GroupedBins) -> tuple[ScorePart, Array | None]:
+    """All groups together: counts in integers whose running sums are the rounded ones, and weights of both classes."""
     sides = (np.rint(np.cumsum(grouped.counts[:, label].sum(0))).astype(np.int64) for label in (0, 1))
     neg, pos = (np.maximum(np.diff(side, prepend=0), 0) for side in sides)
-    full = neg + pos > 0
+    weights = None if grouped.weights is None else grouped.weights.sum(0)
+    full = neg + pos > 0 if weights is None else (neg + pos > 0) | (weights.sum(0) > 0)
     total = Totals(int(neg.sum()), int(pos.sum()), float(neg.sum()), float(pos.sum()))
     none, scores = Totals(0, 0, 0.0, 0.0), np.arange(full.sum(), dtype=np.float64)
-    return ScorePart(neg[full], pos[full], none, total, known(scores), ~grouped.single[full])
-
-
-def _cut_at(sizes: Array, points: float) -> int:
-    """The bin that reaches the points."""
-    return min(int(np.searchsorted(np.cumsum(sizes), points)), sizes.size - 1)
+    bins = ScorePart(neg[full], pos[full], none, total, known(scores), ~grouped.single[full])
+    return bins, None if weights is None else weights[:, full]
 
 
 def _bounded(bins: ScorePart, points: int) -> tuple[float, float, float]:
-    """Value, lower and upper; a bin at the cut keeps a proportional part."""
-    at, N, P = _cut_at(bins.rows, points), bins.total.neg, bins.total.pos
+    """Value, lower and upper of counts; a bin at the cut keeps a proportional part."""
+    at, N, P = cut_at(bins.rows, points), bins.total.neg, bins.total.pos
     above = int(bins.rows[: at + 1].sum())
     if above > points and bins.open[at]:
         return cut_bounds(cut_sums(bins, at, points), N, P, ratio=False)
@@ -175,47 +180,6 @@ def _bounded(bins: ScorePart, points: int) -> tuple[float, float, float]:
     shifted = (quotient((area + shift, below - shift, kept), N, P, ratio=False) for shift in (0, -doubt, doubt))
     value, lower, upper = (top / bottom for top, bottom in shifted)
     return value, lower, upper
-
-
-def _deviation(grouped: GroupedBins, share: float) -> float:
-    """Standard error as if the rows were without end: of leaving out a group at a time, and of one row."""
-    counts = grouped.counts[grouped.counts.sum((1, 2)) > 0]
-    rest = counts.sum(0) - counts
-    m = len(counts)
-    if m < 2 or not rest.sum(2).all():
-        return math.nan
-    values = np.array([_area(neg, pos, share, grouped.single) for neg, pos in rest])
-    return math.hypot(math.sqrt((m - 1) / m * float(((values - values.mean()) ** 2).sum())), _one_row(grouped, share))
-
-
-def _one_row(grouped: GroupedBins, share: float) -> float:
-    """Change of the value if one row of the class that prevails in the part kept were of the other class."""
-    both = grouped.counts.sum(0)
-    at = _cut_at(both.sum(0), share * float(both.sum()))
-    changed = both.astype(np.float64)
-    major = int(both[1, : at + 1].sum() > both[0, : at + 1].sum())
-    moved = both[major, : at + 1] / both[major, : at + 1].sum()
-    changed[major, : at + 1] -= moved
-    changed[1 - major, : at + 1] += moved
-    if not changed[major].sum() > 0:
-        return math.nan
-    return abs(_area(changed[0], changed[1], share, grouped.single) - _area(both[0], both[1], share, grouped.single))
-
-
-def _area(neg: Array, pos: Array, share: float, single: Array) -> float:
-    """The value in floating point, for counts that need not be whole."""
-    sizes = neg + pos
-    ends = np.cumsum(sizes)
-    N, P = float(neg.sum()), float(pos.sum())
-    points = min(share * (N + P), float(ends[-1]))
-    at = min(int(np.searchsorted(ends, points)), sizes.size - 1)
-    room = float(sizes[at]) if single[at] else max(0.0, points - float(ends[at] - sizes[at]))
-    kept = np.append(sizes[:at], room)
-    gained = np.append(pos[:at], pos[at] * room / sizes[at] if sizes[at] else 0.0)
-    area = float((kept * (2 * (np.cumsum(gained) - gained) + gained)).sum())
-    weight = float(kept.sum())
-    top, bottom = quotient((area, weight * weight - area, weight), N, P, ratio=False)
-    return float(top / bottom)
 
 
 def approximations(truncate: Sequence[float], quantiles: int) -> tuple[AgcApprox, ...]:

@@ -2,12 +2,12 @@
 
 The edges come from digests of the same sample (`streameval.states.sampled.digests`), so that a second pass counts what
 the first could only estimate. Counts are integers and merge exactly, in any order. Each bin knows its smallest and
-largest score: a bin of one score hides nothing. Memory: 528 bytes a bin.
+largest score: a bin of one score hides nothing. Memory: 528 bytes a bin, 1,040 with weights.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,6 +55,7 @@ class BinsSpec:
     sample: float = 1.0
     seed: int = 0
     whole: bool = False
+    weighted: bool = False
     edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -71,11 +72,11 @@ class BinsSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: a bin a row, with its ends and the counts of its 64 cells."""
+        """Columns of the table: a bin a row, with its ends and the counts of its 64 cells; with weights their sums."""
         ends = [pa.field(name, pa.float64(), nullable=False) for name in ("low", "high")]
-        return pa.schema(
-            [pa.field("bin", pa.int64(), nullable=False), *ends, pa.field("counts", pa.list_(pa.int64(), CELLS))]
-        )
+        sums = [pa.field("weights", pa.list_(pa.float64(), CELLS))] if self.weighted else []
+        counts = pa.field("counts", pa.list_(pa.int64(), CELLS))
+        return pa.schema([pa.field("bin", pa.int64(), nullable=False), *ends, counts, *sums])
 
     def builder(self, budget: Budget, capacity: int) -> _BinsBuilder:
         """A builder of about 20 MiB, less for small samples."""
@@ -84,7 +85,9 @@ class BinsSpec:
     def empty(self) -> SampledBins:
         """The state of no rows."""
         size = len(self.edges) + 1
-        return SampledBins(self, np.zeros((CELLS, size), np.int64), np.full(size, np.inf), np.full(size, -np.inf))
+        tables = (np.zeros((CELLS, size), kind) for kind in (np.int64, *((np.float64,) if self.weighted else ())))
+        table, *weights = tables
+        return SampledBins(self, table, np.full(size, np.inf), np.full(size, -np.inf), *weights)
 
     def from_arrow(
         self,
@@ -94,11 +97,13 @@ class BinsSpec:
     ) -> SampledBins:
         """The state that `SampledBins.to_arrow` wrote."""
         table = pa.Table.from_batches(batches, self.schema).combine_chunks()
-        state = SampledBins(self, *(array.copy() for array in self.empty().arrays()), **facts(header))
+        empty = self.empty()
+        state = SampledBins(self, empty.table, empty.low, empty.high, empty.weights, **facts(header))
         at = table.column("bin").to_numpy()
         state.low[at], state.high[at] = (table.column(name).to_numpy() for name in ("low", "high"))
-        if len(table):
-            state.table[:, at] = table.column("counts").combine_chunks().flatten().to_numpy().reshape(-1, CELLS).T
+        for name, cells in zip(("counts", "weights"), state.cells(), strict=False):
+            if len(table):
+                cells[:, at] = table.column(name).combine_chunks().flatten().to_numpy().reshape(-1, CELLS).T
         return state
 
 
@@ -107,23 +112,26 @@ class _BinsBuilder:
         self.spec = spec
         self._draws = Draws(spec, self._take, budget)
         self._edges = np.array(spec.edges)
-        self._table, self._low, self._high = (array.copy() for array in spec.empty().arrays())
+        self._state = spec.empty()
 
     def update(self, batch: Batch) -> None:
         self._draws.update(batch)
 
-    def _take(self, cell: int, ascending: Array) -> None:
+    def _take(self, cell: int, ascending: Array, weights: Array | None) -> None:
         """Count the scores of a cell."""
         cuts = np.concatenate(([0], np.searchsorted(ascending, self._edges), [ascending.size]))
         sizes = np.diff(cuts)
         full = np.flatnonzero(sizes)
-        self._table[cell] += sizes
-        self._low[full] = np.minimum(self._low[full], ascending[cuts[full]])
-        self._high[full] = np.maximum(self._high[full], ascending[cuts[full + 1] - 1])
+        state = self._state
+        state.table[cell] += sizes
+        if state.weights is not None and weights is not None:
+            state.weights[cell, full] += np.add.reduceat(weights, cuts[full])
+        state.low[full] = np.minimum(state.low[full], ascending[cuts[full]])
+        state.high[full] = np.maximum(state.high[full], ascending[cuts[full + 1] - 1])
 
     def state(self) -> SampledBins:
         seen, nan_rows = self._draws.finish()
-        return SampledBins(self.spec, self._table, self._low, self._high, seen, nan_rows)
+        return replace(self._state, seen=seen, nan_rows=nan_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +143,7 @@ class SampledBins(Small):
     spec : BinsSpec
     table : int64 array of shape (64, n_bins), rows by cell, from the lowest bin
     low, high : float64 arrays of shape (n_bins,), smallest and largest score of each bin
+    weights : float64 array of shape (64, n_bins), sums of weights; None without weights
     seen, nan_rows : see `SampledDigests`
     """
 
@@ -142,34 +151,39 @@ class SampledBins(Small):
     table: Array
     low: Array
     high: Array
+    weights: Array | None = None
     seen: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
-    def arrays(self) -> tuple[Array, Array, Array]:
-        """Counts and ends."""
-        return self.table, self.low, self.high
+    def cells(self) -> tuple[Array, ...]:
+        """Counts by cell and, with weights, their sums."""
+        return (self.table,) if self.weights is None else (self.table, self.weights)
 
     def merge(self, other: SampledBins) -> SampledBins:
         """The sample of both inputs."""
         mergeable(self, other)
         ends = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        seen = self.seen + other.seen, self.nan_rows + other.nan_rows
-        return SampledBins(self.spec, self.table + other.table, *ends, *seen)
+        table, *weights = (mine + theirs for mine, theirs in zip(self.cells(), other.cells(), strict=True))
+        seen, nan_rows = self.seen + other.seen, self.nan_rows + other.nan_rows
+        return replace(SampledBins(self.spec, table, *ends, *weights), seen=seen, nan_rows=nan_rows)
 
     def binned(self, share: float = 1, quantiles: int = 0) -> GroupedBins:
         """Counts of all occupied bins; edges of several shares serve every one of them."""
         found = np.flatnonzero(self.low <= self.high)[::-1]
         single = (self.low[found] == self.high[found]) & (abs(self.low[found]) <= float_limit(self.spec.type))
-        return GroupedBins(self.table[:, found].reshape(GROUPS, 2, -1), single)
+        counts, *weights = (cells[:, found].reshape(GROUPS, 2, -1) for cells in self.cells())
+        return GroupedBins(counts, weights[0] if weights else None, single)
 
     def totals(self) -> Totals:
         """Drawn rows of both classes."""
-        neg, pos = (int(self.table[label::2].sum()) for label in (0, 1))
-        return Totals(neg, pos, float(neg), float(pos))
+        rows = [int(self.table[label::2].sum()) for label in (0, 1)]
+        sums = rows if self.weights is None else [float(self.weights[label::2].sum()) for label in (0, 1)]
+        (neg, pos), (neg_weight, pos_weight) = rows, map(float, sums)
+        return Totals(neg, pos, neg_weight, pos_weight, weighted=self.weights is not None)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
-        return object.__sizeof__(self) + sum(array.nbytes for array in self.arrays())
+        return object.__sizeof__(self) + sum(array.nbytes for array in (*self.cells(), self.low, self.high))
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""
@@ -177,15 +191,16 @@ class SampledBins(Small):
         return {"spec": spec, "seen": self.seen.tolist(), "nan_rows": self.nan_rows.tolist()}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """Occupied bins: columns bin, low, high and counts."""
+        """Occupied bins: columns of the schema."""
         found = np.flatnonzero(self.low <= self.high)
-        counts = pa.FixedSizeListArray.from_arrays(pa.array(self.table[:, found].T.ravel()), CELLS)
-        arrays = [pa.array(found), pa.array(self.low[found]), pa.array(self.high[found]), counts]
+        cells = [pa.FixedSizeListArray.from_arrays(pa.array(part[:, found].T.ravel()), CELLS) for part in self.cells()]
+        arrays = [pa.array(found), pa.array(self.low[found]), pa.array(self.high[found]), *cells]
         yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state."""
         if not isinstance(other, SampledBins):
             return NotImplemented
-        same = all(np.array_equal(a, b) for a, b in zip(self.arrays(), other.arrays(), strict=True))
+        mine, theirs = ((*state.cells(), state.low, state.high) for state in (self, other))
+        same = all(map(np.array_equal, mine, theirs))
         return same and self.header() == other.header()

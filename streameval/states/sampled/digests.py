@@ -3,14 +3,18 @@
 One pass over the data, any edges later: between edges the rows of each of the 64 cells (32 groups, two labels;
 `streameval.states.sampled.draws`) are interpolated. Digests are like those of
 `streameval.states.scores.quantile_sketch`, with compression 200. Centroids of different tasks are kept side by side,
-and neighbours merged only when there are 260,000 (4.5 MB), so that merging is associative and commutative until then.
+and neighbours merged only when there are 260,000 (7 MB), so that merging is associative and commutative until then.
+
+With weights a centroid also has the sum of its rows' weights. Means, sizes of centroids and edges are those of the
+rows, whatever their weights; between edges both rows and weights are interpolated.
 
 The drawn rows are always the same. A cell that folds up to 250 of them keeps them one by one; of more, a million drawn
 rows at a time are gathered into centroids, so that other tasks give other centroids of the same rows, and what is
 interpolated between them may differ in the fifth digit.
 
-Where few distinct scores repeat, counts of a second pass are better than digests (`SampledDigests.tied` says whether it
-is so, `SampledDigests.refine` what to count). Scores are taken as float64.
+A frequent score is a centroid of its own, so that counts at it are exact. But a bin of digests does not know that it
+holds one score only; bins of a second pass do (`SampledDigests.tied` says whether there are such scores,
+`SampledDigests.refine` what to count). Scores are taken as float64.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +40,8 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.typing import Array
+
+    Centroids = tuple[Array, Array, Array, Array, Array]  # cell, mean, rows, single, weight
 
 __all__ = ["DigestsSpec", "SampledDigests"]
 
@@ -56,6 +62,7 @@ class DigestsSpec:
     sample : share of the rows to draw, in (0, 1]
     seed : another one draws another sample
     whole : whether a piece of the scan is one group as a whole: row groups were drawn
+    weighted : whether rows carry their weights
 
     Examples
     --------
@@ -64,7 +71,7 @@ class DigestsSpec:
     """
 
     kind: ClassVar[str] = "sampled_digests"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     additive: ClassVar[bool] = False
     associative: ClassVar[bool] = False
     packing: ClassVar[None] = None
@@ -75,6 +82,7 @@ class DigestsSpec:
     sample: float = 1.0
     seed: int = 0
     whole: bool = False
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
@@ -86,12 +94,13 @@ class DigestsSpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the table: cell (2·group + label), mean and weight of each centroid."""
-        kinds = {"cell": pa.uint8(), "mean": pa.float64(), "weight": pa.float64()}
+        """Columns of the table: cell (2·group + label), mean, rows, whether of one score; sum of weights if any."""
+        kinds = {"cell": pa.uint8(), "mean": pa.float64(), "rows": pa.float64(), "single": pa.bool_()}
+        kinds |= {"weight": pa.float64()} if self.weighted else {}
         return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds.items()])
 
     def builder(self, budget: Budget, capacity: int) -> _DigestsBuilder:
-        """A builder of about 25 MiB, less for small samples."""
+        """A builder of about 25 MiB, 40 with weights."""
         return _DigestsBuilder(self, budget)
 
     def empty(self) -> SampledDigests:
@@ -106,35 +115,43 @@ class DigestsSpec:
     ) -> SampledDigests:
         """The state that `SampledDigests.to_arrow` wrote."""
         table = pa.Table.from_batches(batches, self.schema)
-        cell, mean, weight = (table.column(name).to_numpy() for name in self.schema.names)
-        if not (np.isfinite(mean).all() and np.isfinite(weight).all() and (weight > 0).all() and (cell < CELLS).all()):
-            msg = "centroids are finite means of 64 cells with positive weights"
+        columns = [table.column(name).to_numpy() for name in self.schema.names]
+        cell, mean, rows, single, weight = columns if self.weighted else (*columns, columns[2])
+        finite = all(np.isfinite(column).all() for column in (mean, rows, weight))
+        if not (finite and (rows > 0).all() and (weight >= 0).all() and (cell < CELLS).all()):
+            msg = "centroids are finite means of 64 cells with positive rows and weights"
             raise ValueError(msg)
-        return SampledDigests(self, *_ordered(cell, mean, weight), **facts(header))
+        return SampledDigests(self, *_ordered(cell, mean, rows, single, weight), **facts(header))
 
 
-def _ordered(cell: Array, mean: Array, weight: Array) -> tuple[Array, Array, Array]:
-    """Centroids by cell, mean and weight."""
-    order = np.argsort(cell, kind="stable")
-    cell, mean, weight = cell[order], mean[order], weight[order]
+def _ordered(*columns: Array) -> Centroids:
+    """Centroids by cell and mean; single ones of one value as one."""
+    order = np.argsort(columns[0], kind="stable")
+    cell, mean, rows, single, weight = (column[order] for column in columns)
     for a, b in _spans(cell):
         order = np.argsort(mean[a:b], kind="stable")  # merges the ascending runs of which it is made
-        mean[a:b], weight[a:b] = mean[a:b][order], weight[a:b][order]
-        if (mean[a : b - 1] == mean[a + 1 : b]).any():
-            weight[a:b] = weight[a:b][np.lexsort((weight[a:b], mean[a:b]))]
-    return cell, mean, weight
+        if (mean[a:b][order][:-1] == mean[a:b][order][1:]).any():
+            order = np.lexsort((weight[a:b], rows[a:b], single[a:b], mean[a:b]))
+        for column in (mean, rows, single, weight):
+            column[a:b] = column[a:b][order]
+    again = (mean[1:] == mean[:-1]) & (cell[1:] == cell[:-1]) & single[1:] & single[:-1]
+    if not again.any():
+        return cell, mean, rows, single, weight
+    first = np.flatnonzero(np.concatenate(([True], ~again)))
+    return cell[first], mean[first], np.add.reduceat(rows, first), single[first], np.add.reduceat(weight, first)
 
 
-def _joined(parts: Sequence[tuple[Array, Array, Array]], most: int) -> tuple[Array, Array, Array]:
+def _joined(parts: Sequence[Centroids], most: int) -> Centroids:
     """Centroids of several lists, side by side; neighbours of a cell are merged if there are more than `most`."""
-    cell, mean, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    cell, mean, rows, single, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
     if cell.size <= most:
-        return cell, mean, weight
-    cell, mean, weight = _ordered(cell, mean, weight)
-    spans = _spans(cell)
-    kept = [compress(mean[a:b], weight[a:b], float(FINE * COMPRESSION)) for a, b in spans]
-    cells = np.repeat(cell[[a for a, _ in spans]], [means.size for means, _ in kept])
-    return cells, np.concatenate([means for means, _ in kept]), np.concatenate([weights for _, weights in kept])
+        return cell, mean, rows, single, weight
+    cell, mean, rows, single, weight = _ordered(cell, mean, rows, single, weight)
+    found = []
+    for a, b in _spans(cell):
+        *kept, starts = compress(mean[a:b], rows[a:b], single[a:b], float(FINE * COMPRESSION))
+        found.append((np.full(starts.size, cell[a]), *kept, np.add.reduceat(weight[a:b], starts)))
+    return cast("Centroids", tuple(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
 def _spans(cell: Array) -> list[tuple[int, int]]:
@@ -142,13 +159,16 @@ def _spans(cell: Array) -> list[tuple[int, int]]:
     return [(a, b) for a, b in pairwise(np.searchsorted(cell, np.arange(CELLS + 1)).tolist()) if b > a]
 
 
+_FACTS = ("infinite", "infinite_weight", "seen", "nan_rows")
+
+
 class _DigestsBuilder:
     def __init__(self, spec: DigestsSpec, budget: Budget) -> None:
         self.spec = spec
         self._draws = Draws(spec, self._take, budget)
-        self._parts: list[tuple[Array, Array, Array]] = []
+        self._parts: list[Centroids] = []
         self._size = 0
-        self._infinite = np.zeros((2, CELLS), np.int64)
+        self._infinite, self._infinite_weight = np.zeros((2, CELLS), np.int64), np.zeros((2, CELLS))
 
     def update(self, batch: Batch) -> None:
         self._draws.update(batch)
@@ -156,23 +176,27 @@ class _DigestsBuilder:
             self._parts = [_joined(self._parts, 0)]
             self._size = self._parts[0][0].size
 
-    def _take(self, cell: int, ascending: Array) -> None:
+    def _take(self, cell: int, ascending: Array, weights: Array | None) -> None:
         """Gather the scores of a cell into centroids."""
         first, last = np.searchsorted(ascending, -np.inf, "right"), np.searchsorted(ascending, np.inf)
         self._infinite[:, cell] += (first, ascending.size - last)
+        if weights is not None:
+            self._infinite_weight[:, cell] += (weights[:first].sum(), weights[last:].sum())
         if last > first:
-            mean, weight = reduce_sorted(ascending[first:last], float(FINE * COMPRESSION))
-            self._parts.append((np.full(mean.size, cell, np.uint8), mean, weight))
+            mean, rows, single = reduce_sorted(ascending[first:last], float(FINE * COMPRESSION))
+            starts = np.cumsum(rows.astype(np.int64)) - rows.astype(np.int64)
+            weight = rows if weights is None else np.add.reduceat(weights[first:last], starts)
+            self._parts.append((np.full(mean.size, cell, np.uint8), mean, rows, single, weight))
             self._size += mean.size
 
     def state(self) -> SampledDigests:
         seen, nan_rows = self._draws.finish()
         centroids = _joined(self._parts, COLLECTED) if self._parts else _none()
-        return SampledDigests(self.spec, *centroids, self._infinite, seen, nan_rows)
+        return SampledDigests(self.spec, *centroids, self._infinite, self._infinite_weight, seen, nan_rows)
 
 
-def _none() -> tuple[Array, Array, Array]:
-    return np.empty(0, np.uint8), np.empty(0), np.empty(0)
+def _none() -> Centroids:
+    return np.empty(0, np.uint8), np.empty(0), np.empty(0), np.empty(0, np.bool_), np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,8 +207,11 @@ class SampledDigests(Small):
     ----------
     spec : DigestsSpec
     cell : uint8 array of shape (n_centroids,), 2·group + label, in any order
-    mean, weight : float64 arrays of shape (n_centroids,)
-    infinite : int64 array of shape (2, 64), scores −∞ and +∞ of each cell
+    mean, rows : float64 arrays of shape (n_centroids,)
+    single : bool array of shape (n_centroids,), whether all rows of a centroid are known to have one score
+    weight : float64 array of shape (n_centroids,), sums of weights; the rows without weights
+    infinite : int64 array of shape (2, 64), rows with scores −∞ and +∞ of each cell
+    infinite_weight : float64 array of shape (2, 64), sums of their weights; 0 without weights
     seen : int64 array of shape (2,), rows by label the sample was drawn from
     nan_rows : int64 array of shape (2,), rows whose score is NaN or null, by label
 
@@ -197,45 +224,54 @@ class SampledDigests(Small):
     spec: DigestsSpec
     cell: Array = field(default_factory=lambda: np.empty(0, np.uint8))
     mean: Array = field(default_factory=lambda: np.empty(0))
+    rows: Array = field(default_factory=lambda: np.empty(0))
+    single: Array = field(default_factory=lambda: np.empty(0, np.bool_))
     weight: Array = field(default_factory=lambda: np.empty(0))
     infinite: Array = field(default_factory=lambda: np.zeros((2, CELLS), np.int64))
+    infinite_weight: Array = field(default_factory=lambda: np.zeros((2, CELLS)))
     seen: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
     def merge(self, other: SampledDigests) -> SampledDigests:
         """The sample of both inputs."""
         mergeable(self, other)
-        centroids = _joined([(part.cell, part.mean, part.weight) for part in (self, other)], COLLECTED)
-        infinite, seen = self.infinite + other.infinite, self.seen + other.seen
-        return SampledDigests(self.spec, *centroids, infinite, seen, self.nan_rows + other.nan_rows)
+        centroids = _joined([part.unordered for part in (self, other)], COLLECTED)
+        sums = (getattr(self, name) + getattr(other, name) for name in _FACTS)
+        return SampledDigests(self.spec, *centroids, *sums)
+
+    @property
+    def unordered(self) -> Centroids:
+        """Cell, mean, rows, single and weight of all centroids."""
+        return self.cell, self.mean, self.rows, self.single, self.weight
 
     @cached_property
-    def centroids(self) -> tuple[Array, Array, Array]:
-        """Cell, mean and weight of all centroids, ordered by them."""
-        return _ordered(self.cell, self.mean, self.weight)
+    def centroids(self) -> Centroids:
+        """The same, ordered by them; single centroids of one value are one."""
+        return _ordered(*self.unordered)
 
     @cached_property
     def all(self) -> QuantileSketch:
-        """The digest of the whole sample."""
+        """The digest of the rows of the whole sample."""
         spec = QuantileSpec(self.spec.column)
         below, above = self.infinite.sum(1).tolist()
         if not self.mean.size:
             return QuantileSketch(spec, below=below, above=above)
-        order = np.lexsort((self.weight, self.mean))
-        mean, weight = compress(self.mean[order], self.weight[order], float(FINE * spec.compression))
-        return QuantileSketch(spec, mean, weight, float(mean[0]), float(mean[-1]), below, above)
+        order = np.lexsort((self.rows, self.single, self.mean))
+        columns = self.mean[order], self.rows[order], self.single[order]
+        mean, rows, single, _ = compress(*columns, float(FINE * spec.compression))
+        return QuantileSketch(spec, mean, rows, single, float(mean[0]), float(mean[-1]), below, above)
 
     @property
     def tied(self) -> float:
-        """Share of the sample in scores so frequent that a digest shows them: neighbours of equal mean in a cell."""
-        cell, mean, weight = self.centroids
-        frequent = float(weight[_repeated(mean, cell)].sum()) + float(self.infinite.sum())
-        return frequent / max(float(weight.sum() + self.infinite.sum()), 1.0)
+        """Share of the sample in scores so frequent that a digest shows them: single centroids of several rows."""
+        _, _, rows, single, _ = self.centroids
+        frequent = float(rows[single & (rows > 1)].sum()) + float(self.infinite.sum())
+        return frequent / max(float(rows.sum() + self.infinite.sum()), 1.0)
 
     @property
-    def whole(self) -> bool:
-        """Whether every centroid is one drawn row, so that nothing is interpolated."""
-        return bool((self.weight == 1).all())
+    def exact(self) -> bool:
+        """Whether every centroid is one score, so that nothing is interpolated."""
+        return bool(self.single.all())
 
     def edges(self, share: float, quantiles: int) -> Array:
         """Edges that cut the top `share` of the sample into `quantiles` bins, and a few below; ascending."""
@@ -251,33 +287,44 @@ class SampledDigests(Small):
     def binned(self, share: float, quantiles: int) -> GroupedBins:
         """Counts between the edges of a share, interpolated; exact as long as every centroid is one score."""
         edges = self.edges(share, quantiles)
-        cell, mean, weight = self.centroids
+        cell, mean, rows, single, weight = self.centroids
+        measures = np.stack([rows, weight] if self.spec.weighted else [rows])
         cuts = np.searchsorted(cell, np.arange(CELLS + 1)).tolist()
-        above = np.stack([_count_above(mean[a:b], weight[a:b], edges) for a, b in pairwise(cuts)])
-        infinite = np.where(edges > -np.inf, self.infinite[1][:, None], self.infinite.sum(0)[:, None])
-        rows = np.bincount(self.cell, self.weight, CELLS) + self.infinite.sum(0)
-        reached = np.column_stack([rows, above + infinite, np.zeros(CELLS)])
-        counts = (reached[:, :-1] - reached[:, 1:])[:, ::-1].reshape(GROUPS, 2, -1)
-        return GroupedBins(counts, np.zeros(counts.shape[2], np.bool_), self.whole)
+        above = np.stack([_above(mean[a:b], single[a:b], measures[:, a:b], edges) for a, b in pairwise(cuts)], 1)
+        infinite = np.stack([self.infinite, self.infinite_weight][: len(measures)])
+        above += np.where(edges > -np.inf, infinite[:, 1, :, None], infinite.sum(1)[:, :, None])
+        ends = self._by_cell()[: len(measures), :, None], np.zeros((len(measures), CELLS, 1))
+        reached = np.concatenate([ends[0], above, ends[1]], 2)
+        bins = (reached[:, :, :-1] - reached[:, :, 1:])[:, :, ::-1].reshape(len(measures), GROUPS, 2, -1)
+        known = np.zeros(bins.shape[-1], np.bool_)
+        return GroupedBins(bins[0], bins[1] if self.spec.weighted else None, known, self.exact)
+
+    def _by_cell(self) -> Array:
+        """Rows and weights of each cell, infinities included; of shape (2, 64)."""
+        sums = [np.bincount(self.cell, measure, CELLS) for measure in (self.rows, self.weight)]
+        return np.asarray(np.stack(sums) + np.stack([self.infinite.sum(0), self.infinite_weight.sum(0)]))
 
     def totals(self) -> Totals:
         """Drawn rows of both classes."""
-        rows = np.bincount(self.cell, self.weight, CELLS) + self.infinite.sum(0)
-        neg, pos = (round(float(rows[label::2].sum())) for label in (0, 1))
-        return Totals(neg, pos, float(neg), float(pos))
+        rows, weights = (tuple(float(side[label::2].sum()) for label in (0, 1)) for side in self._by_cell())
+        neg, pos = map(round, rows)
+        if not self.spec.weighted:
+            return Totals(neg, pos, float(neg), float(pos))
+        return Totals(neg, pos, weights[0], weights[1], weighted=True)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
-        return object.__sizeof__(self) + self.cell.nbytes + self.mean.nbytes + self.weight.nbytes + self.infinite.nbytes
+        return object.__sizeof__(self) + sum(column.nbytes for column in self.unordered)
 
     def header(self) -> dict[str, Any]:
         """Facts beside the table."""
-        arrays = {name: getattr(self, name).tolist() for name in ("infinite", "seen", "nan_rows")}
-        return {"spec": asdict(self.spec)} | arrays
+        names = [name for name in _FACTS if self.spec.weighted or name != "infinite_weight"]
+        return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in names}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
-        """One batch: columns cell, mean and weight."""
-        yield pa.RecordBatch.from_arrays([pa.array(column) for column in self.centroids], schema=self.spec.schema)
+        """One batch: columns of the schema."""
+        columns = [pa.array(column) for column in self.centroids[: len(self.spec.schema)]]
+        yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state, centroid by centroid."""
@@ -287,32 +334,32 @@ class SampledDigests(Small):
         return same and self.header() == other.header()
 
 
-def _repeated(mean: Array, cell: Array | None = None) -> Array:
-    """Whether a centroid and a neighbour, of the same cell, have the same mean."""
-    same = mean[1:] == mean[:-1]
-    if cell is not None:
-        same &= cell[1:] == cell[:-1]
-    before, after = np.zeros((2, mean.size), np.bool_)
-    before[1:], after[:-1] = same, same
-    return np.asarray(before | after)
+def _above(mean: Array, single: Array, measures: Array, edges: Array) -> Array:
+    """Rows, or sums of weights, of a digest at or above each edge; infinite edges are allowed.
 
+    A centroid is spread evenly about its mean, half before and half after; a single one stands at it.
 
-def _count_above(mean: Array, weight: Array, edges: Array) -> Array:
-    """Numbers of a digest at or above each edge; infinite edges are allowed.
+    Parameters
+    ----------
+    mean, single : arrays of shape (n_centroids,)
+    measures : array of shape (n_measures, n_centroids)
+    edges : array of shape (n_edges,), ascending
 
-    A centroid of several numbers is spread evenly about its mean, half before and half after; one that is a single
-    number, or whose neighbour has the same mean, stands at it.
+    Returns
+    -------
+    float64 array of shape (n_measures, n_edges)
     """
     if not mean.size:
-        return np.zeros(edges.size)
-    ends = np.cumsum(weight)
-    before = np.where((weight == 1) | _repeated(mean), weight, weight / 2)  # of a centroid, up to its mean inclusive
-    left, right = ends - before, ends - weight + before
+        return np.zeros((len(measures), edges.size))
+    ends = np.cumsum(measures, 1)
+    before = np.where(single, measures, measures / 2)  # of a centroid, up to its mean inclusive
+    left, right = ends - before, ends - measures + before
     after = np.searchsorted(mean, edges)
     i, j = np.maximum(after - 1, 0), np.minimum(after, mean.size - 1)
     gap = mean[j] / 2 - mean[i] / 2  # halves, which cannot overflow
     way = np.where(np.isfinite(edges), edges, 0.0) / 2 - mean[i] / 2
-    below = right[i] + np.divide(way, gap, out=np.zeros(edges.size), where=gap > 0) * (left[j] - right[i])
-    below = np.where(mean[j] == edges, left[j], below)
-    below = np.where(after == 0, 0.0, np.where(after == mean.size, ends[-1], below))
-    return np.asarray(ends[-1] - below)
+    part = np.divide(way, gap, out=np.zeros(edges.size), where=gap > 0)
+    below = right[:, i] + part * (left[:, j] - right[:, i])
+    below = np.where(mean[j] == edges, left[:, j], below)
+    below = np.where(after == 0, 0.0, np.where(after == mean.size, ends[:, -1:], below))
+    return np.asarray(ends[:, -1:] - below)

@@ -5,6 +5,8 @@ file) lies below the share asked for, so that any worker draws the same rows in 
 put it into one of 32 random groups; leaving out one group at a time gives the standard error of whatever is computed
 (`streameval.metrics.scores.gain_sampled`). Where whole row groups are drawn instead, the scan leaves the others out:
 then all rows that arrive are taken, and a row group lies in one group as a whole.
+
+Rows are drawn uniformly, whatever their weights, and carry them.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
-from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, gather
+from streameval.kernels.sampling import BITS, CELLS, GROUPS, draw, draw_kept, draw_weighted, gather
 from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers
 
@@ -65,15 +67,18 @@ class DrawsSpec(Protocol):
     def seed(self) -> int: ...
     @property
     def whole(self) -> bool: ...
+    @property
+    def weighted(self) -> bool: ...
 
 
 class Draws:
     """Draws rows from batches and hands them on, about a million at a time, cell by cell and in ascending order.
 
-    How many are sorted together does not depend on the batches, so that digests do not either.
+    How many are sorted together does not depend on the batches, so that digests do not either. What is handed on are
+    scores and, where the spec is weighted, their weights, else None.
     """
 
-    def __init__(self, spec: DrawsSpec, take: Callable[[int, Array], None], budget: Budget) -> None:
+    def __init__(self, spec: DrawsSpec, take: Callable[[int, Array, Array | None], None], budget: Budget) -> None:
         self.spec = spec
         self.seen = np.zeros(2, np.int64)
         self.nan_rows = np.zeros(2, np.int64)
@@ -81,28 +86,37 @@ class Draws:
         self._share = math.ceil(spec.sample * (1 << BITS))
         self._budget = budget
         self._values, self._sorted = (budget.borrow(FILL + SLICE, np.float64) for _ in range(2))
+        self._weights, self._carried = (
+            budget.borrow(FILL + SLICE if spec.weighted else 0, np.float64) for _ in range(2)
+        )
         self._cells = budget.borrow(FILL + SLICE, np.uint8)
         self._fill = 0
 
     def update(self, batch: Batch) -> None:
         """Draw from a batch."""
         array, label, kept = batch.columns[self.spec.column], batch.label, batch.kept
+        weight = batch.weight if self.spec.weighted else None
         nan = np.zeros(2, np.int64)
         if array.null_count:
             valid = np.flatnonzero(array.is_valid().to_numpy(zero_copy_only=False))
             nan += np.bincount(np.delete(label, valid), minlength=2)
             array, label, kept = array.drop_null(), label[valid], valid if kept is None else kept[valid]
+            weight = None if weight is None else weight[valid]
         values = numbers(array, self.spec.type)
         values = read_only(values / 10.0 ** int(self.spec.type[1:]) if self.spec.type[0] == "d" else values)
         label = read_only(label)
         nan += _nan_rows(values, label)
+        places = np.arange(label.size if weight is not None else 0) if kept is None else kept
         seed = np.uint64(origin_hash(self.spec.seed, batch.origin))
         group = origin_hash(self.spec.seed, f"{batch.origin}\0{batch.start}") % GROUPS if self.spec.whole else -1
         for start in range(0, values.size, SLICE):
             part = slice(start, start + SLICE)
             out = self._values[self._fill :], self._cells[self._fill :]
             rest = seed, self._share, group, *out
-            if kept is None:
+            if weight is not None:
+                carried = read_only(weight[part]), self._weights[self._fill :]
+                self._fill += draw_weighted(values[part], label[part], batch.row, places[part], *rest, *carried)
+            elif kept is None:
                 self._fill += draw(values[part], label[part], batch.row + start, *rest)
             else:
                 self._fill += draw_kept(values[part], label[part], batch.row, kept[part], *rest)
@@ -115,20 +129,29 @@ class Draws:
 
     def _hand_on(self, size: int) -> None:
         starts = gather(self._values[:size], self._cells[:size], self._sorted)
+        if self.spec.weighted:
+            gather(self._weights[:size], self._cells[:size], self._carried)
         for cell, (a, b) in enumerate(pairwise(starts.tolist())):
             if b > a:
-                ascending = self._sorted[a:b]
-                ascending.sort()
-                self._take(cell, ascending)
+                self._take(cell, *self._ascending(a, b))
         rest = self._fill - size
-        for buffer in (self._values, self._cells):
+        for buffer in (self._values, self._cells, *([self._weights] if self.spec.weighted else [])):
             buffer[:rest] = buffer[size : self._fill]
         self._fill = rest
+
+    def _ascending(self, a: int, b: int) -> tuple[Array, Array | None]:
+        """The scores of a cell in ascending order, with their weights."""
+        scores = self._sorted[a:b]
+        if self.spec.weighted:
+            order = np.argsort(scores, kind="stable")
+            return scores[order], self._carried[a:b][order]
+        scores.sort()
+        return scores, None
 
     def finish(self) -> tuple[Array, Array]:
         """Hand on the rest; rows seen, and rows whose score is NaN or null, by label."""
         self._hand_on(self._fill)
-        for buffer in (self._values, self._sorted, self._cells):
+        for buffer in (self._values, self._sorted, self._cells, self._weights, self._carried):
             self._budget.give_back(buffer)
         return self.seen, self.nan_rows
 
@@ -146,15 +169,18 @@ class GroupedBins:
     Attributes
     ----------
     counts : array of shape (32, 2, n_bins), rows by group and label; int64, or float64 if interpolated
+    weights : float64 array of shape (32, 2, n_bins), sums of weights; None without weights
     single : bool array of shape (n_bins,), whether a bin is known to hold one score only
-    counted : whether the counts are exact
+    counted : whether counts and weights are exact
     """
 
     counts: Array
+    weights: Array | None
     single: Array
     counted: bool = True
 
 
 def facts(header: Mapping[str, Any]) -> dict[str, Array]:
-    """What a header says beside the spec."""
-    return {name: np.array(values, np.int64) for name, values in header.items() if name != "spec"}
+    """The arrays of a header, which stand beside the spec."""
+    kinds = {"infinite_weight": np.float64}
+    return {name: np.array(values, kinds.get(name, np.int64)) for name, values in header.items() if name != "spec"}

@@ -104,6 +104,7 @@ def once(function: Callable[[], object]) -> Callable[[int, int], None]:
         {"weight": "weight"},
         {"approx": True},
         {"approx_agc": True, "sample": 0.5, "metrics": ["agc_approx", "roc_auc"]},
+        {"sample": 0.5, "approx_agc": True, "weight": "weight", "truncate": (0.1, 200), "metrics": "agc_approx*"},
         {"classes": "campaign", "metrics": ["aul", "adjusted_rand_index", "bcubed_*"]},
         {"classes": "campaign", "metrics": ["aul", "assignment_score"]},
     ],
@@ -114,6 +115,34 @@ def test_real_data_give_the_bytes_of_threads(client: Any, options: dict[str, Any
     options = COLUMNS | {"nulls": "singleton"} | options
     there, here = evaluate(str(REAL), client=client, **options), evaluate(str(REAL), threads=2, **options)
     assert there.to_json() == here.to_json()
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_weighted_samples_add_up_in_one_order(client: Any, simulated: Path, passes: int) -> None:
+    """Sums of weights have the bits of threads: also of several tasks, which end in any order."""
+    options: dict[str, Any] = {"score": ["score_a", "score_b"], "weight": "score_b", "truncate": 0.01, "passes": passes}
+    options |= {"approx_agc": True, "sample": 0.5, "metrics": "agc_approx*"}
+    expected = evaluate(simulated, threads=2, **options).to_json()
+    assert evaluate(simulated, client=client, **options).to_json() == expected
+    assert evaluate(simulated, threads=1, **options).to_json() == expected
+
+
+def test_a_sketch_is_that_of_threads(client: Any, simulated: Path) -> None:
+    """Files and Dask frames; errors name the worker's file, and progress counts all rows."""
+    import dask.dataframe as dd
+
+    seen: list[tuple[int, int]] = []
+    found = streameval.quantile_sketch(
+        simulated, "score_a", client=client, progress=lambda *now: seen.append(now), compression=200
+    )
+    assert found == streameval.quantile_sketch(simulated, "score_a", threads=2, compression=200)
+    assert max(seen) == (6_000_000, 6_000_000)
+    frame = dd.from_pandas(pd.DataFrame({"x": np.arange(1000.0)}), npartitions=3)
+    there = streameval.quantile_sketch(frame, "x", client=client)
+    assert there == streameval.quantile_sketch(frame, "x", threads=1)
+    assert (there.count, there.quantile(0.5)) == (1000, 499.5)
+    with pytest.raises(OptionError, match="threads=1 runs here and a client"):
+        streameval.quantile_sketch(frame, "x", client=client, threads=1)
 
 
 def test_a_lift_curve_is_of_the_threshold(client: Any) -> None:

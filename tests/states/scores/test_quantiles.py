@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tdigest import TDigest
 
 import streameval
 from streameval.budget import Budget
@@ -90,7 +92,7 @@ def test_cdf_is_beside_the_truth():
 @settings(max_examples=100, deadline=None)
 @given(numbers, numbers, st.randoms(use_true_random=False))
 def test_few_numbers_are_kept_as_they_are(a, b, random):
-    """Below about 1,200 numbers nothing is gathered: every split and order gives one state, through Arrow too."""
+    """Below about 1,200 numbers only equal ones are gathered: every split and order gives one state, in Arrow too."""
     whole = a + b
     random.shuffle(whole)
     first, second = sketch(np.array(a, float)), sketch(np.array(b, float))
@@ -100,7 +102,9 @@ def test_few_numbers_are_kept_as_they_are(a, b, random):
     table = pa.Table.from_batches(list(merged.to_arrow()))
     assert QuantileSpec().from_arrow(json.loads(json.dumps(merged.header())), table.to_batches(), Budget()) == merged
     finite = sorted(x for x in whole if math.isfinite(x))
-    assert merged.mean.tolist() == finite
+    assert np.repeat(merged.mean, merged.weight.astype(int)).tolist() == finite
+    assert merged.single.all()
+    assert len(set(merged.mean.tolist())) == merged.mean.size
     assert merged.nan == sum(map(math.isnan, whole))
 
 
@@ -121,7 +125,8 @@ def test_nan_and_infinities_never_poison():
     assert (state.below, state.above, state.nan, state.finite) == (50_000, 50_001, 8, 100_000)
     assert state.quantile([0, 0.2, 0.8, 1]).tolist() == [-np.inf, -np.inf, np.inf, np.inf]
     assert state.quantile(0.5) == pytest.approx(np.median(values), abs=0.01)
-    assert state.cdf([-np.inf, 0, np.inf]) == pytest.approx([0.25, 0.5, 1.0], abs=0.005)
+    assert state.cdf([-1e300, 0, 1e300]) == pytest.approx([0.25, 0.5, 0.75], abs=0.005)
+    assert state.cdf([-np.inf, np.inf]) == pytest.approx([0.125, 0.875], abs=0.005)
     assert np.isfinite(state.mean).all()
     assert math.isnan(state.cdf(math.nan))
 
@@ -142,7 +147,7 @@ def test_empty_and_single():
     assert sketch([np.inf, -np.inf]).quantile([0.2, 0.8]).tolist() == [-np.inf, np.inf]
     assert sketch([np.inf, -np.inf]).cdf(0.0) == 0.5
     assert sketch([3.0]).quantile([0, 0.5, 1]).tolist() == [3.0, 3.0, 3.0]
-    assert sketch([3.0]).cdf([2.9, 3.0, 3.1]).tolist() == [0.0, 1.0, 1.0]
+    assert sketch([3.0]).cdf([2.9, 3.0, 3.1]).tolist() == [0.0, 0.5, 1.0]
 
 
 def test_nulls_count_as_nan():
@@ -165,27 +170,90 @@ def test_all_numbers_are_numbers(array, kind):
     assert fold([array], QuantileSpec("x", kind)).mean.tolist() == [1.0, 2.0]
 
 
-def test_dictionaries_go_both_ways_through_tdigest():
-    """What the package made can be merged here, and what was made here is read there with the same quantiles."""
-    tdigest = pytest.importorskip("tdigest")
-    rng = np.random.default_rng(6)
-    values = rng.normal(size=50_000)
-    theirs = tdigest.TDigest()
-    theirs.batch_update(values[:3000])
-    ours = QuantileSketch.from_dict(json.loads(json.dumps(theirs.to_dict())))
-    assert ours.count == pytest.approx(3000)
-    assert ours.merge(sketch(values[3000:])).quantile(0.5) == pytest.approx(np.median(values), abs=0.02)
-    back = tdigest.TDigest().update_from_dict(json.loads(json.dumps(sketch(values).to_dict())))
-    assert back.n == pytest.approx(50_000)
-    for q in (0.001, 0.01, 0.5, 0.99, 0.999):
-        rank = (values < back.percentile(100 * q)).mean()
-        assert abs(rank - q) < 0.05 * min(q, 1 - q)
+few = st.lists(st.integers(-50, 50) | st.floats(-1e6, 1e6), min_size=1, max_size=100)
+
+
+def theirs_of(values):
+    """The digest that the tdigest package makes of numbers, one by one."""
+    digest = TDigest()
+    digest.batch_update(values)
+    return digest
+
+
+def whole(values):
+    """Share below each number, plus half of those equal to it."""
+    values = np.asarray(values, float)
+    return (np.searchsorted(np.sort(values), values) + np.searchsorted(np.sort(values), values, "right")) / 2
+
+
+@settings(max_examples=100, deadline=None)
+@given(few)
+def test_tdigest_gives_the_same_ranks(values):
+    """Up to 100 numbers that package gathers only equal ones: both give the share below and half of those at a number.
+
+    It interpolates between the means of neighbours as we do, so without repeated numbers percentiles agree as well.
+    """
+    values = [float(x) for x in values]
+    theirs, ours = theirs_of(values), sketch(values)
+    assert (ours.cdf(values) * len(values)).tolist() == pytest.approx(whole(values).tolist(), rel=1e-12)
+    if len(set(values)) > 1:
+        assert ours.cdf(values).tolist() == pytest.approx([theirs.cdf(x) for x in values], abs=1e-9)
+    once = sorted(set(values))
+    theirs, ours = theirs_of(once), sketch(once)
+    shares = np.linspace(0.5 / len(once), 1 - 0.5 / len(once), 9)
+    span = max(1.0, once[-1] - once[0])
+    assert ours.quantile(shares).tolist() == pytest.approx(
+        [theirs.percentile(100 * q) for q in shares], abs=1e-9 * span, rel=1e-9
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(few, few)
+def test_tdigest_objects_come_in_and_go_out(a, b):
+    """What the package holds merges with ours, is ours, and goes back with the same centroids."""
+    a, b = [float(x) for x in a], [float(x) for x in b]
+    theirs, ours = theirs_of(b), sketch(a)
+    merged = ours.merge(theirs)
+    assert merged == ours.merge(QuantileSketch.from_tdigest(theirs)) == QuantileSketch.from_tdigest(theirs).merge(ours)
+    assert merged.count == pytest.approx(len(a) + len(b))
+    assert (merged.low, merged.high) == (min(a + b), max(a + b))
+    back = merged.to_tdigest()
+    assert back.n == pytest.approx(merged.count)
+    means = sorted(set(merged.mean.tolist()))
+    assert [c["m"] for c in back.centroids_to_list()] == pytest.approx(means)
+    assert QuantileSketch.from_tdigest(back).cdf(means) == pytest.approx(merged.cdf(means), abs=1e-9)
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from(sorted(DRAWS)))
+def test_tdigest_is_as_near_to_the_truth(seed, name):
+    """Of 4,000 numbers, folded there, folded here, in halves and sent across, the ranks agree."""
+    values = DRAWS[name](np.random.default_rng(seed), 4000)
+    theirs, ours = theirs_of(values[:2000]), sketch(values[2000:])
+    qs = np.array([0.01, 0.1, 0.5, 0.9, 0.99])
+    for state in (ours.merge(theirs), sketch(values)):
+        assert rank_error(state, values, qs).max() < 0.1
+        there = state.to_tdigest() + TDigest()
+        for q in qs:
+            assert abs((values < there.percentile(100 * q)).mean() - q) < 0.1 * min(q, 1 - q) + 1 / 4000
+    rest = theirs_of(values)
+    for q in qs:
+        assert abs((values < rest.percentile(100 * q)).mean() - sketch(values).cdf(rest.percentile(100 * q))) < 0.001
+
+
+def test_what_is_not_a_tdigest_is_refused():
+    """The error names what was given and what reads it."""
+    for wrong in ({"centroids": []}, 3, None):
+        with pytest.raises(FormatError, match=r"not a tdigest\.TDigest; dictionaries are read by from_dict"):
+            QuantileSketch.from_tdigest(wrong)
 
 
 def test_dictionaries_keep_everything():
-    """To a dictionary and back is the same state, through JSON, with what the package leaves out."""
-    state = sketch(np.concatenate((np.random.default_rng(8).normal(size=50_000), [np.nan, np.inf, -np.inf])))
-    assert QuantileSketch.from_dict(json.loads(json.dumps(state.to_dict()))) == state
+    """To a dictionary and back is the same state, through JSON, atoms included, with what the package leaves out."""
+    rng = np.random.default_rng(8)
+    for values in (rng.normal(size=50_000), rng.integers(0, 2, 5000), np.round(rng.normal(size=50_000), 1)):
+        state = sketch(np.concatenate((values, [np.nan, np.inf, -np.inf])))
+        assert QuantileSketch.from_dict(json.loads(json.dumps(state.to_dict()))) == state
     assert QuantileSketch.from_dict(QuantileSpec().empty().to_dict()) == QuantileSpec().empty()
 
 
@@ -236,17 +304,63 @@ def test_wrong_questions_are_refused():
     with pytest.raises(ValueError, match="ascending"):
         QuantileSpec().from_arrow(
             {},
-            [pa.RecordBatch.from_pydict({"mean": [2.0, 1.0], "weight": [1.0, 1.0]}, QuantileSpec().schema)],
+            [
+                pa.RecordBatch.from_pydict(
+                    {"mean": [2.0, 1.0], "weight": [1.0, 1.0], "single": [True, True]}, QuantileSpec().schema
+                )
+            ],
             Budget(),
         )
 
 
-def test_atoms_keep_their_ranks_roughly():
-    """With few distinct values the rank may be off, and the estimate may lie between them: measured, not promised."""
-    values = np.random.default_rng(9).integers(0, 10, 1_000_000) / 10
+ATOMS = {
+    "ten": lambda rng, n: rng.integers(0, 10, n) / 10,
+    "a thousand": lambda rng, n: rng.integers(0, 1000, n).astype(float),
+    "geometric": lambda rng, n: rng.geometric(0.3, n).astype(float),
+    "zero or normal": lambda rng, n: np.where(rng.random(n) < 0.4, 0.0, rng.normal(size=n)),
+}
+
+
+@pytest.mark.parametrize("parts", [1, 10])
+@pytest.mark.parametrize("name", ATOMS)
+def test_atoms_are_exact(name, parts):
+    """An atom heavier than a centroid keeps its count, in one piece or merged: quantiles and cdf are exact."""
+    values = ATOMS[name](np.random.default_rng(9), 1_000_000)
+    states = [sketch(part) for part in np.array_split(values, parts)]
+    state = reduce(QuantileSketch.merge, states)
+    atoms, sizes = np.unique(values, return_counts=True)
+    heavy = atoms[sizes > values.size / 1200]
+    ends = np.searchsorted(np.sort(values), heavy), np.searchsorted(np.sort(values), heavy, "right")
+    assert (state.cdf(heavy) * values.size).tolist() == pytest.approx((sum(ends) / 2).tolist(), rel=1e-12)
+    for share in (0.001, 0.5, 0.999):
+        ranks = (1 - share) * ends[0] + share * ends[1]
+        assert state.quantile(ranks / values.size).tolist() == heavy.tolist()
+    assert rank_error(state, values).max() < 0.01
+    assert state.mean.size < 8 * state.spec.compression
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(-20, 20), st.integers(1, 400)), min_size=1, max_size=30))
+def test_cdf_counts_half_of_those_at_a_value(runs):
+    """The share below, plus half of those equal: at repeated values, at the smallest and at the largest."""
+    values = np.repeat(*map(np.array, zip(*runs, strict=True))).astype(float)
     state = sketch(values)
-    assert rank_error(state, values).max() < 0.05
-    assert state.quantile([0.05, 0.55, 0.95]) == pytest.approx([0.0, 0.5, 0.9])
+    assert (state.cdf(values) * values.size).tolist() == pytest.approx(whole(values).tolist(), rel=1e-12)
+    assert state.cdf([values.min() - 1, values.max() + 1]).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 50, 5000])
+@pytest.mark.parametrize("place", [0, 1, 777, 50_000, 99_000])
+def test_a_run_of_any_length_and_place_is_counted(length, place):
+    """Of runs among distinct numbers no number is lost, and those that fill a centroid keep their count."""
+    values = np.arange(100_000.0)
+    values[place : place + length] = values[place]
+    state = sketch(values)
+    assert state.weight.sum() == values.size
+    assert state.mean.size < 4 * state.spec.compression
+    if length == 5000 or place < 2:
+        found = (values < values[place]).sum() + (values == values[place]).sum() / 2
+        assert state.cdf(values[place]) * values.size == pytest.approx(found, rel=1e-12)
 
 
 def test_columns_of_files_are_sketched_out_of_core(tmp_path):
@@ -265,7 +379,7 @@ def test_columns_of_files_are_sketched_out_of_core(tmp_path):
     kept = streameval.QuantileSketch.from_dict(streameval.QuantileSketch.from_values(values).to_dict())
     assert found.merge(kept).count == 239_997
     assert streameval.QuantileSketch().merge(kept) == kept
-    with pytest.raises(SchemaError, match=r"0\.parquet: column 'name' has type string; a sketch is of"):
+    with pytest.raises(SchemaError, match=r"0\.parquet: column 'name' has type string; a sketch takes"):
         streameval.quantile_sketch(tmp_path, "name")
     with pytest.raises(DataError, match="numbers"):
         streameval.QuantileSketch.from_values(["a"])
