@@ -34,14 +34,14 @@ Memory: a plan costs about a kilobyte a piece. A read holds the compressed colum
 """
 
 from streameval.scan.deferred_footers import DeferredFile, LayoutError
+from streameval.scan.files.listing import details
+from streameval.scan.files.paths import File, locate, locate_all
+from streameval.scan.files.uris import shown
 from streameval.scan.lazy import LazySource, uncomputable
-from streameval.scan.listing import details
 from streameval.scan.messages import READ_ERRORS, reason
-from streameval.scan.paths import File, locate, locate_all
 from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join, row_groups
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
-from streameval.scan.uris import shown
 from streameval.scan.widen import widen as widened
 
 __all__ = [

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from pyarrow import fs
 
+from streameval.scan.files.paths import File, root_of
 from streameval.scan.in_memory import Fragment
 from streameval.scan.messages import READ_ERRORS
-from streameval.scan.paths import File, root_of
 from streameval.scan.pieces import Constant
 from streameval.scan.widen import plain
 

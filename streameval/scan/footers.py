@@ -21,9 +21,9 @@ from pyarrow import fs
 from streameval.errors import DataError
 from streameval.scan.columns import Holding
 from streameval.scan.deferred_footers import Sample
+from streameval.scan.files.paths import File, labels
 from streameval.scan.layout import Layout
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
-from streameval.scan.paths import File, labels
 from streameval.scan.pieces import KeptRows, Piece, RowGroups, Source
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSou
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.scan.paths import File
+    from streameval.scan.files.paths import File
 
 __all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "holding"]
 

@@ -13,10 +13,10 @@ from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.scan import footers, lazy
 from streameval.scan import in_memory as memory
 from streameval.scan.columns import Holding
-from streameval.scan.paths import File, distinct, locate
+from streameval.scan.files.paths import File, distinct, locate
+from streameval.scan.files.tables import Tables, as_uri
+from streameval.scan.files.uris import shown
 from streameval.scan.pieces import Scan, StreamSource
-from streameval.scan.tables import Tables, as_uri
-from streameval.scan.uris import shown
 from streameval.scan.widen import widen
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def plan(
         Whether small objects are planned by their sizes and the footer of one, where all inputs are files; see
         `Scan.estimated`.
     delta_version : int, optional
-        Version of the Delta tables among the inputs, by default the current one; see `streameval.scan.tables`.
+        Version of the Delta tables among the inputs, by default the current one; see `streameval.scan.files.tables`.
 
     Returns
     -------

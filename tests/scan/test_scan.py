@@ -35,7 +35,7 @@ from streameval.errors import (
 from streameval.scan import footers, join, pieces, plan, read
 from streameval.scan import in_memory as memory
 from streameval.scan.deferred_footers import fits
-from streameval.scan.paths import locate
+from streameval.scan.files.paths import locate
 from streameval.scan.widen import conform, widen
 
 COLUMNS = ["score", "label"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyarrow import fs
 
 from streameval.errors import OptionError
-from streameval.scan.uris import Uri
+from streameval.scan.files.uris import Uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

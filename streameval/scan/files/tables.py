@@ -20,15 +20,15 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, OptionError
+from streameval.scan.files.uris import S3_OPTIONS
+from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
 from streameval.scan.messages import reason
 from streameval.scan.pieces import Constant
-from streameval.scan.uris import S3_OPTIONS
-from streameval.scan.walk import DELTA, HUDI, ICEBERG
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from streameval.scan.walk import Tree
+    from streameval.scan.files.walk import Tree
 
 __all__ = ["LiveFile", "Tables", "as_uri", "live_files"]
 

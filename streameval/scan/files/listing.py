@@ -14,7 +14,7 @@ from streameval.scan.messages import unreadable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.scan.paths import File
+    from streameval.scan.files.paths import File
 
 __all__ = ["details"]
 

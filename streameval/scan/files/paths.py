@@ -3,8 +3,8 @@
 A name is a local path or a URI that `pyarrow.fs` understands. It may hold wildcards in any segment: ``*``, ``?``,
 ``[abc]``, and ``**`` for any number of directories; they are expanded segment by segment, so that ``s3://b/2026-*/x``
 lists one level only. A name of an existing file or directory is never a pattern. Directories are walked to the end
-(`streameval.scan.walk`); where there are Parquet files (``.parquet``, ``.parq``, ``.pq``), other files are left out. In
-a Delta table, the files are those of its log (`streameval.scan.tables`).
+(`streameval.scan.files.walk`); where there are Parquet files (``.parquet``, ``.parq``, ``.pq``), other files are left
+out. In a Delta table, the files are those of its log (`streameval.scan.files.tables`).
 
 Every file is known by its path relative to the *root* of the input it came from: the directory that was named, or the
 part of the pattern before the first wildcard. Hive segments (``night=2026-01-01``) at the end of a root belong to the
@@ -27,11 +27,11 @@ import pyarrow as pa
 from pyarrow import fs
 
 from streameval.errors import DataError, MissingInputError
+from streameval.scan.files.tables import Tables, live_files
+from streameval.scan.files.uris import Uri, shown
+from streameval.scan.files.walk import Entry, LocalTree, Tree, tree_of
 from streameval.scan.messages import reason, unreadable
 from streameval.scan.pieces import Constant
-from streameval.scan.tables import Tables, live_files
-from streameval.scan.uris import Uri, shown
-from streameval.scan.walk import Entry, LocalTree, Tree, tree_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

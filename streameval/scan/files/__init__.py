@@ -1,0 +1,1 @@
+"""Which files a path, a pattern, a URI or a table names."""
