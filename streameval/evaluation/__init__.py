@@ -241,6 +241,7 @@ class _Run:
             if not found.estimated:
                 raise
             return cls.of(data, options, request, estimate=False)
+        engine.check(metric for w in wanted if w.family.sharded for metric in w.metrics)
         specs = tuple({w.spec: None for w in wanted})
         plan = Plan(found.schema, request.label, request.weight, specs, request.on_error == "skip")
         return cls(data, options, request, engine, found, wanted, plan)
