@@ -137,8 +137,9 @@ class ClusterEngine:
         if isinstance(data, bytes):
             with self.connection.errors():
                 answers = self.connection.client.run(work.missing, data, on_error="ignore").values()
-            for problem in filter(None, answers):
-                raise ClusterError(problem)
+            for problem in answers:
+                if problem:
+                    raise ClusterError(problem)
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
         """One pass: fold tasks, whose states become outlines and ranges."""

@@ -197,8 +197,8 @@ def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
     return data
 
 
-def unpacked(data: bytes) -> Sequence[Metric]:
-    """The metrics that `packed` pickled.
+def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
+    """The metrics that `packed` pickled; `worker` is the address of this worker, by default that of the running task.
 
     Raises
     ------
@@ -212,17 +212,17 @@ def unpacked(data: bytes) -> Sequence[Metric]:
 
         what = f"module {error.name!r}" if isinstance(error, ImportError) and error.name else f"a class ({error})"
         msg = (
-            f"worker {get_worker().address} cannot import {what} of a metric of yours; send its file with "
+            f"worker {worker or get_worker().address} cannot import {what} of a metric of yours; send its file with "
             "client.upload_file(…), or install it on every worker and the scheduler"
         )
         raise ClusterError(msg) from None
     return metrics
 
 
-def missing(data: bytes) -> str:
+def missing(data: bytes, dask_worker: Any) -> str:
     """Why this worker cannot unpack metrics; empty if it can."""
     try:
-        unpacked(data)
+        unpacked(data, dask_worker.address)
     except ClusterError as error:
         return str(error)
     return ""
