@@ -1,7 +1,7 @@
-"""The engine: every step of a run, on threads of this process or on the workers of a Dask client.
+"""The engine: runs the steps of an evaluation on threads of this process or on the workers of a Dask client.
 
-`Engine` says what an engine does; `start` gives the one that the arguments of `streameval.evaluate` ask for. Both make
-graphs that Dask runs, so a result has the same bits on either.
+`Engine` is the protocol; `start` makes the implementation that the arguments of `streameval.evaluate` ask for. Both
+build graphs that Dask runs, and their results are bit-identical.
 """
 
 from __future__ import annotations
@@ -25,22 +25,30 @@ def start(
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
+    scheduler_timeout: float = 10.0,
 ) -> Engine:
-    """An engine for one run; the arguments are those of `streameval.evaluate`.
+    """An engine for one run.
+
+    Parameters
+    ----------
+    client, threads, memory, spill, progress
+        As `streameval.evaluate`.
+    scheduler_timeout : float
+        Seconds to wait for a worker of the client if none answers.
 
     Raises
     ------
     OptionError
-        If `memory` is no size, `threads` no number of threads, or `threads` and `client` are both given.
+        If `memory` is not a size, `threads` is not a positive integer, or `threads` and `client` are both given.
     SpillError
         If the spill directory does not exist.
     ClusterError
-        If no scheduler answers, or it has no workers.
+        If the scheduler or all of its workers do not answer.
     """
     if client is not None or (threads is None and "distributed" in sys.modules):
-        from streameval.engine.cluster import ClusterEngine, connect  # importing a cluster takes long
+        from streameval.engine.cluster import ClusterEngine, connect  # slow to import
 
-        connection = connect(client, threads)
+        connection = connect(client, threads, scheduler_timeout)
         if connection is not None:
             return ClusterEngine.start(connection, memory=memory, spill=spill, progress=progress)
     from streameval.engine.threads import ThreadEngine

@@ -1,7 +1,10 @@
 """Fold: record batches × specs → states, within the memory budget.
 
-One task folds a few pieces of the scan into one state for each spec. Labels and weights are read once a batch and
-shared by all builders. Nothing here knows where the data come from or who runs the task.
+A task folds a few pieces of the scan into one state per spec. Labels and weights are decoded once per batch and shared
+by all builders. This module does not know where the data come from or which engine runs the task.
+
+The engine divides its memory limit: 60 % for finished states (`STATE_SHARE`), at most 25 % for the buffers of builders
+(`run_capacity`), the rest for record batches and for the shards being finalized.
 """
 
 from __future__ import annotations
@@ -16,22 +19,24 @@ import pyarrow.compute as pc
 
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
+from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
     from streameval.states.protocol import Builder, Spec
     from streameval.typing import Array
 
 __all__ = [
-    "ROW_BYTES",
+    "STATE_SHARE",
     "TASKS",
     "Folded",
     "Plan",
     "batch_rows",
+    "builder_bytes",
     "fold",
     "merge",
     "run_capacity",
@@ -40,13 +45,13 @@ __all__ = [
 ]
 
 BATCH_ROWS = 1 << 20
-LONG_BATCH_ROWS = 1 << 14  # where there are strings or binaries
-RUN_ROWS = 1 << 22  # rows collected before they are partitioned; fewer where the budget is small
-TASK_ROWS = 1 << 20
-TASKS = 4  # for each thread, whatever the number of rows: so many states live at a time
-ROW_BYTES = 16  # a builder's buffers, for a row
-ROWS_A_TASK = 1 << 22  # of states that depend on their tasks
-HEAVIEST = 1e280  # of weights: no sum of them exceeds a float64
+LONG_BATCH_ROWS = 1 << 14  # for strings and binaries
+RUN_ROWS = 1 << 22  # rows that a builder collects before it partitions them; fewer under a small limit
+TASK_ROWS = 1 << 20  # rows that make a task worthwhile
+TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time
+ROWS_A_TASK = 1 << 22  # for states that depend on how tasks are cut
+STATE_SHARE = 0.6  # share of the memory limit that states may hold
+HEAVIEST = 1e280  # largest weight: no sum of weights overflows a float64
 
 
 @dataclass(frozen=True)
@@ -59,8 +64,8 @@ class Plan:
     label : how labels are read; None where rows have no classes
     weight : the weight column
     specs : the states to build
-    skip : whether a file that cannot be read is left out instead of ending the run
-    whole : whether pieces are read one by one, never several as one
+    skip : whether a file that cannot be read is skipped instead of ending the run
+    by_row_group : whether every piece is read separately; otherwise adjacent pieces of a file are joined
     """
 
     schema: pa.Schema
@@ -68,7 +73,7 @@ class Plan:
     weight: str | None
     specs: tuple[Spec, ...]
     skip: bool = False
-    whole: bool = False
+    by_row_group: bool = False
 
     @property
     def associative(self) -> bool:
@@ -82,26 +87,29 @@ class Plan:
 
 @dataclass(frozen=True)
 class Folded:
-    """What a task gives back: one state for each spec, labels first, and the files left out.
+    """The result of a fold task.
 
     Attributes
     ----------
-    states : dict of Spec to State
-    skipped : tuple of (file, reason)
+    states : dict of Spec to State, the label state first
+    skipped : tuple of (file, reason), the files that could not be read
     """
 
     states: dict[Any, Any]
     skipped: tuple[tuple[str, str], ...] = ()
 
     def __sizeof__(self) -> int:
-        """Bytes in memory, which Dask asks for to decide what to spill."""
+        """Bytes in memory, from which Dask decides what to spill."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.states.values()))
 
 
 def tasks(
-    pieces: Sequence[Piece], rows: int, most: int, *, by_file: bool, whole: bool = False
+    pieces: Sequence[Piece], rows: int, most: int, *, by_file: bool, by_row_group: bool = False
 ) -> list[tuple[Piece, ...]]:
-    """Gather pieces into tasks of about equal rows: at most so many, none too small to pay for itself."""
+    """Group pieces into at most `most` tasks of about equal rows, `TASK_ROWS` or more each.
+
+    With `by_file` every file is a task; with `by_row_group` the pieces of a task are not joined.
+    """
     count = max(1, min(most, rows // TASK_ROWS))
     gathered: list[list[Piece]] = []
     before = last = 0
@@ -112,7 +120,7 @@ def tasks(
             gathered.append([])
         gathered[-1].append(piece)
         before, last = before + piece.rows, task
-    return [tuple(group) if whole else join(group) for group in gathered]
+    return [tuple(group) if by_row_group else join(group) for group in gathered]
 
 
 def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, progress: Callable[[int], None]) -> Folded:
@@ -120,11 +128,12 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
 
     Parameters
     ----------
-    pieces : pieces of the scan; where files may be skipped, all of one file
+    pieces : pieces of the scan; of a single file if `plan.skip`
     plan : see `Plan`
     budget : owns the states
-    capacity : rows a builder collects at a time
-    progress : called with the rows just folded, in all those of the pieces; it may raise to end the run
+    capacity : rows that a builder collects at a time
+    progress : called after each batch with its number of rows; the calls add up to the rows of the pieces. It may raise
+        to end the run.
 
     Raises
     ------
@@ -136,9 +145,9 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     sure = rows >= 0 and not any(piece.estimated for piece in pieces)
     room = max(1, min(capacity, rows)) if sure else capacity
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
-    due = sum(piece.rows for piece in pieces if piece.estimated)  # in all: more or fewer must not show
+    due = sum(piece.rows for piece in pieces if piece.estimated)  # what progress reports of them, whatever they hold
     try:
-        for piece, row, batch in _batches(pieces, plan):
+        for piece, row, batch in _batches(pieces, plan.schema, batch_rows(plan.schema, capacity)):
             for rows_ready in _prepared(piece, row, batch, plan, reader):
                 for builder in builders.values():
                     builder.update(rows_ready)
@@ -166,23 +175,25 @@ def _reader(plan: Plan, name: str) -> LabelReader | None:
         raise LabelError(msg) from error
 
 
-def _batches(pieces: Sequence[Piece], plan: Plan) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
-    """Batches of all pieces, each with its piece and the offset of its first row in the file."""
+def _batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
+    """Yield every batch with its piece and the offset of its first row in the file."""
     for piece in pieces:
         row = piece.row
-        for batch in read(piece, plan.schema, batch_rows(plan.schema)):
+        for batch in read(piece, schema, rows):
             yield piece, row, batch
             row += batch.num_rows
 
 
-def batch_rows(schema: pa.Schema) -> int:
-    """Rows to read at a time: fewer where a value may have any length."""
+def batch_rows(schema: pa.Schema, capacity: int) -> int:
+    """Rows to read at a time; fewer if a column has values of variable length, or if builders collect few rows."""
     long = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
-    return LONG_BATCH_ROWS if any(test(kind) for kind in schema.types for test in long) else BATCH_ROWS
+    if any(test(kind) for kind in schema.types for test in long):
+        return LONG_BATCH_ROWS
+    return min(BATCH_ROWS, max(LONG_BATCH_ROWS, capacity * BATCH_ROWS // RUN_ROWS))
 
 
 def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
-    """The batch with its labels and weights read, and without the rows whose label is null."""
+    """Decode labels and weights, and drop the rows without a label; yields nothing if no row is left."""
     label, keep = np.zeros(batch.num_rows, np.uint8), None
     if reader is not None:
         label, keep = reader.read(batch.column(reader.spec.column), piece.name)
@@ -197,7 +208,15 @@ def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader:
 
 
 def _weights(array: pa.Array, column: str, name: str) -> Array:
-    """Weights as float64, checked."""
+    """Weights as float64.
+
+    Raises
+    ------
+    SchemaError
+        If the column is not numeric.
+    WeightError
+        If a weight is null, NaN, negative, infinite or above `HEAVIEST`.
+    """
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
@@ -216,7 +235,7 @@ def _weights(array: pa.Array, column: str, name: str) -> Array:
 
 
 def merge(parts: Sequence[Folded]) -> Folded:
-    """The states of several tasks, merged spec by spec.
+    """Merge the states of several tasks, spec by spec.
 
     Neighbours are merged pairwise, so that trees of any power of two as fan-in add up weights in one order.
     """
@@ -232,10 +251,26 @@ def _pair(one: dict[Any, Any], other: dict[Any, Any]) -> dict[Any, Any]:
 
 
 def task_threads(rows: int) -> int:
-    """Threads to cut tasks for where a state depends on its tasks: the same on every machine."""
+    """Threads to assume if a state depends on how tasks are cut: a function of the data, the same on every machine."""
     return max(1, rows // (TASKS * ROWS_A_TASK))
 
 
-def run_capacity(limit: int, threads: int, specs: int) -> int:
-    """Rows a builder collects at a time, such that the buffers of all builders take a quarter of the budget at most."""
-    return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * max(specs, 1) * ROW_BYTES)))
+def builder_bytes(specs: Iterable[Spec]) -> int:
+    """Bytes that one builder of each spec needs per row, at least 1.
+
+    A builder of keyed counts collects words (and weights) with a 4-byte code, and holds the words twice while it
+    partitions them. Builders of other states need no buffers.
+
+    Examples
+    --------
+    >>> from streameval.states.scores.counts import ScoreSpec
+    >>> builder_bytes([ScoreSpec("score", "f8")]), builder_bytes([ScoreSpec("score", "f8", weighted=True)])
+    (20, 36)
+    """
+    states = [spec.empty() for spec in specs]
+    return max(1, sum(2 * row_bytes(state) + 4 * len(state.runs()) for state in states))
+
+
+def run_capacity(limit: int, threads: int, specs: Iterable[Spec]) -> int:
+    """Rows that a builder collects at a time: the buffers of all builders take at most a quarter of the limit."""
+    return max(1 << 14, min(RUN_ROWS, limit // (4 * threads * builder_bytes(specs))))

@@ -1,8 +1,8 @@
-"""Reduce: the Dask graphs. The only module of the engine that imports Dask.
+"""Graph: the Dask graphs of a run on threads.
 
-Two graphs make a run. The first folds every task and merges the states as a tree; the second finalizes shards. Both run
-on Dask's threaded scheduler: the loops release the GIL. Tasks that may be interrupted look at the progress callback,
-which raises once the run is cancelled.
+A run is two graphs. The first folds every task and merges the states as a tree; the second finalizes shards. Both run
+on Dask's threaded scheduler, because the kernels release the GIL. Tasks call `Progress` regularly, which raises once
+the run is cancelled.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ FAN_IN = 2
 
 
 class CancelledError(Exception):
-    """Raised inside tasks of a run that has ended."""
+    """Raised in the tasks of a cancelled run."""
 
 
 class Progress:
-    """Counts rows over all threads and ends tasks of a cancelled run.
+    """Counts rows over all threads, and ends the tasks of a cancelled run.
 
     Parameters
     ----------
-    report : callable taking the rows just folded, optional
+    report : callable, optional
+        Called with the number of rows just folded, by one thread at a time.
     """
 
     def __init__(self, report: Callable[[int], None] | None = None) -> None:
@@ -42,7 +43,7 @@ class Progress:
         self._cancelled = False
 
     def __call__(self, rows: int) -> None:
-        """Note `rows` more rows."""
+        """Report `rows` more rows, or raise `CancelledError`."""
         if self._cancelled:
             raise CancelledError
         if self._report is not None:
@@ -50,24 +51,24 @@ class Progress:
                 self._report(rows)
 
     def cancel(self) -> None:
-        """End every task at its next batch."""
+        """End every task at its next call."""
         self._cancelled = True
 
 
 def thread_count(threads: int | None) -> int:
-    """Threads to use: those asked for, or the processors this process may run on."""
+    """The number of threads asked for, or the number of available processors."""
     return available_threads() if threads is None else whole("threads", threads, "a whole number of at least 1", 1)
 
 
 def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
-    """Map over items on Dask's threads; results in order."""
+    """Map a function over items on Dask's threads; results in order."""
     return list(_compute(_calls(function, items, name), threads))
 
 
 def tree(
     function: Callable[[T], R], items: Sequence[T], merge: Callable[[Sequence[R]], R], name: str, threads: int
 ) -> R:
-    """Map over items and merge the results as a tree of bounded fan-in, so that few of them live at once."""
+    """Map a function over items and merge the results as a tree of bounded fan-in, so that few of them live at once."""
     import dask
 
     join = dask.delayed(merge, pure=False)
@@ -82,7 +83,7 @@ def tree(
 
 
 def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> list[Any]:
-    """One node an item. Nodes carry the item's number, since Dask would search the items themselves for collections."""
+    """A node per item. Nodes carry the number of their item, because Dask would search the items for collections."""
     import dask
 
     call = dask.delayed(lambda i: function(items[i]), pure=False)

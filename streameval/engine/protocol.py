@@ -1,7 +1,7 @@
-"""What an engine does: read the data once, then finalize the states.
+"""The engine protocol: read the data in one pass, then finalize the states.
 
-Two implementations: `streameval.engine.threads` runs tasks on threads of this process, `streameval.engine.cluster` on
-the workers of a Dask client. Whoever holds an engine need not know which.
+`streameval.engine.threads` runs tasks on threads of this process, `streameval.engine.cluster` on the workers of a Dask
+client. Callers depend on this protocol alone.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streameval.budget import Budget
     from streameval.engine.fold import Folded, Plan
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Engine", "Job"]
 
-Job = tuple[Any, "Sequence[Metric]"]  # a state and the metrics to compute of it
+Job = tuple[Any, "Sequence[Metric]"]  # a state, and the metrics to compute from it
 
 
 class Engine(Protocol):
@@ -29,26 +29,29 @@ class Engine(Protocol):
 
     @property
     def where(self) -> str:
-        """Where tasks run, in words."""
+        """Where tasks run, for people to read."""
 
     @property
     def threads(self) -> int:
-        """Threads of this process, which plans."""
+        """Threads of this process, for planning."""
 
     @property
     def limit(self) -> int:
-        """Bytes that states may take, here or on each worker."""
+        """The memory limit in bytes, of this process or of each worker."""
 
     @property
     def budget(self) -> Budget:
-        """Owns the states of this process."""
+        """The owner of the states in this process."""
 
     @property
     def progress(self) -> Progress:
-        """Counts rows, and ends the tasks of a cancelled run."""
+        """The row counter, which also cancels the run."""
+
+    def check(self, metrics: Iterable[Metric]) -> None:
+        """Raise `ClusterError` if a user's own metric cannot be imported where tasks run, `OptionError` if not sent."""
 
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
-        """One pass over `rows` rows (−1 if unknown): every state of the plan."""
+        """Fold `rows` rows (−1 if unknown) into every state of the plan, in one pass."""
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task of such a pass."""
@@ -60,21 +63,21 @@ class Engine(Protocol):
         """Map a function over items on threads of this process; `name` labels the tasks."""
 
     def compute(self, delayed: Any) -> Any:
-        """The value of a Dask object."""
+        """Compute a Dask object."""
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
-        """The values of each job's metrics; the shards of all states are finalized side by side."""
+        """The values of each job's metrics; shards of all states are finalized in parallel."""
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """The summary of a contingency table, with its best matching where a limit to its components is given."""
+        """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """Ranges of states, and tasks by name, of a run.
+        """Number of ranges and number of tasks by name that a run will need.
 
         Parameters
         ----------
         folds : fold tasks
-        shards : shards of the states that are finalized shard by shard
+        shards : shards of all states that are finalized shard by shard
         nbytes : bytes of all keyed states
-        tables : for each contingency table whether its best matching is wanted
+        tables : one flag per contingency table: whether its best matching is wanted
         """

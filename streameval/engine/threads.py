@@ -1,4 +1,4 @@
-"""The engine on threads of this process: read once, then finalize shard by shard."""
+"""The engine on threads of this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import Budget, available_memory, parse_bytes, spill_directory
-from streameval.engine.fold import TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks
+from streameval.engine.fold import STATE_SHARE, TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.errors import SpillError
 from streameval.metrics.contingency.finalize import matching
@@ -17,16 +17,15 @@ from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streameval.engine.protocol import Job
+    from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
 
-__all__ = ["STATE_SHARE", "ThreadEngine"]
-
-STATE_SHARE = 0.6  # of the memory budget; the rest is for builders and for shards being finalized
+__all__ = ["ThreadEngine"]
 
 
 @dataclass(frozen=True)
@@ -35,11 +34,11 @@ class ThreadEngine:
 
     Attributes
     ----------
-    limit : bytes that the run may hold
-    budget : owns the states
+    limit : memory limit in bytes
+    budget : owner of the states
     threads : number of threads
-    progress : counts rows, and ends the tasks of a cancelled run
-    begin : told the number of rows before every pass, −1 where it is not known
+    progress : row counter, which also cancels the run
+    begin : called before every pass with its number of rows, −1 if unknown
     """
 
     limit: int
@@ -57,14 +56,14 @@ class ThreadEngine:
         threads: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ThreadEngine:
-        """An engine with its own budget; the arguments are those of `streameval.evaluate`.
+        """An engine with a new budget; the arguments are those of `streameval.evaluate`.
 
         Raises
         ------
         OptionError
-            If `memory` is no size or `threads` no number of threads.
+            If `memory` is not a size or `threads` is not a positive integer.
         SpillError
-            If the spill directory is not there.
+            If the spill directory does not exist.
         """
         directory = spill_directory(spill)
         if not directory.is_dir():
@@ -85,8 +84,11 @@ class ThreadEngine:
 
         return cls(limit, Budget(int(limit * STATE_SHARE), spill), thread_count(threads), Progress(report), begin)
 
+    def check(self, metrics: Iterable[Metric]) -> None:
+        """Accept all metrics: they are in this process already."""
+
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
-        """One pass over the pieces: fold tasks, and merge their states as a tree."""
+        """One pass: fold tasks, whose states are merged as a tree."""
         self.begin(rows)
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
         folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
@@ -96,11 +98,11 @@ class ThreadEngine:
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task."""
         threads = self.threads if plan.associative else task_threads(rows)
-        return tasks(pieces, rows, TASKS * threads, by_file=plan.skip, whole=plan.whole)
+        return tasks(pieces, rows, TASKS * threads, by_file=plan.skip, by_row_group=plan.by_row_group)
 
     def capacity(self, plan: Plan) -> int:
-        """Rows a builder collects at a time."""
-        return run_capacity(self.limit, self.threads, len(plan.specs))
+        """Rows that a builder collects at a time."""
+        return run_capacity(self.limit, self.threads, plan.specs)
 
     @property
     def where(self) -> str:
@@ -108,22 +110,22 @@ class ThreadEngine:
         return f"{plural(self.threads, 'thread')} of this process"
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """Ranges of states of so many bytes, and the number of tasks by name; those of tables depend on the data."""
+        """One range, and the number of tasks by name; the tasks of tables depend on the data."""
         return 1, {"fold": folds, "merge": folds - 1, "finalize": shards}
 
     def compute(self, delayed: Any) -> Any:
-        """The value of something that Dask has still to compute."""
+        """Compute a Dask object on this thread."""
         return delayed.compute(scheduler="synchronous")
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """The summary of a contingency table, with its best matching where a limit to its components is given."""
+        """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
         if assignment_cells is None:
             return state.summary(self.budget, self.each)
         summary, core = state.summary_and_core(self.budget, self.each)
         return replace(summary, matching=matching(core, assignment_cells))
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
-        """Map over shards."""
+        """Map a function over items; cancelling the run ends the map before the next item."""
 
         def one(item: Any) -> Any:
             self.progress(0)
@@ -132,7 +134,7 @@ class ThreadEngine:
         return map_tasks(one, items, name, self.threads)
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
-        """The values of each job's metrics; the shards of all states are finalized side by side."""
+        """The values of each job's metrics; shards of all states are finalized in parallel."""
         work = [(i, shard) for i, (state, _) in enumerate(jobs) for shard in state.shards()]
 
         def one(item: tuple[int, tuple[int, int]]) -> list[list[Any]]:

@@ -284,6 +284,7 @@ class _Run:
             if not found.estimated:
                 raise
             return cls.of(data, request, estimate=False)
+        engine.check(metric for w in wanted if w.family.sharded for metric in w.metrics)
         specs = tuple({w.spec: None for w in wanted})
         plan = Plan(found.schema, request.label, request.weight, specs, on_error == "skip")
         return cls(data, request, engine, found, wanted, plan)

@@ -12,7 +12,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.engine.fold import ROW_BYTES, batch_rows
+from streameval.engine.fold import batch_rows, builder_bytes
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.ranges import row_bytes
 from streameval.wording import plural
@@ -168,8 +168,8 @@ def _fold_bytes(
     rows = max(max(sum(piece.rows for piece in task), 0) for task in work)
     kept = sum(state.bytes * rows // max(found.rows, 1) if state.shards else state.bytes for state in states)
     group = max(piece.nbytes // max(1, piece.rows // SLAB) for task in work for piece in task)
-    batch = sum(_width(kind) for kind in found.schema.types) * batch_rows(found.schema)
-    builders = engine.capacity(plan) * ROW_BYTES * len(plan.specs)
+    batch = sum(_width(kind) for kind in found.schema.types) * batch_rows(found.schema, engine.capacity(plan))
+    builders = engine.capacity(plan) * builder_bytes(plan.specs)
     return int(group + 2 * batch + builders + min(max(kept, 0), engine.limit))
 
 

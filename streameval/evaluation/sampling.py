@@ -129,7 +129,7 @@ class Sampling:
             share = rows / found.rows
             others = tuple(spec for spec in plan.specs if spec not in wanted)
             first = [read(found.pieces, found.rows, replace(plan, specs=others))] if others else []
-            plan = replace(plan, whole=True)
+            plan = replace(plan, by_row_group=True)
             first.append(read(pieces, rows, replace(plan, specs=tuple(wanted))))
         else:
             first = [read(pieces, rows, plan)]

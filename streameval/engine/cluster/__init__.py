@@ -1,8 +1,8 @@
-"""Cluster: the same run on the workers of a `distributed.Client`.
+"""The same run on the workers of a `distributed.Client`.
 
-`streameval.engine.threads` folds and merges on threads; here the same tasks are nodes of graphs that Dask's scheduler
-places. The engine is Dask's: which worker runs what, what is stolen, spilled, or computed again after a worker died is
-its business. A run is three graphs with the client in between, because ranges are cut where the data are:
+The tasks of `streameval.engine.threads` become nodes of graphs that Dask's scheduler places. Dask decides which worker
+runs a task, what is stolen or spilled, and what is recomputed after a worker died. A run is three graphs; between them
+the client cuts ranges where the data are:
 
 ::
 
@@ -12,16 +12,17 @@ its business. A run is three graphs with the client in between, because ranges a
                           │
                           └─► kept while the evaluation lives, for its curves
 
-Large keyed states never come to the client, and no worker holds a whole one: of a state every worker has its folds
-first and some of its ranges then (`streameval.states.keyed.ranges`). Results have the same bits as on threads, since
-states are: whatever the number of workers, and whichever of them died.
+Large keyed states never come to the client, and no worker holds a whole one: a worker holds the fold tasks' rows first
+and some of the ranges later (`streameval.states.keyed.ranges`). Results are bit-identical to those of threads, whatever
+the number of workers and whichever of them died.
 
-- ``connection``: finding a client, checking its workers, its errors in our words;
-- ``work``: what runs on workers;
-- ``exchange``: folds to ranges;
-- ``tables``: the second exchange, of contingency tables;
+- ``connection``: finds a client, checks its workers, translates its errors;
+- ``work``: the functions that run on workers;
+- ``folds``: the first graph, with retries;
+- ``exchange``: fold tasks' rows to ranges;
+- ``tables``: the passes over contingency tables;
 - ``engine``: the three graphs;
-- ``mapped``: many small runs, each whole on a worker, such as the nights of a store.
+- ``mapped``: many small runs, each on a single worker, such as the nights of a store.
 """
 
 from streameval.engine.cluster.connection import connect

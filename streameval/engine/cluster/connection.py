@@ -1,8 +1,14 @@
-"""Connection: the client of a run, what its workers are like, and Dask's errors in our words."""
+"""Connection: the client of a run, the resources of its workers, and Dask's errors as `ClusterError`.
+
+Before a run every worker is asked for its version and its memory. A worker that does not answer has died, and the
+scheduler will notice soon: the run starts on the others. If no worker answers, it waits for one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 import uuid
 import weakref
 from contextlib import contextmanager
@@ -22,22 +28,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "connect", "key_factory"]
 
-
+_POLL = 0.1  # seconds between two looks for a worker
+_LOG = logging.getLogger(__name__)
 _GONE = (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError)
 
 
 @dataclass(frozen=True)
 class Connection:
-    """A client whose workers can do the run.
+    """A client whose workers have been checked.
 
     Attributes
     ----------
     client : distributed.Client
-    workers : number of them
-    threads : threads of all workers
-    memory : bytes of the smallest worker
-    width : most threads of a worker
-    address : the scheduler's
+    workers : number of workers
+    threads : threads of all workers together
+    memory : memory limit of the smallest worker, in bytes
+    width : threads of the worker that has the most
+    address : address of the scheduler
+    left : addresses of workers that the scheduler listed but that did not answer; the run does not count on them
     """
 
     client: Any
@@ -46,25 +54,26 @@ class Connection:
     memory: int
     width: int
     address: str
+    left: tuple[str, ...] = ()
 
     def submit(self, nodes: Sequence[Any]) -> list[Any]:
-        """Futures of the nodes of one graph."""
+        """Submit the nodes as one graph; returns their futures."""
         with self.errors():
             return list(self.client.compute(list(nodes), optimize_graph=False))
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """Results of futures, in order."""
+        """The results of futures, in order."""
         with self.errors():
             return list(self.client.gather(list(futures)))
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn what Dask raises about its own into one clear line."""
+        """Raise `ClusterError` for a lost task, scheduler or connection; other errors pass."""
         try:
             yield
         except distributed.KilledWorker as error:
             msg = (
-                f"task {error.task} was lost with {plural(error.allowed_failures + 1, 'worker')}, the last at "
+                f"{plural(error.allowed_failures + 1, 'worker')} died while running task {error.task}, the last one at "
                 f"{error.last_worker.address}: most likely out of memory; give the workers more memory or fewer threads"
             )
             raise ClusterError(msg) from error
@@ -72,14 +81,14 @@ class Connection:
             gone = isinstance(error, _GONE) or self.client.status in ("closing", "closed")
             if isinstance(error, StreamevalError) or not gone:
                 raise
-            msg = (
-                f"the Dask scheduler at {self.address} is gone or was restarted, and the run with it; start both again"
-            )
+            msg = f"the Dask scheduler at {self.address} is gone or was restarted, so the run is lost; start both again"
             raise ClusterError(msg) from error
 
 
 def key_factory() -> Callable[..., str]:
-    """Makes the keys of one graph: the dashboard shows their names, and no two graphs share a task.
+    """A function that makes the task keys of one graph; keys of different graphs never collide.
+
+    Dask's dashboard shows the part of a key before the first hexadecimal one.
 
     Examples
     --------
@@ -91,22 +100,25 @@ def key_factory() -> Callable[..., str]:
     return lambda name, *numbers: "-".join((f"streameval-{name}", graph, *map(str, numbers)))
 
 
-def connect(client: Any, threads: int | None) -> Connection | None:
-    """The connection to run on; None to run on threads.
+def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -> Connection | None:
+    """The connection to run on; None to run on threads of this process.
 
     Parameters
     ----------
     client : distributed.Client, the address of a scheduler, or None
-        None is the active client, where there is one.
+        None is the active client, if there is one.
     threads : int, optional
-        Threads to run on here, whatever client is active.
+        Threads of this process to run on, even if a client is active.
+    scheduler_timeout : float
+        Seconds to wait for a worker if no worker answers.
 
     Raises
     ------
     OptionError
-        If both are given, or `client` is no client.
+        If both `client` and `threads` are given, or `client` is not a client.
     ClusterError
-        If the scheduler does not answer, has no workers, or these have another version of streameval.
+        If the scheduler does not answer; if no worker answers in time; if a worker has another version of streameval,
+        or so little memory that Dask would pause it.
     """
     if threads is not None:
         if client is not None:
@@ -114,33 +126,33 @@ def connect(client: Any, threads: int | None) -> Connection | None:
             raise OptionError(msg)
         return None
     if isinstance(client, str):
-        return _owned(client)
+        return _owned(client, scheduler_timeout)
     found = _active() if client is None else client
     if found is None:
         return None
     if getattr(found, "asynchronous", None) is not False:
         msg = f"client={client!r} must be a distributed.Client that is not asynchronous, or a scheduler's address"
         raise OptionError(msg)
-    return _checked(found)
+    return _checked(found, scheduler_timeout)
 
 
 def _active() -> Any:
-    """The client that is active in this process."""
+    """The active client of this process, or None."""
     try:
         return distributed.default_client()
     except ValueError:
         return None
 
 
-def _owned(address: str) -> Connection:
-    """A connection with a client of its own, which is closed once nobody needs the connection."""
+def _owned(address: str, scheduler_timeout: float) -> Connection:
+    """A connection with a new client, which is closed when the connection is garbage collected."""
     try:
         client = distributed.Client(address, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
         msg = f"{address}: no Dask scheduler answers there; check the address and that it runs"
         raise ClusterError(msg) from error
     try:
-        connection = _checked(client)
+        connection = _checked(client, scheduler_timeout)
     except BaseException:
         client.close()
         raise
@@ -153,10 +165,34 @@ def _address(client: Any) -> str:
     return str(getattr(scheduler, "address", None) or "an unknown address")
 
 
-def _checked(client: Any) -> Connection:
-    """The connection, if all workers have what it takes."""
+def _checked(client: Any, scheduler_timeout: float) -> Connection:
+    """The connection to the workers that answer, once each of them has passed `_check_worker`."""
+    connection = Connection(client, 0, 1, available_memory(), 1, _address(client))
+    with connection.errors():
+        workers, answers = _answers(client, scheduler_timeout)
+    left = {worker: answer for worker, answer in answers.items() if isinstance(answer, BaseException)}
+    found = {worker: answer for worker, answer in answers.items() if worker not in left and worker in workers}
+    if not found:
+        raise _no_worker(connection.address, left, scheduler_timeout)
+    for worker, answer in found.items():
+        _check_worker(worker, *answer, limit=workers[worker]["memory_limit"])
+    if left:
+        have = plural(len(found), "other worker")
+        _LOG.warning("%s left before the run, which uses %s", ", ".join(left), have)
+    nthreads = [workers[name]["nthreads"] for name in found]
+    memory = min(workers[name]["memory_limit"] or found[name][1] for name in found)
+    return replace(
+        connection, workers=len(found), threads=sum(nthreads), memory=memory, width=max(nthreads), left=tuple(left)
+    )
 
-    # a function of a function travels by value: a worker may have no streameval
+
+def _answers(client: Any, scheduler_timeout: float) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the scheduler knows of its workers, and what each answers: facts, or the error of one that is gone.
+
+    Waits until at least one worker answers, or the time is up.
+    """
+
+    # a nested function is pickled by value: a worker may have no streameval
     def probe() -> tuple[str | None, int, int, float]:
         from importlib import import_module
 
@@ -164,7 +200,7 @@ def _checked(client: Any) -> Connection:
         import psutil
 
         try:
-            import_module("streameval.engine.cluster.work")  # what every task needs
+            import_module("streameval.engine.cluster.work")  # imported by every task
             from streameval._version import __version__ as version
             from streameval.budget import available_memory as available
         except ImportError:
@@ -172,25 +208,29 @@ def _checked(client: Any) -> Connection:
         pause = dask.config.get("distributed.worker.memory.pause", None) or 1.0
         return version, available(), psutil.Process().memory_info().rss, float(pause)
 
-    connection = Connection(client, 0, 1, available_memory(), 1, _address(client))
-    with connection.errors():
+    end = time.monotonic() + scheduler_timeout
+    while True:
         workers = client.scheduler_info(n_workers=-1)["workers"]
-        found: dict[str, Any] = client.run(probe, on_error="return") if workers else {}
-    if not found:
-        msg = f"the Dask scheduler at {connection.address} has no workers; start some"
-        raise ClusterError(msg)
-    for worker, answer in found.items():
-        if isinstance(answer, BaseException):
-            msg = f"worker {worker} does not answer ({type(answer).__name__}): most likely out of memory; give it more"
-            raise ClusterError(msg) from answer
-        _check_worker(worker, *answer, limit=workers[worker]["memory_limit"] if worker in workers else 0)
-    nthreads = [workers[name]["nthreads"] for name in found if name in workers]
-    limits = [workers[name]["memory_limit"] or found[name][1] for name in found if name in workers]
-    return replace(connection, workers=len(found), threads=sum(nthreads), memory=min(limits), width=max(nthreads))
+        answers: dict[str, Any] = client.run(probe, on_error="return") if workers else {}
+        late = time.monotonic() > end
+        if late or any(w in workers and not isinstance(answer, BaseException) for w, answer in answers.items()):
+            return workers, answers
+        time.sleep(_POLL)
+
+
+def _no_worker(address: str, left: dict[str, BaseException], seconds: float) -> ClusterError:
+    """The error of a run without workers: there were none, or none of them answered."""
+    if not left:
+        return ClusterError(f"the Dask scheduler at {address} has no workers after {seconds:g} s; start some")
+    worker, error = next(iter(left.items()))
+    msg = f"worker {worker} does not answer ({type(error).__name__}): most likely out of memory; give it more"
+    found = ClusterError(msg)
+    found.__cause__ = error
+    return found
 
 
 def _check_worker(worker: str, version: str | None, _: int, taken: int, pause: float, *, limit: int) -> None:
-    """Refuse a worker of another version, and one that Dask would pause for good before it has read a row."""
+    """Refuse a worker with another version of streameval, or so full that Dask would pause it before the first row."""
     if version != __version__:
         have = f"has streameval {version}" if version else "has no streameval"
         msg = f"worker {worker} {have}, the client {__version__}: install the same version everywhere"

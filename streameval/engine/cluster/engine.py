@@ -1,7 +1,7 @@
-"""The engine on a cluster: the steps of `streameval.engine.protocol.Engine`, as graphs.
+"""The engine on a cluster: the steps of `streameval.engine.protocol.Engine` as graphs of tasks for the workers.
 
-The states that a pass gives back are outlines where they are large. Their rows stay on the workers as ranges, which
-this engine knows by spec, for as long as somebody holds it: an `Evaluation` does, for its curves.
+Of large states a pass returns only outlines. Their rows stay on the workers as ranges, which the engine finds by spec.
+They are released with the engine; an `Evaluation` keeps it for its curves.
 """
 
 from __future__ import annotations
@@ -19,8 +19,17 @@ from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.exchange import MOST_TASKS, count_tasks, exchange, tree
 from streameval.engine.cluster.folds import folds
 from streameval.engine.cluster.tables import Table, count_table_tasks
-from streameval.engine.fold import ROW_BYTES, TASKS, Folded, run_capacity, task_threads, tasks
-from streameval.engine.threads import STATE_SHARE, ThreadEngine
+from streameval.engine.fold import (
+    STATE_SHARE,
+    TASKS,
+    Folded,
+    builder_bytes,
+    merge,
+    run_capacity,
+    task_threads,
+    tasks,
+)
+from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states.contingency.counts import ContingencySpec
@@ -28,7 +37,7 @@ from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.engine.cluster.connection import Connection
@@ -42,19 +51,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterEngine"]
 
-FOLDS_PER_GB = 20  # to read: beyond that tasks cost more than they bring
-RANGE_BYTES = 1 << 24  # of a state below which more ranges cost more than they bring
+FOLDS_PER_GB = 20  # fold tasks per gigabyte to read at most; more cost more than they gain
+RANGE_BYTES = 1 << 24  # smallest range worth a task
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Where the rows of some states lie.
+    """Where the rows of the states of one pass are.
 
     Attributes
     ----------
     outlines : future of the outlines
-    futures : of each range
-    shards : of each spec, those in each range
+    futures : one future per range
+    shards : for each spec, the shards of each range
     """
 
     outlines: Any
@@ -64,15 +73,15 @@ class Ranges:
 
 @dataclass(frozen=True)
 class ClusterEngine:
-    """What every step of one run shares.
+    """Runs the steps of an evaluation on the workers of a client.
 
     Attributes
     ----------
     connection : the client
-    local : the engine for what is small
-    limit : bytes that a worker gives to states
-    spill : directory of a worker's spill file
-    ranges : where states lie that were folded
+    local : the engine of this process, for small states
+    limit : memory limit of each worker in bytes
+    spill : directory of the workers' spill files
+    ranges : where the rows of folded states are, one entry per pass
     """
 
     connection: Connection
@@ -90,32 +99,50 @@ class ClusterEngine:
         spill: Any = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ClusterEngine:
-        """An engine on a connection; `memory` and `spill` are those of every worker."""
+        """An engine on a connection; `memory` and `spill` apply to each worker."""
         limit = connection.memory // 4 if memory is None else parse_bytes(memory)
         return cls(connection, ThreadEngine.start(progress=progress), limit, None if spill is None else str(spill))
 
     @property
     def budget(self) -> Budget:
-        """The budget of this process, for what is small or was gathered."""
+        """The budget of this process, for small states."""
         return self.local.budget
 
     @property
     def threads(self) -> int:
-        """Threads of this process: planning is done here."""
+        """Threads of this process, where planning is done."""
         return self.local.threads
 
     @property
     def progress(self) -> Any:
-        """Counts rows, and ends what runs here."""
+        """The row counter of this process."""
         return self.local.progress
 
     @property
     def _share(self) -> int:
-        """Bytes of a state that a task may have at a time."""
+        """Bytes of a state that a task may hold."""
         return max(1, self.connection.memory // (4 * self.connection.width))
 
+    def check(self, metrics: Iterable[Metric]) -> None:
+        """Ask every worker whether it can import the classes of a user's own metrics.
+
+        Raises
+        ------
+        ClusterError
+            If one cannot.
+        OptionError
+            If a metric cannot be pickled.
+        """
+        data = work.packed(tuple(metrics))
+        if isinstance(data, bytes):
+            with self.connection.errors():
+                answers = self.connection.client.run(work.missing, data, on_error="ignore").values()
+            for problem in answers:
+                if problem:
+                    raise ClusterError(problem)
+
     def read(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> Folded:
-        """One pass over the pieces: fold tasks, and their states as outlines and ranges."""
+        """One pass: fold tasks, whose states become outlines and ranges."""
         self.local.begin(rows)
         resources = self._resources(self.capacity(plan))
         work_list = self.assigned(pieces, rows, plan)
@@ -123,10 +150,10 @@ class ClusterEngine:
         if not made:
             return Folded(plan.empty(), skipped)
         key = key_factory()
-        [outlines] = self.connection.submit([tree([fold.outline for fold in made], work.merge, key)])
+        [outlines] = self.connection.submit([tree([fold.outline for fold in made], merge, key)])
         [folded] = self.connection.gather([outlines])
         self._keep([fold.spread for fold in made], outlines, folded, key)
-        made.clear()  # ranges hold what is needed of the folds
+        made.clear()  # the ranges hold the rows now
         with self.connection.errors():
             self.connection.client.run(work.release, on_error="ignore")
         return Folded(folded.states, skipped)
@@ -134,14 +161,14 @@ class ClusterEngine:
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task.
 
-        As many as on threads, more where one would make too large states. But at most `FOLDS_PER_GB` for a gigabyte to
-        read, and as many on every thread; and so few that the run has at most `MOST_TASKS` tasks.
+        There are as many tasks as on threads, and more if their states would be too large; at most `FOLDS_PER_GB` per
+        gigabyte to read, rounded up to the same number for every thread; and the run stays within `MOST_TASKS` tasks.
         """
-        if not plan.associative:  # the state depends on its tasks: cut them as on threads
-            return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, whole=plan.whole)
+        if not plan.associative:  # the result depends on the cut: the same as on threads
+            return tasks(pieces, rows, TASKS * task_threads(rows), by_file=plan.skip, by_row_group=plan.by_row_group)
         threads = self.connection.threads
         most = self._even(FOLDS_PER_GB * sum(piece.nbytes for piece in pieces) // 10**9)
-        count = min(most, self._even(max(TASKS * threads, rows * ROW_BYTES * len(plan.specs) // self._share)))
+        count = min(most, self._even(max(TASKS * threads, rows * builder_bytes(plan.specs) // self._share)))
         nbytes = max(rows, 0) * sum(row_bytes(spec.empty()) for spec in plan.specs)
         tables = [True for spec in plan.specs if spec.kind == ContingencySpec.kind]
         while count > 1 and sum(self.expected(count, 1, nbytes, tables)[1].values()) > MOST_TASKS:
@@ -150,23 +177,21 @@ class ClusterEngine:
         if sum(made.values()) > MOST_TASKS:
             msg = f"the states need {ranges:,} ranges, too many tasks for Dask; give the workers more memory"
             raise ClusterError(msg)
-        return tasks(pieces, rows, count, by_file=False, whole=plan.whole)
+        return tasks(pieces, rows, count, by_file=False, by_row_group=plan.by_row_group)
 
     def capacity(self, plan: Plan) -> int:
-        """Rows a builder collects at a time."""
-        return run_capacity(self.limit, self.connection.width, len(plan.specs))
+        """Rows that a builder collects at a time."""
+        return run_capacity(self.limit, self.connection.width, plan.specs)
 
     @property
     def where(self) -> str:
         """Where tasks run."""
         workers, threads = plural(self.connection.workers, "worker"), plural(self.connection.threads, "thread")
-        return f"{workers} with {threads} at {self.connection.address}"
+        left = f" ({', '.join(self.connection.left)} left before the run)" if self.connection.left else ""
+        return f"{workers} with {threads} at {self.connection.address}{left}"
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
-        """Ranges of states of so many bytes, and the number of tasks by name.
-
-        `shards` are those of states, tables of classes apart; of each table it is known whether it is to be matched.
-        """
+        """Number of ranges, and number of tasks by name; see `streameval.engine.protocol.Engine.expected`."""
         ranges = self._range_count(nbytes) if nbytes else 0
         each = count_tasks(folds, ranges) + Counter(finalize=ranges * bool(shards))
         return max(ranges, 1), dict(sum((count_table_tasks(ranges, matched=matched) for matched in tables), each))
@@ -175,17 +200,17 @@ class ClusterEngine:
         return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)
 
     def _range_count(self, nbytes: int) -> int:
-        """Ranges for rows of so many bytes: none larger than a task's share, and as many for every thread."""
+        """Ranges for `nbytes` bytes of rows: none larger than a task's share, the same number for every thread."""
         least = -(-nbytes // self._share)
         few = max(1, least, nbytes // RANGE_BYTES)
         return few if few < self.connection.threads else self._even(least)
 
     def _even(self, count: int) -> int:
-        """At least so many, the same number for every thread."""
+        """Round up to the same number for every thread."""
         return max(1, -(-count // self.connection.threads)) * self.connection.threads
 
     def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
-        """Send the rows of large states to their ranges, and remember where these are."""
+        """Exchange the rows of large states into ranges, and note where these are."""
         states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
             return
@@ -197,7 +222,7 @@ class ClusterEngine:
         self.ranges.append(Ranges(outlines, self.connection.submit(exchange(spreads, cuts, key)), shards))
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
-        """The values of each job's metrics: of ranges where they lie, of small states here."""
+        """The values of each job's metrics: ranges are finalized on their workers, small states here."""
         there = [self._where(state) for state, _ in jobs]
         here = [i for i, ranges in enumerate(there) if ranges is None]
         results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
@@ -209,26 +234,25 @@ class ClusterEngine:
         return [results[i] for i in range(len(jobs))]
 
     def _partials(self, ranges: Ranges, asked: Sequence[tuple[Any, Sequence[Metric]]]) -> list[Any]:
-        """Of every range and every state asked for, the partials of its shards."""
+        """For every range and every state, the partials of its shards."""
         key, nodes = key_factory(), []
+        sent = [(spec, work.packed(metrics)) for spec, metrics in asked]
         for r, future in enumerate(ranges.futures):
-            wanted = [
-                (spec, ranges.shards[spec][r], metrics) for spec, metrics in asked if r < len(ranges.shards[spec])
-            ]
+            wanted = [(spec, ranges.shards[spec][r], metrics) for spec, metrics in sent if r < len(ranges.shards[spec])]
             one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))
 
     def _where(self, state: Any) -> Ranges | None:
-        """Where the rows of a state lie; None if they are here."""
+        """Where the rows of a state are; None if they are in this process."""
         return next((ranges for ranges in self.ranges if state.spec in ranges.shards), None)
 
     def compute(self, delayed: Any) -> Any:
-        """The value of something that Dask has still to compute."""
+        """Compute a Dask object on the workers."""
         return self.connection.gather(self.connection.submit([delayed]))[0]
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
-        """The summary of a contingency table, with its best matching where a limit to its components is given."""
+        """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
         ranges = self._where(state)
         if ranges is None:
             return self.local.summary(state, assignment_cells)
@@ -237,5 +261,5 @@ class ClusterEngine:
         return table.summary(assignment_cells)
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
-        """Map over shards, here."""
+        """Map a function over items on threads of this process."""
         return self.local.each(function, items, name)

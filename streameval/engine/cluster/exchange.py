@@ -1,9 +1,9 @@
-"""Exchange: the folds of states, wherever they lie, become ranges of whole states.
+"""Exchange: the rows of fold tasks become ranges of the merged states (a shuffle).
 
-Of F folds and R ranges the exchange makes F·R split tasks and R merges. A task costs the scheduler about a millisecond,
-so where the product is large it goes in levels: groups of folds exchange coarse ranges first, and the merges of each
-coarse range exchange its fine ones: about F·√R + R·√F tasks instead of F·R. `size` counts them, so that a run can be
-planned within `MOST_TASKS`.
+F folds and R ranges need F·R split tasks and R merges. A task costs the scheduler about a millisecond, so a large
+exchange goes in two levels: groups of folds exchange coarse ranges first, then each coarse range is exchanged into its
+fine ranges. That takes about F·√R + R·√F tasks instead of F·R. `size` counts them, so that a run can be planned within
+`MOST_TASKS`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
     from streameval.states.keyed.layout import Interval
 
-    Cut = Mapping[Any, Interval]  # of every state
+    Cut = Mapping[Any, Interval]  # the buckets of each state in one range
 
 __all__ = ["MOST_TASKS", "count_tasks", "exchange", "merges", "size", "tree"]
 
-FAN_IN = 32  # results merged by one task
-MOST_TASKS = 100_000  # of a run at most, which is also most split tasks of one level
+FAN_IN = 32  # results that a task merges
+MOST_TASKS = 100_000  # tasks of a run, and split tasks of a level, at most
 
 
 def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., str], *numbers: int) -> Any:
-    """One node from many, merged as a tree of bounded fan-in."""
+    """Merge nodes as a tree of bounded fan-in; returns its root."""
     join = dask.delayed(merge, pure=False)
     level, depth = list(nodes), 0
     while len(level) > 1 or not depth:
@@ -44,15 +44,15 @@ def tree(nodes: Sequence[Any], merge: Callable[[Any], Any], key: Callable[..., s
 def exchange(
     folds: Sequence[Any], cuts: Sequence[Cut], key: Callable[..., str], *numbers: int, tasks: int = MOST_TASKS
 ) -> list[Any]:
-    """Nodes of the ranges of whole states.
+    """Nodes of the ranges of the merged states.
 
     Parameters
     ----------
-    folds : nodes or futures of what `work.split` takes apart
-    cuts : for every range, the buckets of each state
-    key : makes the keys of tasks
-    numbers : tell this exchange from others
-    tasks : most split tasks of one level
+    folds : nodes or futures of arguments for `work.split`
+    cuts : the buckets of each state, range by range
+    key : makes task keys
+    numbers : distinguish the task keys of this exchange from those of others
+    tasks : split tasks of a level at most
     """
     if len(folds) * len(cuts) <= tasks or len(cuts) < 4:
         return [tree(_split(folds, cut, key, *numbers, r), work.join, key, *numbers, r) for r, cut in enumerate(cuts)]
@@ -68,7 +68,7 @@ def exchange(
 
 
 def merges(nodes: int) -> int:
-    """Tasks of `tree`.
+    """Number of tasks of `tree`.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def merges(nodes: int) -> int:
 
 
 def size(folds: int, ranges: int, tasks: int = MOST_TASKS) -> tuple[int, int]:
-    """Split tasks and merges of `exchange`.
+    """Number of split tasks and of merges of `exchange`.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def size(folds: int, ranges: int, tasks: int = MOST_TASKS) -> tuple[int, int]:
 
 
 def count_tasks(folds: int, ranges: int) -> Counter[str]:
-    """Tasks by name that make ranges.
+    """Number of tasks by name until the ranges are there.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def count_tasks(folds: int, ranges: int) -> Counter[str]:
 
 
 def _steps(folds: int, ranges: int) -> tuple[int, int]:
-    """Fine ranges in a coarse one, and folds in a group."""
+    """Fine ranges per coarse range, and folds per group."""
     return math.isqrt(ranges), max(FAN_IN, math.isqrt(folds))
 
 
@@ -122,7 +122,7 @@ def _split(folds: Sequence[Any], cut: Cut, key: Callable[..., str], *numbers: in
 
 
 def _hull(cuts: Sequence[Cut]) -> Cut:
-    """The buckets of neighbouring ranges together."""
+    """The buckets that adjacent ranges span."""
     hulls = {}
     for spec in cuts[0]:
         filled = [cut[spec] for cut in cuts if cut[spec][0] < cut[spec][1]] or [(0, 0)]

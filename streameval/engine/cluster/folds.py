@@ -1,6 +1,7 @@
-"""Folds: one pass over the data on a cluster, until every task is done or one has failed for good.
+"""Folds: one pass over the data on a cluster.
 
-A file that cannot be read is tried twice more, anywhere. Errors that the data would give again come back at once.
+A task that cannot read a file is retried twice, on any worker. Other errors end the pass at once, since the data would
+cause them again.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Fold", "finish", "folds"]
 
-RETRIES = 2  # of a file that could not be read
+RETRIES = 2  # for a file that cannot be read
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One task and its futures.
+    """A fold task and its futures.
 
     Attributes
     ----------
-    pieces : what it folds
-    spread : future of its outline and rows
-    outline : future of its outline
-    parts : futures of the partitions that Dask computes for it, held until then: only a task that is held is retried
+    pieces : the pieces that it folds
+    spread : future of the outlines and rows
+    outline : future of the outlines
+    parts : futures of the partitions that Dask computes for it, held until it is done so that they can be retried
     """
 
     pieces: Sequence[Piece]
@@ -54,7 +55,7 @@ class Fold:
 
     @property
     def rows(self) -> int:
-        """Rows to fold, −1 where it is not known."""
+        """Number of rows, −1 if unknown."""
         rows = [piece.rows for piece in self.pieces]
         return sum(rows) if min(rows, default=0) >= 0 else -1
 
@@ -66,14 +67,14 @@ def folds(
     resources: work.Resources,
     progress: Callable[[int], None],
 ) -> tuple[list[Fold], tuple[tuple[str, str], ...]]:
-    """Fold all tasks; those that could be, and the files that were left out.
+    """Run all fold tasks; returns those that succeeded, and the skipped files with the reason.
 
     Raises
     ------
     DataError
-        If the data cannot be evaluated, or a file cannot be read and the plan does not say to skip it.
+        If the data cannot be evaluated, or a file cannot be read and `plan.skip` is false.
     """
-    plain = replace(plan, skip=False)  # whether to skip a file is decided here, after it has been tried again
+    plain = replace(plan, skip=False)  # a file is skipped here, after the retries
     _check_pieces(connection, tasks, plain)
     submit = partial(_submitted, connection, plan=plain, resources=resources)
     made = submit(tasks)
@@ -90,7 +91,7 @@ def folds(
 
 
 def _check_pieces(connection: Connection, tasks: Sequence[Sequence[Piece]], plan: Plan) -> None:
-    """Refuse what cannot leave this process; let a worker open the first file, which only the client may see."""
+    """Refuse pieces that cannot leave this process; let a worker open the first file, which only the client may see."""
     pieces = [piece for task in tasks for piece in task]
     for piece in pieces:
         if not isinstance(piece.source, RowGroups | DeferredFile | TableSource | LazySource):
@@ -128,9 +129,10 @@ def finish(
     progress: Callable[[int], None],
     again: Callable[[Sequence[Sequence[Piece]]], list[Fold]] | None = None,
 ) -> tuple[list[Fold], dict[str, str]]:
-    """Wait for all tasks, trying those again that could not read; the ones done, and files left out with the reason.
+    """Wait for all tasks and retry failed reads; returns the tasks that succeeded, and failed files with the reason.
 
-    Where files may be left out, `again` submits tasks: one of several files that failed is folded file by file.
+    `again` submits tasks. With it a failed task of several files is repeated file by file, so that only the unreadable
+    file is skipped; without it a failed read ends the pass.
     """
     waiting = {fold.outline: fold for fold in made}
     tries: Counter[Any] = Counter()
@@ -165,12 +167,12 @@ def finish(
 
 
 def _by_file(pieces: Sequence[Piece]) -> list[list[Piece]]:
-    """Pieces file by file."""
+    """Group pieces by file."""
     return [list(group) for _, group in groupby(pieces, key=attrgetter("name"))]
 
 
 def _ours(error: BaseException, fold: Fold) -> BaseException:
-    """The error, or ours where it is one of the code that makes a partition."""
+    """The error to raise: a `StreamevalError` for a worker out of memory and for failures of a user's partition."""
     lazy = any(isinstance(piece.source, LazySource) for piece in fold.pieces)
     foreign = not isinstance(error, StreamevalError | KilledWorker | CancelledError | CommClosedError)
     if isinstance(error, MemoryError):

@@ -1,7 +1,7 @@
-"""Mapped: several parts of the data, each folded whole by one worker.
+"""Mapped: independent parts of the data, each processed by a single worker.
 
-`streameval.engine.cluster.engine` cuts one table into many tasks and its states into ranges; here every task is a run
-of its own on a worker, and what it gives back is small.
+`streameval.engine.cluster.engine` cuts one table into many tasks and its states into ranges. Here every task is a
+complete run on a worker, with a small result.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def mapped(
     ----------
     connection : Connection
     function : callable
-        What a worker runs; it may run twice, so it must do the same each time.
+        Deterministic, because a task may run twice.
     items : sequence of (pieces, argument)
-        The pieces of the data that the function reads, and what it is called with.
+        The pieces of the data that the function reads, and its argument.
     name : str
-        Of the tasks.
+        Name of the tasks in Dask's dashboard.
     progress : callable
-        Called with the rows of every part that is done.
+        Called with the number of rows of every finished item.
 
     Raises
     ------
     StreamevalError
-        What the function raised, a file that could not be read having been tried twice more; the rest is cancelled.
+        The first error of the function, after two retries if a file cannot be read; the other items are cancelled.
     """
     key = key_factory()
     nodes = [
-        dask.delayed(partial(work.whole, function, item), pure=False)(dask_key_name=key(name, i))
+        dask.delayed(partial(work.call, function, item), pure=False)(dask_key_name=key(name, i))
         for i, (_, item) in enumerate(items)
     ]
     futures = connection.submit(nodes)

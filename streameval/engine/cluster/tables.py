@@ -1,12 +1,12 @@
 """Tables: the passes over a contingency table, on a cluster.
 
-Cells are visited by cluster (`streameval.states.contingency.pass_by_cluster`) and then by class
-(`streameval.states.contingency.pass_by_class`). Ranges of clusters lie on workers already; each makes its first pass
-there, the cells go through an exchange of their own, from ranges of clusters to ranges of classes, and each of those
-makes its second pass. The client adds up summaries.
+Cells are visited by cluster (`streameval.states.contingency.pass_by_cluster`), then by class
+(`streameval.states.contingency.pass_by_class`). The ranges of clusters are on the workers and make the first pass
+there. An exchange moves the cells from ranges of clusters to ranges of classes, which make the second pass. The client
+merges the summaries.
 
-Where the best matching is wanted, the cells that it needs (`streameval.states.contingency.matching_core`) go back from
-ranges of classes to ranges of clusters, and what these leave, the core, is gathered and solved by one worker.
+For the best matching, the cells that it needs (`streameval.states.contingency.matching_core`) return from ranges of
+classes to ranges of clusters. The core that remains is gathered and solved by a single worker.
 
 ::
 
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Table", "count_table_tasks"]
 
-SPLITS = MOST_TASKS // 8  # split tasks of one level: a table has up to two exchanges beside that of its state
+SPLITS = MOST_TASKS // 8  # split tasks of a level at most: a table has up to two exchanges after that of its state
 
-_CELLS = "cells"  # the key of what the exchange moves
+_CELLS = "cells"  # key of the rows that the exchange moves
 
 First = tuple[tuple[Summary, "ClassCells"], dict[str, "Rows"]]
 
@@ -64,7 +64,7 @@ def first(
     *,
     owner: bool,
 ) -> First:
-    """On a worker: first pass over a range of clusters; its summary and the outline of its cells, and their rows."""
+    """On a worker: first pass over a range of clusters; returns (summary, outline of the cells), and the cells."""
     state = restored(outlines.states[spec], ranges[spec])
     found = [state.first(shard, resources.budget, owner=owner) for shard in shards]
     cells = state.classes((part for _, part in found), owner=owner)
@@ -80,14 +80,14 @@ def second(ranges: Mapping[str, Rows], cells: ClassCells, interval: Interval, re
 
 
 def outline(found: tuple[Any, Any]) -> Any:
-    """On a worker: what a visit found beside rows."""
+    """On a worker: the result of a visit without its rows."""
     return found[0]
 
 
 def match_classes(
     ranges: Mapping[str, Rows], cells: ClassCells, keys: Keys, interval: Interval, resources: Resources
 ) -> tuple[list[Lines], dict[str, Rows]]:
-    """On a worker: of a range of classes, what the matching needs of classes, and rows of what it needs of cells."""
+    """On a worker: the classes of a range that the matching has settled, and the cells that it still needs."""
     left = core_of_classes(restored(cells, ranges[_CELLS]), keys, resources.budget, one_by_one, interval)
     return left.settled, {_CELLS: left.runs()}
 
@@ -95,7 +95,7 @@ def match_classes(
 def match_clusters(
     ranges: Mapping[str, Rows], table: Mapping[Any, Rows], spec: Any, resources: Resources
 ) -> list[Core]:
-    """On a worker: of a range of clusters, what the matching needs of cells and clusters."""
+    """On a worker: the part of the matching core in a range of clusters."""
     left = CellsLeft(**ranges[_CELLS], settled=[])
     return core_of_clusters(left, table[spec]["cells"], spec.keys, resources.budget, one_by_one)
 
@@ -103,12 +103,12 @@ def match_clusters(
 def match(
     classes: Sequence[list[Lines]], clusters: Sequence[list[Core]], outlines: Folded, spec: Any, cells: int
 ) -> Any:
-    """On a worker: the best matching, of components of at most so many cells."""
+    """On a worker: the best matching; components of more than `cells` cells are bounded."""
     return matching(outlines.states[spec].settling(core_of_table(classes, clusters, spec.keys)), cells)
 
 
 def count_table_tasks(ranges: int, *, matched: bool) -> Counter[str]:
-    """Tasks of one table by name, at most: classes may need fewer ranges than clusters.
+    """Upper bound of the number of tasks of a table, by name; classes may need fewer ranges than clusters.
 
     Examples
     --------
@@ -126,16 +126,16 @@ def count_table_tasks(ranges: int, *, matched: bool) -> Counter[str]:
 
 @dataclass(frozen=True)
 class Table:
-    """A contingency table whose rows lie on workers.
+    """A contingency table whose rows are on workers.
 
     Attributes
     ----------
     connection : the client
-    state : the outline of the state
+    state : outline of the state
     outlines : future of the outlines
-    futures : of each range
-    shards : of each range that has rows of the table
-    resources : of workers
+    futures : one future per range
+    shards : the shards of each range that has rows of the table
+    resources : what workers provide
     """
 
     connection: Connection
@@ -146,7 +146,7 @@ class Table:
     resources: Resources
 
     def summary(self, assignment_cells: int | None) -> Summary:
-        """What metrics are computed from; with the best matching, where a limit to its components is given."""
+        """Summarise the table; with `assignment_cells`, solve its best matching up to that component size."""
         key, matched, state = key_factory(), assignment_cells is not None, self.state
         one = partial(self._task, first, spec=state.spec, resources=self.resources, owner=matched)
         nodes = [
@@ -172,7 +172,7 @@ class Table:
         return replace(alone.merge(*(total for total, _ in found), *parts), matching=best)
 
     def _matching(self, merged: Sequence[Any], cuts: Sequence[Interval], cells: ClassCells, most: int) -> Any:
-        """The node of the best matching, from nodes of ranges of classes."""
+        """The node of the best matching, from the nodes of the ranges of classes."""
         key, spec = key_factory(), self.state.spec
         one = partial(self._task, match_classes, cells=cells, keys=spec.keys, resources=self.resources)
         left = [
@@ -191,7 +191,7 @@ class Table:
         return solve(settled, core, self.outlines, dask_key_name=key("matching"))
 
     def _outline(self, node: Any, key: Callable[..., str]) -> Any:
-        """The node of what a visit found beside rows."""
+        """The node of a visit's result without its rows."""
         number = node.key.rsplit("-", 1)[1]
         return dask.delayed(outline, pure=False)(node, dask_key_name=key("outline", number))
 

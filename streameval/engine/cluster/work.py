@@ -1,11 +1,15 @@
-"""Work: what runs on workers. Plain functions of plain values; each gives the same for the same.
+"""Work: the functions that run on workers. Each is deterministic, so a task may run twice.
 
-States that a task makes are in a budget of the worker's process, made there from the worker's memory. What a task gives
-back is Dask's, to hold, send and spill.
+While a task runs, its states belong to a budget of the worker process. Its result belongs to Dask, which holds, sends
+and spills it.
+
+A user's own metrics travel as bytes (`packed`), because the scheduler deserialises graphs and may not have the module
+of their class. A worker that cannot import it says so in a `ClusterError`.
 """
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -13,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.budget import Budget
 from streameval.engine import fold as folding
 from streameval.engine.fold import Folded, Plan
-from streameval.errors import MissingInputError
+from streameval.errors import ClusterError, MissingInputError, OptionError
 from streameval.metrics.finalize import partials
 from streameval.scan import LazySource, read
 from streameval.states.keyed.ranges import joined, outline_only, ranged, restored
@@ -29,18 +33,31 @@ if TYPE_CHECKING:
     Spread = tuple[Folded, dict[Any, Rows]]
     Range = Mapping[Any, Rows]
 
-__all__ = ["Resources", "finalize", "fold", "join", "merge", "outline", "probe", "release", "split", "whole"]
+__all__ = [
+    "Resources",
+    "call",
+    "finalize",
+    "fold",
+    "join",
+    "missing",
+    "outline",
+    "packed",
+    "probe",
+    "release",
+    "split",
+    "unpacked",
+]
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a worker gives to the states that its tasks make.
+    """What a worker provides for the states of its tasks.
 
     Attributes
     ----------
-    limit : bytes
-    spill : directory of what exceeds them; by default the worker's own
-    capacity : rows a builder collects at a time
+    limit : bytes that states may hold in memory
+    spill : directory of the spill file; None for the worker's default
+    capacity : rows that a builder collects at a time
     """
 
     limit: int
@@ -49,7 +66,7 @@ class Resources:
 
     @property
     def budget(self) -> Budget:
-        """The budget of this process."""
+        """The budget that all tasks of this process share."""
         return _budget(self.limit, self.spill)
 
 
@@ -59,12 +76,12 @@ def _budget(limit: int, spill: str | None) -> Budget:
 
 
 def release() -> None:
-    """Let go of this process's budget: what it owns lives on with the states."""
+    """Forget this process's budget; states that it owns live on."""
     _budget.cache_clear()
 
 
 def probe(piece: Piece, plan: Plan) -> None:
-    """Open a piece; the error names the worker that cannot."""
+    """Open a piece; if it is not there, the error names the worker."""
     try:
         next(iter(read(piece, plan.schema, 1)), None)
     except MissingInputError as error:
@@ -72,7 +89,7 @@ def probe(piece: Piece, plan: Plan) -> None:
 
 
 def _here(error: MissingInputError) -> MissingInputError:
-    """The error with the worker's address."""
+    """The error with the address of this worker."""
     from distributed import get_worker
 
     where = get_worker().address
@@ -80,9 +97,9 @@ def _here(error: MissingInputError) -> MissingInputError:
 
 
 def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: Any) -> Spread:
-    """Fold the pieces of one task: the outline of its states, and their rows beside it.
+    """Fold the pieces of one task; returns the outlines of its states, and their rows.
 
-    `computed` are the partitions that Dask had still to compute, in the order of their pieces.
+    `computed` holds the partitions that Dask computed for this task, in the order of their pieces.
     """
     parts = iter(computed)
     pieces = [
@@ -99,8 +116,8 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
     return Folded({spec: outline_only(state) for spec, state in folded.states.items()}, folded.skipped), rows
 
 
-def whole(function: Callable[[Any], Any], item: Any) -> Any:
-    """Call a function that reads files; the error names the worker that cannot see them."""
+def call(function: Callable[[Any], Any], item: Any) -> Any:
+    """Call a function that reads files; if one is not there, the error names the worker."""
     try:
         return function(item)
     except MissingInputError as error:
@@ -108,20 +125,15 @@ def whole(function: Callable[[Any], Any], item: Any) -> Any:
 
 
 def outline(spread: Spread) -> Folded:
-    """What a task folded, without the rows."""
+    """The outlines alone, without the rows."""
     return spread[0]
-
-
-def merge(parts: Sequence[Folded]) -> Folded:
-    """Outlines of several tasks as one."""
-    return folding.merge(parts)
 
 
 @dataclass(frozen=True)
 class Part:
-    """One range of what lies here already: Dask, which asks for sizes, counts those rows once.
+    """A view of rows that another result on this worker holds, so that Dask counts their bytes only once.
 
-    Sent elsewhere it is the rows themselves.
+    Pickling a part sends the rows.
     """
 
     rows: Range
@@ -135,13 +147,13 @@ def _rows(part: Part | Range) -> Range:
 
 
 def split(folded: Spread | Range, intervals: Mapping[Any, Interval]) -> Part:
-    """One range of what a task folded, or of a coarser range; nothing is copied."""
+    """Cut one range out of a fold task's rows, or out of a coarser range, without copying."""
     rows = folded[1] if isinstance(folded, tuple) else folded
     return Part({spec: ranged(rows[spec], interval) for spec, interval in intervals.items()})
 
 
 def join(parts: Sequence[Part | Range]) -> Range:
-    """One range of several tasks."""
+    """Join the parts of one range."""
     rows = [_rows(part) for part in parts]
     return {spec: joined([part[spec] for part in rows]) for spec in rows[0]}
 
@@ -149,12 +161,68 @@ def join(parts: Sequence[Part | Range]) -> Range:
 def finalize(
     ranges: Mapping[Any, Rows],
     outlines: Folded,
-    wanted: Sequence[tuple[Any, Sequence[Interval], Sequence[Metric]]],
+    wanted: Sequence[tuple[Any, Sequence[Interval], Sequence[Metric] | bytes]],
     resources: Resources,
 ) -> list[list[list[list[Any]]]]:
-    """Partials of the shards of one range, for several states."""
+    """Partials of the shards of one range, for several states; metrics may be packed."""
     found = []
     for spec, shards, metrics in wanted:
         state = restored(outlines.states[spec], ranges[spec])
-        found.append([partials(state, shard, metrics, resources.budget) for shard in shards])
+        taken = unpacked(metrics) if isinstance(metrics, bytes) else metrics
+        found.append([partials(state, shard, taken, resources.budget) for shard in shards])
     return found
+
+
+def packed(metrics: Sequence[Metric]) -> Sequence[Metric] | bytes:
+    """Metrics ready to travel: pickled if one of them is a user's own, unchanged otherwise.
+
+    Classes of a script, a notebook or a function are pickled by value, others by reference to their module.
+
+    Raises
+    ------
+    OptionError
+        If a metric cannot be pickled.
+    """
+    if all(type(metric).__module__.startswith("streameval.") for metric in metrics):
+        return metrics
+    import cloudpickle  # type: ignore[import-untyped]  # it has no stubs
+
+    try:
+        data: bytes = cloudpickle.dumps(tuple(metrics))
+    except Exception as error:  # whatever the user's class raises
+        names = ", ".join(repr(metric.name) for metric in metrics)
+        why = f"{type(error).__name__}: {error}"
+        msg = f"metrics {names} cannot be sent to workers ({why}); let their fields be plain values, or give threads="
+        raise OptionError(msg) from error
+    return data
+
+
+def unpacked(data: bytes, worker: str | None = None) -> Sequence[Metric]:
+    """The metrics that `packed` pickled; `worker` is the address of this worker, by default that of the running task.
+
+    Raises
+    ------
+    ClusterError
+        If their module cannot be imported here.
+    """
+    try:
+        metrics: Sequence[Metric] = pickle.loads(data)  # noqa: S301 - sent by the client, as every task is
+    except (ImportError, AttributeError) as error:
+        from distributed import get_worker
+
+        what = f"module {error.name!r}" if isinstance(error, ImportError) and error.name else f"a class ({error})"
+        msg = (
+            f"worker {worker or get_worker().address} cannot import {what} of a metric of yours; send its file with "
+            "client.upload_file(…), or install it on every worker and the scheduler"
+        )
+        raise ClusterError(msg) from None
+    return metrics
+
+
+def missing(data: bytes, dask_worker: Any) -> str:
+    """Why this worker cannot unpack metrics; empty if it can."""
+    try:
+        unpacked(data, dask_worker.address)
+    except ClusterError as error:
+        return str(error)
+    return ""

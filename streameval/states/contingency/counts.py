@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one"]
 
-_ROW_BYTES = 16  # what a builder's capacity is reckoned in
+_BUFFER = 1 << 26  # bytes of collected rows at most: a larger table of classes would miss the cache
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class _ContingencyBuilder:
     def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
         bytes_each = 16 * sum(spec.keys) + 4 + 8 * (spec.keys.class_ + 1)  # words are held twice when they move
-        self._capacity = max(1, capacity * _ROW_BYTES // bytes_each)
+        self._capacity = max(1, min(capacity * 2 // 3, _BUFFER // bytes_each))  # a third is for the table of classes
         self._budget = budget
         self._cells = SegmentBuilder(spec.layout, budget, self._capacity)
         self._class_rows = ClassRows(spec.class_layout, budget, self._capacity)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["SegmentBuilder"]
 
+CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
+
 
 class SegmentBuilder:
     """Collects encoded rows and turns every `capacity` of them into a segment; owned by one task.
@@ -135,7 +137,7 @@ class SegmentBuilder:
         again = kernels.repetitive(words, rest, starts)
         if again.any():
             pieces = [
-                (code, *distinct(*(column[a:b] for column in (words, rest, counts, weights))))
+                (code, *_grouped(*(column[a:b] for column in (words, rest, counts, weights))))
                 for code, a, b in zip(codes[again], starts[:-1][again], starts[1:][again], strict=True)
             ]
             sizes = [piece[1].size for piece in pieces]
@@ -153,3 +155,15 @@ class SegmentBuilder:
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         held = (self.budget.hold(column) if column.size else None for column in (rest, counts, weights))
         self._segments.append(Segment(codes, starts, rows, sums, self.budget.hold(words), *held))
+
+
+def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, ...]:
+    """Group a repetitive piece by key: chunk by chunk, which needs little memory, then the results of the chunks.
+
+    Weights are summed in one go, since rounding depends on the order.
+    """
+    columns = (words, rest, counts, weights)
+    if weights.size or words.size <= CHUNK:
+        return distinct(*columns)
+    parts = [distinct(*(column[i : i + CHUNK] for column in columns)) for i in range(0, words.size, CHUNK)]
+    return distinct(*map(np.concatenate, zip(*parts, strict=True)))

@@ -371,7 +371,7 @@ def test_workers_that_die_when_they_are_asked_are_named(client: Any, monkeypatch
     with pytest.raises(
         ClusterError, match=r"worker tcp://small:1 does not answer .OSError.: most likely out of memory"
     ):
-        evaluate(str(REAL), client=client, **COLUMNS)
+        connect(client, None, 0)
 
 
 def test_a_path_that_workers_cannot_see_names_the_worker(

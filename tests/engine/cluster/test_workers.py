@@ -1,0 +1,207 @@
+"""Workers before a run and their modules: who counts, who has left, and own metrics that workers must import."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import distributed
+import pyarrow as pa
+import pytest
+
+from streameval import evaluate
+from streameval.engine.cluster import ClusterEngine, connect
+from streameval.engine.threads import ThreadEngine
+from streameval.errors import ClusterError, OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HANGS = 600  # seconds: the time limit of whatever should not hang
+DATA = pa.table({"label": [0, 1, 0, 1] * 100, "score": [0.1, 0.9, 0.4, 0.3] * 100})
+EXPECTED = 0.75  # area under the ROC curve of the scores
+
+
+@contextmanager
+def cluster(n_workers: int, **options: Any) -> Iterator[Any]:
+    """A client of some processes with one thread each."""
+    known: dict[str, Any] = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
+    with (
+        distributed.LocalCluster(n_workers=n_workers, memory_limit="2GiB", **(known | options)) as made,
+        distributed.Client(made, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two processes."""
+    with cluster(2) as found:
+        yield found
+
+
+# -- workers that have left -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wait", [0.0, 0.1, 0.5])
+def test_a_run_uses_the_workers_that_live(wait: float) -> None:
+    """Whether or not the scheduler knows of the death of a worker, the run starts on the other ones."""
+    with cluster(3) as client:
+        victim = next(iter(client.run(os.getpid).values()))
+        os.kill(victim, signal.SIGKILL)
+        threading.Event().wait(wait)
+        assert evaluate(DATA, score="score", client=client).value("roc_auc") == EXPECTED
+
+
+def test_a_run_waits_for_a_worker() -> None:
+    """If all workers died, the run starts on the first that the nannies start again."""
+    with cluster(2) as client:
+        for victim in client.run(os.getpid).values():
+            os.kill(victim, signal.SIGKILL)
+        connection = connect(client, None, HANGS)
+        assert connection is not None
+        assert connection.workers >= 1
+        assert evaluate(DATA, score="score", client=client).value("roc_auc") == EXPECTED
+
+
+def test_no_worker_in_time_is_an_error() -> None:
+    """A scheduler without workers is named, with the seconds that the run waited."""
+    with cluster(0) as client, pytest.raises(ClusterError, match=r"tcp://.* has no workers after 0\.2 s; start some"):
+        connect(client, None, 0.2)
+
+
+def test_workers_that_left_are_named(
+    client: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A worker that does not answer is logged, and named where the engine says on which workers it runs."""
+    run = client.run
+    gone: dict[str, Any] = {"tcp://gone:1": OSError("closed")}
+    monkeypatch.setattr(client, "run", lambda *args, **options: run(*args, **options) | gone)
+    with caplog.at_level(logging.WARNING, "streameval"):
+        connection = connect(client, None)
+    assert connection is not None
+    assert (connection.workers, connection.left) == (2, ("tcp://gone:1",))
+    assert "tcp://gone:1 left before the run, which uses 2 other workers" in caplog.text
+    assert ClusterEngine.start(connection).where.endswith(" (tcp://gone:1 left before the run)")
+
+
+# -- a user's own metric ----------------------------------------------------------------------------------------------
+
+MODULE = '''
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Groups:
+    """Number of distinct scores."""
+
+    name: str = "groups"
+    family: str = "score"
+
+    def partial(self, part):
+        return part.keys.size
+
+    def combine(self, partials, state):
+        return sum(partials)
+'''
+
+
+def folded(client: Any) -> tuple[ClusterEngine, Any]:
+    """An engine whose workers hold the counts of a score, and their outline."""
+    found = evaluate(DATA, score="score", client=client)
+    assert isinstance(found._engine, ClusterEngine)
+    return found._engine, found._states["score", "score"]
+
+
+def test_a_module_that_workers_lack_is_named_and_can_be_sent(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before the run and in it the error names module and remedy; after ``client.upload_file`` the metric works."""
+    (tmp_path / "metrics_of_a_user.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    metric = importlib.import_module("metrics_of_a_user").Groups()
+    engine, state = folded(client)
+    lacks = r"worker tcp://.* cannot import module 'metrics_of_a_user' .*client\.upload_file.* or install it"
+    with pytest.raises(ClusterError, match=lacks):
+        engine.check([metric])
+    with pytest.raises(ClusterError, match=lacks):
+        engine.finalize([(state, [metric])])
+    client.upload_file(str(tmp_path / "metrics_of_a_user.py"))
+    engine.check([metric])
+    assert engine.finalize([(state, [metric])]) == [[4]]
+
+
+def test_an_older_module_on_the_workers_is_named(client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A class that the module does not have on the workers gives the same error."""
+    file = tmp_path / "metrics_of_last_week.py"
+    file.write_text("")
+    client.upload_file(str(file))
+    file.write_text(MODULE)
+    monkeypatch.delitem(sys.modules, file.stem)  # the scheduler of this process imported it
+    monkeypatch.syspath_prepend(tmp_path)
+    metric = importlib.import_module("metrics_of_last_week").Groups()
+    with pytest.raises(ClusterError, match=r"cannot import a class \(.*Groups.*\) .*client\.upload_file"):
+        folded(client)[0].check([metric])
+
+
+def test_a_class_of_a_function_travels_by_value(client: Any) -> None:
+    """A class that no module has, as in a notebook, needs nothing on the workers."""
+
+    @dataclass(frozen=True)
+    class Positives:
+        name: str = "positives"
+        family: str = "score"
+
+        def partial(self, part: Any) -> int:
+            return int(part.pos.sum())
+
+        def combine(self, partials: Any, state: Any) -> int:
+            return sum(partials)
+
+    engine, state = folded(client)
+    engine.check([Positives()])
+    assert engine.finalize([(state, [Positives()])]) == [[200]]
+
+
+SCRIPT = """
+import distributed
+import pyarrow as pa
+from streameval import evaluate
+{metric}
+if __name__ == "__main__":
+    data = pa.table({{"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]}})
+    with distributed.Client({address!r}) as client:
+        found = evaluate(data, score="score")
+        found._engine.check([Groups()])
+        print(found._engine.finalize([(found._states["score", "score"], [Groups()])]))
+"""
+
+
+def test_a_class_of_a_script_travels_by_value(client: Any, tmp_path: Path) -> None:
+    """A class of ``__main__`` works on workers that run another script."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(metric=MODULE, address=client.scheduler.address))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=HANGS, check=True)
+    assert done.stdout.strip() == "[[4]]"
+
+
+def test_a_metric_that_cannot_be_sent_is_refused(client: Any) -> None:
+    """A field such as a lock stays in its process; threads take the metric, a client does not."""
+
+    @dataclass(frozen=True)
+    class Locked:
+        lock: Any
+        name: str = "locked"
+
+    metric: Any = Locked(threading.Lock())
+    ThreadEngine.start(threads=1).check([metric])
+    with pytest.raises(OptionError, match=r"metrics 'locked' cannot be sent to workers \(TypeError: .*lock"):
+        folded(client)[0].check([metric])

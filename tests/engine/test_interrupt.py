@@ -1,0 +1,94 @@
+"""The end of a run that nobody wants any more: an interrupt, a closed pipe."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval.engine.graph import CancelledError
+from streameval.engine.threads import ThreadEngine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HANGS = 600  # seconds: the time limit of whatever should not hang
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows enough that a run spills and takes a second or more."""
+    folder = tmp_path_factory.mktemp("interrupt")
+    random = np.random.default_rng(0)
+    for i in range(4):
+        columns = {"label": random.integers(0, 2, 1_000_000).astype(np.int8), "score": random.random(1_000_000)}
+        pq.write_table(pa.table(columns), folder / f"{i}.parquet")
+    return folder
+
+
+def command(*options: str) -> list[str]:
+    """The command line, as a terminal starts it: background jobs of a shell inherit that SIGINT is ignored."""
+    listens = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    return [sys.executable, "-c", f"{listens}; from streameval.cli import main; main(sys.argv[1:])", *options]
+
+
+def spilled(process: subprocess.Popen[bytes], spill: Path) -> Iterator[bool]:
+    """Whether the process has opened a spill file, until it ends."""
+    while process.poll() is None:
+        links = [entry for entry in Path(f"/proc/{process.pid}/fd").iterdir() if entry.is_symlink()]
+        yield any(str(entry.readlink()).startswith(str(spill)) for entry in links if entry.is_symlink())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at the open files of a process")
+def test_an_interrupt_leaves_no_file(data: Path, tmp_path: Path) -> None:
+    """Once states have been spilled, SIGINT ends the command in one line, without results and without a spill file."""
+    spill, found = tmp_path / "spill", tmp_path / "found.json"
+    spill.mkdir()
+    options = ("--score", "score", "--memory", "4MB", "--spill", str(spill), "--json", str(found), "--threads", "2")
+    with subprocess.Popen(command("evaluate", str(data), *options), stderr=subprocess.PIPE) as process:
+        for there in spilled(process, spill):
+            if there:
+                process.send_signal(signal.SIGINT)
+                break
+            time.sleep(0.005)
+        _, error = process.communicate(timeout=HANGS)
+    assert process.returncode not in (0, None)
+    assert b"Traceback" not in error
+    assert error.startswith(b"streameval: error: interrupted")
+    assert sorted(tmp_path.iterdir()) == [spill]
+    assert list(spill.iterdir()) == []
+
+
+def test_a_closed_pipe_ends_quietly(data: Path) -> None:
+    """``streameval evaluate … --json - | head -c 0`` says nothing on stderr."""
+    options = ("--score", "score", "--json", "-", "--quiet")
+    with subprocess.Popen(
+        command("evaluate", str(data), *options), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_cancelled_run_ends_before_the_next_shard(threads: int) -> None:
+    """After the passes over the data, too, a cancelled run starts nothing more."""
+    engine = ThreadEngine.start(threads=threads, memory="1MB")
+    started: list[int] = []
+
+    def work(item: int) -> None:
+        started.append(item)
+        engine.progress.cancel()
+
+    with pytest.raises(CancelledError):
+        engine.each(work, list(range(100)), "work")
+    assert len(started) <= threads
