@@ -70,7 +70,7 @@ class GroupedBuilder:
             return
         place = slots[split.codes]
         order = np.argsort(place.astype(np.int16) if len(builders) < 1 << 15 else place, kind="stable")  # a radix sort
-        moved, place = _taken(batch, order), place[order]
+        moved, place = _taken(batch, order, self._inner.columns), place[order]
         for a, b in pairwise([*np.flatnonzero(np.diff(place, prepend=-2)).tolist(), place.size]):
             if place[a] >= 0:
                 builders[place[a]].update(_part(moved, a, b))
@@ -123,11 +123,11 @@ def _facts(inner: Any, rows: Rows, codes: Array, groups: int) -> Array:
     return np.hstack(columns)
 
 
-def _taken(batch: Batch, order: Array) -> Batch:
-    """The rows of a batch in another order."""
+def _taken(batch: Batch, order: Array, names: tuple[str, ...]) -> Batch:
+    """The rows of a batch in another order, with these columns alone."""
     kept = np.arange(order.size) if batch.kept is None else batch.kept
     weight = None if batch.weight is None else batch.weight[order]
-    columns = {name: column.take(pa.array(order)) for name, column in batch.columns.items()}
+    columns = {name: batch.columns[name].take(pa.array(order)) for name in names}
     return replace(batch, label=batch.label[order], weight=weight, columns=columns, kept=kept[order])
 
 

@@ -76,11 +76,11 @@ class GroupTable:
         return cls(words[first], names.take(pa.array(order[first])), sums)
 
     def __len__(self) -> int:
-        return len(self.facts)
+        return len(self.words)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
-        return object.__sizeof__(self) + self.words.nbytes + self.names.nbytes + self.facts.nbytes
+        return object.__sizeof__(self) + self.words.nbytes + int(self.names.nbytes) + self.facts.nbytes
 
     def places(self, words: Array) -> Array:
         """The place of each hash, given as a uint64 array of shape (n, 2); −1 where there is no such group."""
