@@ -179,7 +179,7 @@ def test_states_read_together_are_their_union(subject: Subject) -> None:
 def test_the_budget_changes_no_state(subject: Subject) -> None:
     """A budget of one byte spills everything that can be spilled, and the state is the same to the bit."""
 
-    @settings(max_examples=examples(subject, 3))
+    @settings(max_examples=examples(subject, 1))
     @given(subject.tables())
     def check(table: pa.Table) -> None:
         capacity = 5 if table.num_rows < 100 else 2500
@@ -193,7 +193,7 @@ def test_the_budget_changes_no_state(subject: Subject) -> None:
 def test_a_state_has_everything_that_the_protocol_says(subject: Subject) -> None:
     """Shards, parts, size, and keyed counts that may be exchanged; a sketch says that tasks may not be cut anywhere."""
 
-    @settings(max_examples=examples(subject, 3))
+    @settings(max_examples=examples(subject, 1))
     @given(subject.tables())
     def check(table: pa.Table) -> None:
         state = subject.fold(table)
