@@ -37,6 +37,7 @@ from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.grouped import Blocks, By, GroupedSpec
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped import state as grouped_state
 from streameval.states.keyed import counts as runs
@@ -384,6 +385,8 @@ def _golden() -> dict[str, Any]:
             ("cluster_counts-unsigned", ClusterSpec("column", "unsigned"), integers),
             ("cluster_counts-hash-partition", ClusterSpec("column", "hash", "partition", "singleton"), texts),
             ("label_counts", LabelSpec("column", nulls="drop"), numbers),
+            ("grouped-score_counts", GroupedSpec(ScoreSpec("column", "f4", nan="half"), By(("partition",))), table),
+            ("grouped-cluster_counts", GroupedSpec(ClusterSpec("column", "unsigned"), Blocks("column", 4)), integers),
         )
     }
 
@@ -392,7 +395,7 @@ def _golden() -> dict[str, Any]:
 def test_states_stored_by_earlier_versions_are_read(name: str) -> None:
     """A file of every kind and version that was ever written loads as the state it was."""
     [*paths] = sorted(DATA.glob(f"{name}.v*.parquet"))
-    assert paths, f"no stored {name}: write it with python tests/test_laws.py"
+    assert paths, f"no stored {name}: write it with python tests/states/test_laws.py"
     for path in paths:
         assert codec.load(pq.read_table(path).to_batches() or [pq.read_table(path)]) == _golden()[name]
 
