@@ -6,8 +6,9 @@ tests of `test_laws.py` run over all of them.
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,15 @@ from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.states.clusters.counts import ClusterSpec, id_type
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.grouped import Blocks, By, GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch
+from streameval.states.sampled.bins import BinsSpec
+from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.quantile_sketch import QuantileSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
@@ -130,6 +136,9 @@ def columns(draw: st.DrawFn, values: st.SearchStrategy[Any], kind: pa.DataType, 
     return array.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else array
 
 
+Column = tuple[pa.DataType, st.SearchStrategy[Any]]
+
+
 @dataclass(frozen=True)
 class Subject:
     """One state to test.
@@ -140,17 +149,30 @@ class Subject:
     spec : the spec of the state
     kind : Arrow type of its column
     values : strategy of that column's values
+    others : type and values of further columns, by name
+    sketch : whether the state is approximate and depends on how rows are cut into tasks
     """
 
     name: str
     spec: Any
     kind: pa.DataType
     values: st.SearchStrategy[Any]
+    others: tuple[tuple[str, Column], ...] = ()
+    sketch: bool = False
 
     @property
     def weighted(self) -> bool:
         """Whether the state holds weights."""
-        return getattr(self.spec, "weighted", False)
+        return getattr(getattr(self.spec, "inner", self.spec), "weighted", False)
+
+    @property
+    def another(self) -> Any:
+        """A spec whose states do not merge with those of this one."""
+        if isinstance(self.spec, GroupedSpec):
+            return replace(self.spec, inner=replace(self, spec=self.spec.inner).another)
+        if isinstance(self.spec, ContingencySpec):
+            return replace(self.spec, classes="another")
+        return replace(self.spec, column="another")
 
     @st.composite
     @staticmethod
@@ -159,18 +181,20 @@ class Subject:
         values = self.values
         if isinstance(self.spec, LabelSpec):
             values = st.sampled_from(draw(label_values(self.kind)))
+        others = {name: draw(columns(more, kind, rows)) for name, (kind, more) in self.others}
         table = pa.table(
             {
                 "column": draw(columns(values, self.kind, rows)),
                 "label": pa.array(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), pa.uint8()),
                 "weight": pa.array(draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)), pa.float64()),
                 "partition": pa.array(draw(st.lists(st.sampled_from("ab"), min_size=rows, max_size=rows)), pa.string()),
+                **others,
             }
         )
-        return pa.concat_tables([table] * draw(copies)).combine_chunks()
+        return numbered(pa.concat_tables([table] * draw(copies)).combine_chunks())
 
     def tables(self, copies: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[pa.Table]:
-        """Tables with the columns column, label, weight and partition; sometimes one repeated many times."""
+        """Tables with the columns column, label, weight, partition, the others and row; sometimes one many times."""
         return self._table(self, st.sampled_from([1, 1, 1, 200]) if copies is None else copies)
 
     def fold(self, table: pa.Table, batch_rows: int = 1 << 20, capacity: int = 64, budget: Budget | None = None) -> Any:
@@ -186,8 +210,15 @@ class Subject:
                 part = batch.filter(pa.compute.equal(batch.column("partition"), partition))
                 label = part.column("label").to_numpy()
                 weight = part.column("weight").to_numpy() if self.weighted else None
-                builder.update(Batch(label, weight, {"column": part.column("column")}, partition))
+                read = {name: part.column(name) for name in self.spec.columns}
+                row = part.column("row").to_numpy() if "row" in part.schema.names else None
+                builder.update(Batch(label, weight, read, partition, kept=row, origin=partition))
         return builder.state()
+
+
+def numbered(table: pa.Table) -> pa.Table:
+    """The table with the column row, which names each row for good, wherever it goes."""
+    return table.append_column("row", pa.array(np.arange(table.num_rows), pa.int64()))
 
 
 def _subjects() -> list[Subject]:
@@ -207,10 +238,66 @@ def _subjects() -> list[Subject]:
             spec = ClusterSpec("column", id_type(kind), scope, nulls)
             found.append(Subject(f"clusters-{kind}-{scope}", spec, kind, id_values(kind)))
     found += [Subject(f"labels-{kind}", LabelSpec("column", nulls="drop"), kind, st.nothing()) for kind in LABEL_TYPES]
+    return found + _cells() + _sampled()
+
+
+def _cells() -> list[Subject]:
+    """Contingency states: ids of one and of two words, on either side."""
+    found = []
+    for kind, other in itertools.product((pa.int64(), pa.string()), (pa.uint32(), pa.binary())):
+        for scope, nulls in (("global", "singleton"), ("partition", "drop")):
+            spec = ContingencySpec("column", "cluster", id_type(kind), id_type(other), scope, nulls)
+            more = (("cluster", (other, id_values(other))),)
+            found.append(Subject(f"cells-{kind}-{other}-{scope}", spec, kind, id_values(kind), more))
     return found
 
 
-SUBJECTS = _subjects()
+def _sampled() -> list[Subject]:
+    """Sketches, and counts of a sample."""
+    kind, finite = pa.float64(), st.none() | st.floats(-8, 8) | st.sampled_from([math.nan, math.inf, -math.inf, 0.5])
+    return [
+        Subject("bins", BinsSpec("column", "f8", "drop", 0.5, edges=(-1.0, 0.25, 0.5)), kind, finite),
+        Subject("digests", DigestsSpec("column", "f8", "drop"), kind, finite, sketch=True),
+        Subject("sketch", QuantileSpec("column"), kind, finite, sketch=True),
+    ]
+
+
+def _grouped() -> list[Subject]:
+    """States of every kind that can be split, split by a value, a tuple of values, units and rows."""
+    text: Column = (pa.string(), st.none() | st.sampled_from(["", "DE", "3:sDE", "é"]) | st.text(max_size=3))
+    number: Column = (pa.int64(), st.none() | st.integers(0, 2) | st.integers(-(2**63), 2**63 - 1))
+    keys = {
+        "value": (By(("group",)), (("group", text),)),
+        "tuple": (By(("group", "column")), (("group", text),)),
+        "units": (Blocks("group", 5), (("group", number),)),
+        "rows": (Blocks(count=3), ()),
+    }
+    inner = {s.name: s for s in SINGLE}
+    return [
+        replace(s, name=f"{name}-by-{by}", spec=GroupedSpec(s.spec, keys[by][0]), others=s.others + keys[by][1])
+        for name, ways in SPLIT.items()
+        for by in ways
+        if (s := inner[name])
+    ]
+
+
+SPLIT = {
+    "scores-halffloat": ["value"],
+    "scores-float-weighted": ["tuple", "units"],
+    "scores-double": ["rows"],
+    "scores-uint64-weighted": ["value"],
+    "scores-decimal128(9, 2)": ["tuple"],
+    "scores-int32": ["units"],
+    "histogram-float-weighted": ["value"],
+    "clusters-int64-global": ["value", "rows"],
+    "clusters-string-partition": ["tuple"],
+    "clusters-dictionary<values=string, indices=int32, ordered=0>-global": ["units"],
+    "cells-int64-uint32-partition": ["value"],
+    "cells-string-binary-global": ["rows", "tuple"],
+}
+SINGLE = _subjects()
+GROUPED = _grouped()
+SUBJECTS = SINGLE + GROUPED
 
 
 def difference(one: Any, other: Any) -> str:
@@ -226,13 +313,23 @@ def difference(one: Any, other: Any) -> str:
             return f"{name}: {mine} is not {theirs}"
     first, second = (pa.Table.from_batches(state.to_arrow(), state.spec.schema) for state in (one, other))
     for name in first.schema.names:
-        mine, theirs = first.column(name).to_numpy(), second.column(name).to_numpy()
+        mine, theirs = (_values(table.column(name)) for table in (first, second))
         close = (
-            name.endswith("_weight") and mine.size == theirs.size and np.allclose(mine, theirs, rtol=1e-12, atol=1e-300)
+            name.endswith(("_weight", "facts"))
+            and mine.size == theirs.size
+            and np.allclose(mine, theirs, rtol=1e-12, atol=1e-300)
         )
         if not close and not np.array_equal(mine, theirs):
             return f"{name}: {mine} is not {theirs}"
-    return "" if one == other or getattr(one.spec, "weighted", False) else "== says they differ"
+    weighted = getattr(getattr(one.spec, "inner", one.spec), "weighted", False)
+    return "" if one == other or weighted else "== says they differ"
+
+
+def _values(column: pa.ChunkedArray) -> Any:
+    """The values of a column, those of lists one after the other."""
+    while pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        column = pa.chunked_array([chunk.flatten() for chunk in column.chunks], column.type.value_type)
+    return column.to_numpy()
 
 
 def by_name(subjects: list[Subject] | None = None) -> Callable[[Any], Any]:

@@ -1,11 +1,11 @@
-"""Grouping rows into cells, clusters and classes without sorting: the loops behind the contingency state.
+"""Group rows into cells, clusters and classes without sorting, for the contingency state.
 
 Rows come bucket by bucket, ``starts[b]`` the first of each, and equal keys lie in one bucket. A hash table with linear
 probing, made anew for each bucket, gives every distinct key a number in the order of first appearance. It grows with
 the distinct keys, not with the rows, so it stays in cache, and a giant cluster costs no more than many small ones. The
 numbers differ between orders; the sums taken over them do not.
 
-Most clusters have rows of one class only: the class of a cluster's first row is counted beside the cluster, and only
+Most clusters have rows of one class only: the class of a cluster's first row is counted with the cluster, and only
 rows of other classes, its *strays*, take a second table.
 """
 

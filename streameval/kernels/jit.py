@@ -1,7 +1,7 @@
 """One decorator for every compiled loop.
 
-Compiled code is cached beside the package, or where numba's own rules put it. In a read-only install without a
-writable HOME there is no such place and numba refuses to decorate; then the loop is compiled anew in each process.
+Compiled code is cached next to the package, or where numba's rules put it. A read-only install without a writable HOME
+has no such place, and numba refuses to decorate; each process then compiles the loop again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loops over clusters."""
+"""Count clusters by size, for the lift curve."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Loops behind the best one-to-one matching: settled cells, components, small ones solved, large ones bounded.
 
 Rows and columns are numbered from 0. All counts are integers, and no result depends on anything but the numbers, so
-whoever numbers the sides in the order of their ids has the same matching for any order of the cells. `solve_whole` is
+numbering the sides in the order of their ids gives the same matching for any order of the cells. `solve_whole` is
 the one loop that is not compiled: its integers may be of any size.
 
 References: Kuhn (1955), *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 2, 83-97,

@@ -1,11 +1,11 @@
-"""Sorted words ↔ bytes: differences of neighbours, a piece at a time.
+"""Delta encoding of sorted words, a piece at a time.
 
 A piece is the words of one code in ascending order. It is stored as its first word and the differences of the others,
 each in as many bytes as the largest needs; or, where that is shorter, in one byte, 255 of which says that 255 and the
 next byte are added. A word of many rows is followed by differences of 0, or has a count: seven bits a byte, the highest
 bit of all bytes but the last set.
 
-Bytes come from files: nothing is written that does not fit, and what does not fit is said.
+Bytes come from files, so every write is checked against the room; a piece that does not fit is reported.
 """
 
 from __future__ import annotations

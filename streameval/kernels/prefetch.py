@@ -1,4 +1,4 @@
-"""Memory: what numba has no words for. A line is asked for, eight bytes are read at once, an array by its address.
+"""Memory access that numba lacks: prefetch a cache line, load eight bytes at once, read an array by its address.
 
 A loop that scatters rows to a thousand places writes each cache line from first item to last while it stays in the
 second-level cache, but begins every line with a miss, which a store cannot overtake. Asking for a place's next line

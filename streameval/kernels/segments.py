@@ -1,4 +1,4 @@
-"""Moving words into buckets, and counting them there."""
+"""Scatter words into buckets, and count them there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passing cells on: the loops that leave rows alone in their cluster out, and write cells by class.
+"""Hand cells from the cluster pass to the class pass, skipping singleton clusters.
 
 Rows come bucket by bucket, ``starts[b]`` the first of each, and all rows of a cluster lie in one bucket; see
 `streameval.states.contingency.pass_by_cluster`.

@@ -36,6 +36,7 @@ from streameval.budget import Budget
 from streameval.errors import FormatError
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
@@ -52,7 +53,17 @@ __all__ = ["KINDS", "dump", "load", "load_together"]
 
 KINDS: dict[str, type[StoredSpec]] = {
     spec.kind: spec
-    for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec, LabelSpec, QuantileSpec, DigestsSpec, BinsSpec)
+    for spec in (
+        ScoreSpec,
+        HistogramSpec,
+        ClusterSpec,
+        ContingencySpec,
+        LabelSpec,
+        QuantileSpec,
+        DigestsSpec,
+        BinsSpec,
+        GroupedSpec,
+    )
 }
 _PREFIX = "streameval."
 

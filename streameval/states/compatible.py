@@ -1,4 +1,4 @@
-"""When two states may be merged, and when they are the same."""
+"""Whether two states may be merged, and whether they are equal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def mergeable(one: Any, other: Any) -> None:
 
 
 def same_table(one: Any, other: Any) -> bool:
-    """Whether two states of one kind have the same header and the same table, whatever batches and runs it lies in."""
+    """Whether two states of one kind have the same header and the same table, whatever batches and segments hold it."""
     return bool(one.header() == other.header() and _table(one) == _table(other))
 
 

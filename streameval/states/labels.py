@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelCounts", "LabelReader", "LabelSpec"]
 
-# what Arrow raises of a value that a type does not have; not their common base, which a lack of memory has as well
+# raised by Arrow for a value that a type cannot hold; not their common base, which covers a lack of memory too
 _NO_VALUE = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, OverflowError)
 _REMEDY = "name the positive one with pos_label (--pos-label)"
 
@@ -144,7 +144,7 @@ class LabelCounts(Small):
             raise LabelError(msg)
 
     def header(self) -> dict[str, Any]:
-        """The whole state: it has no table."""
+        """The complete state: it has no table."""
         return {**asdict(self), "spec": asdict(self.spec), "values": sorted(self.values)}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""ClusterCounts: every cluster with its size and positives, exactly; and the small table that metrics read.
+"""ClusterCounts: the exact size and positives of every cluster, and the small table that metrics read.
 
 Clusters are keyed by their ids, mixed by an odd multiplier that permutes the 64-bit integers, so that buckets fill
 evenly. Integer ids are compared as integers. Strings and binaries are compared by a 128-bit hash of their bytes
@@ -53,7 +53,7 @@ class ClusterSpec:
     column : the cluster column
     type : see `id_type`
     scope : ``global``, or ``partition`` where ids are reused and belong to their partition
-    nulls : ``error``, ``drop`` or ``singleton`` (each null is a cluster of its own)
+    nulls : ``error``, ``drop`` or ``singleton`` (each null is a singleton cluster)
 
     Examples
     --------
@@ -186,7 +186,7 @@ class ClusterCounts:
     ----------
     spec : ClusterSpec
     keyed : KeyedCounts
-    single_rows : int64 array of shape (2,), null ids that are each a cluster of their own, by label
+    single_rows : int64 array of shape (2,), null ids counted as singleton clusters, by label
     dropped_rows : int64 array of shape (2,), null ids left out, by label
 
     Examples
@@ -222,7 +222,7 @@ class ClusterCounts:
         return Totals(neg, pos, float(neg), float(pos))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
-        """Intervals that can be finalized on their own; the first one also stands for the null ids."""
+        """Intervals that can be finalized independently; the first one includes the null ids."""
         return self.keyed.intervals() or [(0, 0)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
@@ -252,7 +252,7 @@ class ClusterCounts:
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
-        """Facts beside the table."""
+        """The spec and the counts of null ids."""
         rows = {"single_rows": self.single_rows.tolist(), "dropped_rows": self.dropped_rows.tolist()}
         return {"spec": asdict(self.spec), **rows}
 

@@ -38,7 +38,7 @@ def compiled_sums(
     col_totals: Values,
     times: Codes = _ONCE,
 ) -> tuple[dict[Number, Number], dict[Number, Number], int]:
-    """Σ n² by class size and by cluster size, and Σ n²/(r·c) in units of 2^-104; each cell so many times.
+    """Σ n² by class size and by cluster size, and Σ n²/(r·c) in units of 2^-104; with multiplicities.
 
     Parameters
     ----------

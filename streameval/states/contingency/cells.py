@@ -106,7 +106,7 @@ def interval_items(budget: Budget) -> int:
 
 
 def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:
-    """Layouts of `ClassCells` of a table of so many rows; the last `owner` words are those of the cluster."""
+    """Layouts of `ClassCells` of a table of `rows` rows; the last `owner` words are those of the cluster."""
     words = keys.class_
     return Layout(ID_BUCKETS, 64, words), Layout(ID_BUCKETS, 64, words + (1 if rows < NARROW else 2) + owner)
 

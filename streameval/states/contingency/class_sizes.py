@@ -4,8 +4,8 @@ Every class has its cells in many clusters, most of which a large table has of o
 hand such a cell needs no second look: what the other cells of its class leave of it are cells of one row.
 
 Small integers, as codes are, count in an array by themselves. Other classes are counted in a hash table as large as a
-builder's buffers. Where that fills and a class has come less than twice on average, as if every message was a class of
-its own, rows are kept as they come, in 8 bytes a word; those that come with counts keep them.
+builder's buffers. Where that fills and a class has come less than twice on average, as if every message were a
+class, rows are kept uncounted, in 8 bytes a word; rows that come with counts keep them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ClassRows:
     budget : Budget
         Owns the segments' arrays.
     capacity : int
-        Rows that a run holds at most; the table has room for about as many classes.
+        Rows that a segment holds at most; the table has room for about as many classes.
 
     Examples
     --------

@@ -1,15 +1,15 @@
-"""ContingencyCounts: how many rows every (class, cluster) cell has, exactly, of data larger than memory.
+"""ContingencyCounts: the exact rows of every (class, cluster) cell, for data larger than memory.
 
 A row is a key of two ids: the words of its cluster, which decide the bucket, then the words of its class (see
-`streameval.states.keyed.ids`). Rows are partitioned by cluster and kept as they come, spilled over the budget like
+`streameval.states.keyed.ids`). Rows are partitioned by cluster in their original order, spilled over the budget like
 every other state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition;
-repeated rows of a large cell become one item with a count. The rows of each class are counted beside
+repeated rows of a large cell become one item with a count. The rows of each class are counted separately
 (`streameval.states.contingency.class_sizes`). `streameval.states.contingency.pass_by_cluster` turns both into the
 `Summary` from which the metrics are computed.
 
-Nulls that are each one of their own need no identity, since a cluster of one row has one cell: rows without a cluster
-are counted by class alone, in `without_cluster`; rows without a class keep their cluster and are told apart by the
-label. So the state does not depend on where a row came from.
+Nulls counted as singletons need no identity, since a cluster of one row has one cell: rows without a cluster are
+counted by class alone, in `without_cluster`; rows without a class keep their cluster and are marked by the label. The
+state therefore does not depend on where a row came from.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ContingencySpec:
     classes, cluster : the columns
     class_type, cluster_type : see `streameval.states.keyed.ids.id_type`
     scope : ``global``, or ``partition`` where cluster ids belong to their partition; class ids are global
-    nulls : ``error``, ``drop`` or ``singleton`` (each null is a cluster, or a class, of its own)
+    nulls : ``error``, ``drop`` or ``singleton`` (each null is a singleton cluster, or class)
 
     Examples
     --------
@@ -163,7 +163,7 @@ class _ContingencyBuilder:
                 raise NullError(msg)
 
     def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
-        """Rows with a null that is one of its own."""
+        """Rows with a null id, each a singleton."""
         clusters, classes = columns
         self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition)
         if self._alone is None:
@@ -177,7 +177,7 @@ class _ContingencyBuilder:
         return identify(array, self.spec.class_type)
 
     def _add(self, clusters: pa.Array, classes: pa.Array | None, partition: str) -> None:
-        """Rows that have a cluster; without `classes` each has a class of its own."""
+        """Rows that have a cluster; without `classes` each is a singleton class."""
         first, rest = identify(clusters, self.spec.cluster_type, self.spec.scope, partition)
         if classes is None:
             words = np.zeros((first.size, self.spec.keys.class_), np.uint64)
@@ -268,7 +268,7 @@ class ContingencyCounts:
         return cluster_shards(self.cells, budget or Budget())
 
     def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, KeyedCounts]:
-        """First pass over one shard: what its clusters decide, and its cells by class, but those of lone rows."""
+        """First pass over one shard: the partial summary of its clusters, and its cells by class without singletons."""
         return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner)
 
     def classes(self, found: Iterable[KeyedCounts], *, owner: bool = False) -> ClassCells:
@@ -280,7 +280,7 @@ class ContingencyCounts:
         return ClassCells(KeyedCounts(layouts[0], rows), KeyedCounts(layouts[1], others), words)
 
     def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
-        """Both passes; `each` maps a function over shards, one after the other by default.
+        """Both passes; `each` maps a function over shards, sequentially by default.
 
         The result has the same bits for any shards, in any order.
         """
@@ -320,7 +320,7 @@ class ContingencyCounts:
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
-        """Facts beside the table."""
+        """The spec, the rows by label, and the rows left out."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in _FACTS}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,7 @@
 
 A matching gives every class at most one cluster, which cannot be decided part by part. But most cells of a large table
 can: a cluster whose rows are all of one class is of use to that class alone, and of such clusters only the largest.
-Call it the class's *own* cell; no cell of the class that has no more rows is needed beside it. The same holds of the
+Call it the class's *own* cell; no cell of the class with at most as many rows is needed then. The same holds of the
 classes that lie in one cluster. So the cells are visited three times, each time in bounded memory:
 
 1. *By cluster*: the first pass of `streameval.states.contingency.pass_by_cluster`, whose cells take the words of their
@@ -42,14 +42,14 @@ __all__ = ["CellsLeft", "CoreCells", "core_cells", "core_of_classes", "core_of_c
 
 
 class CoreCells(NamedTuple):
-    """Cells by number, and what is settled beside them.
+    """Cells by number, and the total of settled cells.
 
     Attributes
     ----------
     classes, clusters : int64 arrays of shape (n_cells,)
     counts : int64 array of shape (n_cells,)
     settled : int
-        Total of the cells beside these that some best matching takes.
+        Total of the further cells that some best matching takes.
     """
 
     classes: Array

@@ -1,4 +1,4 @@
-"""RunBuilder: encoded rows → segments, a counting pass and a scatter at a time."""
+"""SegmentBuilder: encoded rows → segments, with one counting pass and one scatter each."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class SegmentBuilder:
                 self._counts[room] = counts[part]
 
     def add_items(self, words: Array, codes: Array, rest: Array | None, counts: Array, weights: Array) -> None:
-        """Take items that are encoded already, with counts or without."""
+        """Take encoded items, with or without counts."""
         for part, room in self._rooms(words.size):
             self._words[room], self._codes[room] = words[part], codes[part]
             self._table += np.bincount(codes[part], minlength=self._table.size)
@@ -92,7 +92,7 @@ class SegmentBuilder:
                     mine[room] = given[part] if given.size else 1
 
     def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
-        """Parts of the input, each with the free place it goes to."""
+        """Slices of the input, each with its destination in the buffers."""
         done = 0
         while done < rows:
             if self._size == self.capacity:
@@ -133,7 +133,7 @@ class SegmentBuilder:
         self._size = 0
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        """Store the pieces: those whose words repeat as (word, count), the others as they are."""
+        """Store the pieces: as (word, count) where words repeat, else unchanged."""
         again = kernels.repetitive(words, rest, starts)
         if again.any():
             pieces = [

@@ -1,4 +1,4 @@
-"""Keyed counts, partitioned by bucket and sorted only when asked: what every exact state is made of.
+"""Keyed counts, partitioned by bucket and sorted on demand: the core of every exact state.
 
 A *segment* holds the words of some rows in pieces, one for each (bucket, label) that occurs, in ascending order of the
 code ``2 * bucket + label``; inside a piece the order is free. To fold a batch is therefore one counting pass and one
@@ -61,9 +61,9 @@ class KeyedCounts:
     Parameters
     ----------
     layout : Layout
-    segments : tuple of Run
+    segments : tuple of Segment
     full_outline : BucketCounts, optional
-        Of the multiset that `segments` are a range of, or none of, because the rows lie elsewhere.
+        Of the full multiset, where `segments` are only a range of it, or empty because its rows lie elsewhere.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class KeyedCounts:
 
     @classmethod
     def built(cls, builder: SegmentBuilder) -> KeyedCounts:
-        """What a builder was given; it is spent."""
+        """Everything a builder collected; the builder is spent."""
         return cls(builder.layout, builder.finish())
 
     def merge(self, other: KeyedCounts) -> KeyedCounts:
@@ -104,7 +104,7 @@ class KeyedCounts:
 
     @property
     def outline(self) -> BucketCounts:
-        """How much there is of each code."""
+        """Rows, items and weights of each code."""
         if self.full_outline is not None:
             return self.full_outline
         codes = np.flatnonzero(self.items)
@@ -115,7 +115,7 @@ class KeyedCounts:
         return KeyedCounts(self.layout, full_outline=self.outline)
 
     def range(self, start: int, stop: int) -> KeyedCounts:
-        """The rows of some buckets, not copied; with `within` they are what the whole is in those buckets."""
+        """The rows of some buckets, not copied; `within` makes them that range of the full multiset."""
         return KeyedCounts(
             self.layout, tuple(part for segment in self.segments if (part := segment.range(start, stop)) is not None)
         )
@@ -190,7 +190,7 @@ class KeyedCounts:
                 yield stretch
 
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `grouped`, but plain rows come as they are, many at a time, for those who count them in their own way."""
+        """As `grouped`, but plain rows are yielded unsorted, many at a time, for callers that count them themselves."""
         start, stop = interval
         items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
@@ -205,7 +205,7 @@ class KeyedCounts:
         yield from self._gathered(start, stop, items)
 
     def _plain(self, start: int, stop: int) -> bool:
-        """Whether some buckets hold nothing but words, and these a bit that can bear the label."""
+        """Whether some buckets hold only words, with a spare bit for the label."""
         counted = any(segment.counts is not None and segment.has(2 * start, 2 * stop) for segment in self.segments)
         return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and not counted
 
@@ -327,7 +327,7 @@ class KeyedCounts:
 
 
 def _check(found: Array, due: Array) -> None:
-    """Whether all items were there."""
+    """Raise if some items are missing."""
     if not np.array_equal(found, due):
         msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
         raise ClusterError(msg)

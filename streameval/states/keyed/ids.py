@@ -1,4 +1,4 @@
-"""Ids of clusters and classes as words: what it means for two ids to be the same.
+"""Ids of clusters and classes as words, and when two ids are equal.
 
 Integer ids are compared as integers: one 64-bit word. Strings and binaries are compared by a 128-bit hash of their
 bytes (MurmurHash3): two words, and among 10⁹ ids a false match is less likely than 2·10⁻²¹. Where ids belong to their

@@ -1,4 +1,4 @@
-"""Run: rows in pieces by code; with what words they are, and an outline of how many there are of each code."""
+"""Segments: rows in pieces by code; the layout of their words, and an outline of the rows of each code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_WEIGHTS = np.empty(0, np.float64)  # rows have none
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a word is: the part of a spec that decides whether segments can be merged.
+    """How keys are stored: the part of a spec that decides whether segments can be merged.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class Layout:
     words : int
         Words of a key; only the first one decides the bucket.
     weighted : bool
-        Whether rows have weights beside counts.
+        Whether rows have weights.
     halved : bool
         Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
     """
@@ -116,7 +116,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAddresses:
-    """Where the items of an interval of buckets lie, for one loop over the pieces of all segments.
+    """Addresses of the items of an interval of buckets, for one loop over the pieces of all segments.
 
     Attributes
     ----------
@@ -151,7 +151,7 @@ class SegmentAddresses:
 
 @dataclass(frozen=True)
 class BucketCounts:
-    """How much there is of each code that occurs: what totals, shards and ranges are reckoned from, without the rows.
+    """Rows, items and weights of each code that occurs: enough to compute totals, shards and ranges without the rows.
 
     Attributes
     ----------

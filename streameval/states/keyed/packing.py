@@ -1,7 +1,7 @@
-"""Packing: the table of a keyed state ↔ the bytes that are stored, which become segments without being sorted again.
+"""Packing: the table of a keyed state ↔ the bytes that are stored, which become segments without another sort.
 
 A row of what is stored is a *piece*: the items of one code (`streameval.states.keyed.counts`) in ascending order, at
-most 2¹⁶ of them, so that reading is one pass that adds up differences where the segments want their words. Sorted words
+most 2¹⁶ of them, so that reading is one pass that adds up differences where the segments keep their words. Sorted words
 are stored as differences (`streameval.kernels.packing`): about 1 byte a row for scores of 16-bit words, 5 for 64-bit
 words.
 
@@ -196,7 +196,7 @@ def _places(codes: list[Array], most: int) -> tuple[Array, list[Array]]:
 
 
 def _binary(data: Array, ends: Array) -> pa.Array:
-    """Binary values that lie one after the other."""
+    """Consecutive binary values."""
     return pa.Array.from_buffers(
         pa.binary(), len(ends) - 1, [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(data)]
     )
@@ -213,7 +213,7 @@ def _bytes(column: pa.Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
-    """Pieces as they are stored, found to be possible."""
+    """Stored pieces that passed the checks."""
 
     codes: Array
     rows: Array

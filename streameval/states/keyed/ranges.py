@@ -1,4 +1,4 @@
-"""Ranges: how a keyed state lives on many workers, none of which holds all of it.
+"""Ranges: a keyed state spread over many workers, none of which holds all of it.
 
 A state is a few small facts and its `KeyedCounts`, which grow with the data. Every segment is cut at the same buckets,
 so a state splits into ranges of buckets without reading a row, and ranges of many states merge independently. To
@@ -8,7 +8,7 @@ whatever the size of the data.
 ::
 
     state  ─► outline = outline_only(state)       outlines of all tasks merge into the outline of the full state
-           ─► rows = ranged(state.runs(), buckets)    ranges of all tasks merge, each on its own
+           ─► rows = ranged(state.runs(), buckets)    ranges of all tasks merge independently
     restored(outline, rows)                       is the full state, restricted to that range
 
 The parts of all shards of all restored ranges are therefore the parts of all shards of the state; a property test holds
@@ -49,7 +49,7 @@ Rows = Mapping[str, KeyedCounts]  # the keyed counts of a state, by name
 
 
 def outline_only(state: Any) -> Any:
-    """The state without its rows: it knows its totals and shards, and merges with its like."""
+    """The state without its rows: it has the totals and shards, and merges with other outlines."""
     return state.with_runs({name: counts.outline_only() for name, counts in state.runs().items()})
 
 
@@ -69,7 +69,7 @@ def restored(outline: Any, rows: Rows) -> Any:
 
 
 def nbytes(state: Any) -> int:
-    """Bytes of the rows, wherever they lie."""
+    """Bytes of the rows, in memory, spilled or remote."""
     return sum(counts.outline.nbytes for counts in state.runs().values())
 
 
@@ -97,7 +97,7 @@ def balanced(outline: Any, shards: Sequence[Interval], count: int) -> list[tuple
     Parameters
     ----------
     outline : the whole state
-    shards : ascending and apart, every row in one of them
+    shards : ascending and disjoint; together they hold every row
     count : number of ranges
 
     Returns

@@ -1,0 +1,6 @@
+"""States split by a key: slices, resampling blocks, nights."""
+
+from streameval.states.grouped.keys import Blocks, By
+from streameval.states.grouped.state import Grouped, GroupedSpec
+
+__all__ = ["Blocks", "By", "Grouped", "GroupedSpec"]

@@ -1,0 +1,139 @@
+"""Folding rows into groups: the first groups of a task apart, further ones joined."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.states.grouped.joined import Joined, add_items, inner_facts, joined_layout
+from streameval.states.grouped.rows import FORMS
+from streameval.states.grouped.table import GroupTable, hashed
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.layout import NO_COUNTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval.budget import Budget
+    from streameval.states.grouped.keys import Key
+    from streameval.states.grouped.rows import Rows
+    from streameval.states.protocol import Batch, Builder
+    from streameval.typing import Array
+
+__all__ = ["APART", "GroupedBuilder"]
+
+APART = 128  # groups of a task that stand apart, at most
+_GROUP_BYTES = 1 << 24  # of the budget for each of them: sixteen times what its builder takes
+_FEWEST = 1 << 12  # rows that a group's builder collects, at least
+_ROW_BYTES = 16  # unit of a builder's capacity
+
+
+class GroupedBuilder:
+    """Builder of a grouped state; owned by one task.
+
+    Parameters
+    ----------
+    inner : the inner spec
+    key : Key
+    budget : Budget
+    capacity : int
+        Rows that are collected at a time, over all groups.
+    made : callable
+        From the states of groups apart, by name, and the joined groups to the state.
+    """
+
+    def __init__(
+        self, inner: Any, key: Key, budget: Budget, capacity: int, made: Callable[[dict[bytes, Any], Joined], Any]
+    ) -> None:
+        self._inner, self._key, self._made = inner, key, made
+        self._budget, self._capacity = budget, capacity
+        self._form = FORMS.get(type(inner))
+        self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
+        self._builders: dict[bytes, Builder] = {}
+        self._joined: SegmentBuilder | None = None
+        self._tables: list[GroupTable] = []
+
+    def update(self, batch: Batch) -> None:
+        """Fold a batch."""
+        split = self._key.split(batch)
+        slots = self._slots(split.names)
+        builders = list(self._builders.values())
+        if len(slots) == 1 and slots[0] >= 0:
+            builders[slots[0]].update(batch)
+            return
+        place = slots[split.codes]
+        order = np.argsort(place.astype(np.int16) if len(builders) < 1 << 15 else place, kind="stable")  # a radix sort
+        moved, place = _taken(batch, order, self._inner.columns), place[order]
+        for a, b in pairwise([*np.flatnonzero(np.diff(place, prepend=-2)).tolist(), place.size]):
+            if place[a] >= 0:
+                builders[place[a]].update(_part(moved, a, b))
+            else:
+                self._join(_part(moved, a, b), split.codes[order[a:b]], split.names)
+
+    def _slots(self, names: pa.Array) -> Array:
+        """The builder of each group, as an int64 array; −1 for groups that are joined."""
+        known = pa.array(self._builders, pa.large_binary())
+        slots: Array = pc.fill_null(pc.index_in(names, value_set=known), -1).to_numpy().astype(np.int64)
+        for new in np.flatnonzero(slots < 0)[: self._most - len(self._builders)].tolist():
+            slots[new] = len(self._builders)
+            rows = max(_FEWEST, self._capacity // (4 * (len(self._builders) + 1)))
+            self._builders[names[new].as_py()] = self._inner.builder(self._budget, min(self._capacity, rows))
+        return slots
+
+    def _join(self, batch: Batch, codes: Array, names: pa.Array) -> None:
+        """Join the rows of a batch."""
+        layout = joined_layout(self._inner)
+        if self._joined is None:
+            row = 16 * layout.words + 4 + 8 * layout.weighted  # bytes; words are held twice when they move
+            self._joined = SegmentBuilder(layout, self._budget, max(1, self._capacity * _ROW_BYTES // row))
+        rows: Rows = FORMS[type(self._inner)](self._inner, batch)
+        found, codes = np.unique(codes, return_inverse=True)
+        names = names.take(pa.array(found))
+        tags = hashed(names)[codes[rows.rows]]
+        add_items(self._joined, tags, rows.keys, rows.side, NO_COUNTS, rows.weight)
+        self._tables.append(GroupTable.of(names, _facts(self._inner, rows, codes, found.size)))
+        if sum(map(len, self._tables[1:])) > len(self._tables[0]):
+            self._tables = [GroupTable.union(self._tables)]
+
+    def state(self) -> Any:
+        """The state of everything folded; the builder is spent."""
+        apart = {name: self._builders.pop(name).state() for name in list(self._builders)}
+        joined = Joined.empty(self._inner)
+        if self._joined is not None:
+            joined = replace(joined, table=GroupTable.union(self._tables), keyed=KeyedCounts.built(self._joined))
+        return self._made(apart, joined)
+
+
+def _facts(inner: Any, rows: Rows, codes: Array, groups: int) -> Array:
+    """Facts of each group of a batch, as a float64 array of shape (n_groups, n_facts)."""
+    columns = []
+    for name in inner_facts(inner):
+        sums = np.zeros(2 * groups)
+        if name in rows.facts:
+            fact = rows.facts[name]
+            sums += np.bincount(2 * codes[fact.rows] + fact.side, fact.amounts, 2 * groups)
+        columns.append(sums.reshape(-1, 2))
+    return np.hstack(columns)
+
+
+def _taken(batch: Batch, order: Array, names: tuple[str, ...]) -> Batch:
+    """The rows of a batch in another order, with these columns alone."""
+    kept = np.arange(order.size) if batch.kept is None else batch.kept
+    weight = None if batch.weight is None else batch.weight[order]
+    columns = {name: batch.columns[name].take(pa.array(order)) for name in names}
+    return replace(batch, label=batch.label[order], weight=weight, columns=columns, kept=kept[order])
+
+
+def _part(batch: Batch, a: int, b: int) -> Batch:
+    """Some consecutive rows of a batch, not copied."""
+    weight = None if batch.weight is None else batch.weight[a:b]
+    columns = {name: column.slice(a, b - a) for name, column in batch.columns.items()}
+    kept = None if batch.kept is None else batch.kept[a:b]
+    return replace(batch, label=batch.label[a:b], weight=weight, columns=columns, kept=kept)

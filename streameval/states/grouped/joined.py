@@ -1,0 +1,184 @@
+"""Joined groups: the items of many groups in one `KeyedCounts`, and the inner states made from them.
+
+The key of an item is the hash of its group's name, two words of which the first decides the bucket, then the key in the
+inner state's table: its flags, inverted, and its words. Keys of a group are therefore adjacent, in the order of the
+inner table.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.budget import Budget
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.states.grouped.table import GroupTable, hashed
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.grouping import Counts
+from streameval.states.keyed.ids import SHIFT, id_codes
+from streameval.states.keyed.layout import NO_WEIGHTS, Layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streameval.typing import Array
+
+__all__ = ["Joined", "add_items", "inner_facts", "inner_header", "joined_layout", "read_joined"]
+
+
+def _fields(inner: Any, kind: pa.DataType) -> list[str]:
+    """Columns of the inner table: uint64 for words of a key, bool for flags, int64 for counts, float64 for weights."""
+    return [field.name for field in inner.schema if field.type == kind]
+
+
+def joined_layout(inner: Any) -> Layout:
+    """Layout of joined items."""
+    words = 2 + len(_fields(inner, pa.bool_())) + len(_fields(inner, pa.uint64()))
+    return Layout(ID_BUCKETS, 64, words, weighted=getattr(inner, "weighted", False))
+
+
+def inner_facts(inner: Any) -> dict[str, list[Any]]:
+    """Facts of a group without rows, by their name in the inner header; each has two sides."""
+    return {name: value for name, value in inner.empty().header().items() if name != "spec"}
+
+
+def inner_header(inner: Any, facts: Array) -> dict[str, Any]:
+    """The header of an inner state with these facts, a float64 array of shape (n_facts,)."""
+    sides = iter(facts.tolist())
+    values = {name: [type(side)(next(sides)) for side in empty] for name, empty in inner_facts(inner).items()}
+    return {"spec": asdict(inner)} | values
+
+
+def add_items(
+    builder: SegmentBuilder, tags: Array, keys: Array, side: int | Array, counts: Array, weights: Array
+) -> None:
+    """Add items by the hashes of their groups and their inner keys."""
+    first = np.ascontiguousarray(tags[:, 0])
+    codes = id_codes(first) | np.asarray(side, np.uint32)
+    builder.add_items(first, codes, np.column_stack((tags[:, 1], keys)), counts, weights)
+
+
+def read_joined(inner: Any, batches: Iterable[pa.RecordBatch], budget: Budget) -> KeyedCounts:
+    """The items of inner tables whose column ``group`` has the names of the groups."""
+    builder = SegmentBuilder(joined_layout(inner), budget, SLAB // 4, counted=True)
+    weights = _fields(inner, pa.float64())
+    for batch in batches:
+        group = batch.column("group").dictionary_encode()
+        tags = hashed(group.dictionary)[group.indices.to_numpy()]
+        flags = [~batch.column(name).to_numpy(zero_copy_only=False) for name in _fields(inner, pa.bool_())]
+        words = [batch.column(name).to_numpy() for name in _fields(inner, pa.uint64())]
+        keys = np.column_stack((*flags, *words)).astype(np.uint64, copy=False)
+        for side, name in enumerate(_fields(inner, pa.int64())):
+            rows = batch.column(name).to_numpy()
+            here = rows > 0
+            weight = batch.column(weights[side]).to_numpy()[here] if weights else NO_WEIGHTS
+            add_items(builder, tags[here], keys[here], side, rows[here], weight)
+    return KeyedCounts.built(builder)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined:
+    """Many groups of an inner state.
+
+    Attributes
+    ----------
+    inner : the inner spec
+    table : GroupTable, names and facts
+    keyed : KeyedCounts, the items
+    """
+
+    inner: Any
+    table: GroupTable
+    keyed: KeyedCounts
+
+    @classmethod
+    def empty(cls, inner: Any) -> Joined:
+        """No groups."""
+        return cls(inner, GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(joined_layout(inner)))
+
+    def merge(self, other: Joined) -> Joined:
+        """The groups of both."""
+        return Joined(self.inner, GroupTable.union([self.table, other.table]), self.keyed.merge(other.keyed))
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
+
+    def marked(self, names: Iterable[bytes]) -> Array:
+        """Which groups have one of these names, as a bool array of shape (n_groups,)."""
+        places = self.table.places(hashed(pa.array(names, pa.large_binary())))
+        marks = np.zeros(len(self.table), np.bool_)
+        marks[places[places >= 0]] = True
+        return marks
+
+    def restored(self, marks: Array, budget: Budget | None = None) -> Any:
+        """The inner state of the marked groups, at least one."""
+        inner, budget = self.inner, budget or Budget()
+        header = inner_header(inner, self.table.facts[marks].sum(axis=0))
+        first, last = (self.table.words[marks][[0, -1], 0] >> SHIFT).tolist()
+        found = (part for part, _ in self.items(marks, (first, last + 1), budget))
+        if inner.packing is None:
+            return inner.from_arrow(header, (self._table(part) for part in found), budget)
+        rows = int(self.keyed.items[2 * first : 2 * last + 2].sum())
+        builder = SegmentBuilder(inner.layout, budget, min(SLAB, max(rows, 1)), counted=True)
+        for part in found:
+            _add_inner(builder, inner, part)
+        [name] = inner.empty().runs()
+        return inner.from_arrow(header, [], budget).with_runs({name: KeyedCounts.built(builder)})
+
+    def items(
+        self, marks: Array, interval: tuple[int, int] | None = None, budget: Budget | None = None
+    ) -> Iterator[tuple[Counts, Array]]:
+        """Items of the marked groups in the order of their keys, and the place of each item's group in the table."""
+        for shard in self.keyed.intervals() if interval is None else [interval]:
+            for counts in self.keyed.grouped(shard, budget):
+                tags = np.column_stack((counts.keys, counts.rest[:, 0]))
+                starts = np.flatnonzero(np.append(True, (tags[1:] != tags[:-1]).any(axis=1)))[: len(tags)]
+                places = np.repeat(self.table.places(tags[starts]), np.diff(np.append(starts, len(tags))))
+                here = marks[places]
+                if here.all():
+                    yield counts, places
+                elif here.any():
+                    yield _filtered(counts, here), places[here]
+
+    def tables(self, marks: Array) -> Iterator[tuple[Array, pa.RecordBatch]]:
+        """Inner tables of the marked groups, and the place of each row's group."""
+        for counts, places in self.items(marks):
+            yield places, self._table(counts)
+
+    def _table(self, counts: Counts) -> pa.RecordBatch:
+        """The inner table of some items."""
+        flags = len(_fields(self.inner, pa.bool_()))
+        sources = {
+            pa.bool_(): iter(counts.rest[:, 1 : 1 + flags].T == 0),
+            pa.uint64(): iter(counts.rest[:, 1 + flags :].T),
+            pa.int64(): iter((counts.neg, counts.pos)),
+            pa.float64(): iter((counts.neg_weight, counts.pos_weight)),
+        }
+        schema = self.inner.schema
+        columns = [pa.array(np.ascontiguousarray(next(sources[field.type]))) for field in schema]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _filtered(counts: Counts, here: Array) -> Counts:
+    """Some of the items."""
+    weights = (None if column is None else column[here] for column in (counts.neg_weight, counts.pos_weight))
+    return Counts(counts.keys[here], counts.rest[here], counts.neg[here], counts.pos[here], *weights)
+
+
+def _add_inner(builder: SegmentBuilder, inner: Any, counts: Counts) -> None:
+    """Add joined items to the segments of an inner state."""
+    keys, rest = np.ascontiguousarray(counts.rest[:, 1]), counts.rest[:, 2:]
+    narrow = inner.layout.bits == 16
+    words, buckets = (keys.astype(np.uint16), keys >> np.uint64(16)) if narrow else (keys, inner.packing.bucket(keys))
+    sides = (counts.neg, counts.neg_weight), (counts.pos, counts.pos_weight)
+    for side, (rows, weights) in enumerate(sides):
+        here = rows > 0
+        codes = (buckets[here].astype(np.uint32) << np.uint32(1)) | np.uint32(side)
+        weight = NO_WEIGHTS if weights is None else weights[here]
+        builder.add_items(words[here], codes, rest[here], rows[here], weight)

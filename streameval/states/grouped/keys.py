@@ -1,0 +1,305 @@
+"""Keys: how the rows of a batch are divided into groups.
+
+Every group has a *name*, a byte string that follows from its values alone: for each column the length of a tagged text,
+a colon and the text, such as ``3:sDE`` for the string ``DE`` or ``2:i7`` for the integer 7. Equal values have equal
+names in all files and on all workers, whatever the width of their type.
+
+Blocks for resampling are drawn by a keyed 64-bit hash of the unit's id: ``mix(w ^ K) % count``. ``mix`` is the
+finalizer of MurmurHash3 (x64), K is 0x243F6A8885A308D3, and w is the id: an integer as its 64-bit two's complement, a
+string or binary as the first word of its MurmurHash3_x64_128. A row that is its own unit has w = ``mix(row ^ K) ^ f``,
+where row is its offset in the file, and f the first word of the hash of the file's path relative to the input. These
+definitions are permanent: blocks of different nights, scores and slices must line up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import OptionError, SchemaError
+from streameval.kernels.hashing import hash_bytes
+from streameval.states.keyed.ids import id_type, identify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streameval.states.protocol import Batch
+    from streameval.typing import Array
+
+__all__ = ["Blocks", "By", "Group", "Key", "Split", "read_key"]
+
+Group = Any  # a tuple of values for `By`, a block number for `Blocks`
+
+_K = np.uint64(0x243F6A8885A308D3)
+_MIX = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_NAN = float("nan")  # one object, so that tuples that hold it are equal
+_MOST_BLOCKS = 1 << 16
+
+
+class Split(NamedTuple):
+    """The groups of a batch.
+
+    Attributes
+    ----------
+    codes : int64 array of shape (n,), the group of each row as an index into `names`
+    names : large_binary Arrow array of length n_groups, distinct; each occurs
+    """
+
+    codes: Array
+    names: pa.Array
+
+
+class Key(Protocol):
+    """Divides rows into groups; frozen and hashable."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+
+    def split(self, batch: Batch) -> Split:
+        """The group of each row."""
+
+    def group(self, name: bytes) -> Group:
+        """The group with a name, as `Grouped.groups` shows it."""
+
+    def fields(self) -> dict[str, Any]:
+        """The key as plain JSON values, which `read_key` reads."""
+
+
+@dataclass(frozen=True)
+class By:
+    """One group for each value of a column, or for each tuple of values of several columns; null is a value.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Columns of booleans, numbers, strings, binaries, dates or times. −0.0 equals 0.0; all NaN are one value.
+
+    Examples
+    --------
+    >>> from streameval.states.protocol import Batch
+    >>> batch = Batch(np.zeros(3, np.uint8), None, {"country": pa.array(["DE", None, "DE"])})
+    >>> By(("country",)).split(batch).codes, [By(("country",)).group(b"3:sDE"), By(("country",)).group(b"1:n")]
+    (array([0, 1, 0]), [('DE',), (None,)])
+    """
+
+    columns: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.columns, tuple) or not 0 < len(self.columns) == len(set(self.columns)):
+            msg = f"by={self.columns!r} is not a tuple of columns, each named once"
+            raise OptionError(msg)
+
+    def split(self, batch: Batch) -> Split:
+        """The group of each row."""
+        parts = [_coded(batch.columns[name], name, batch.name) for name in self.columns]
+        codes, sizes = parts[0][0], len(parts[0][1])
+        index = [np.arange(sizes)]  # of each group in the texts of each column
+        for more, texts in parts[1:]:
+            found, codes = _compact(codes * len(texts) + more, sizes * len(texts))
+            index = [*(old[found // len(texts)] for old in index), found % len(texts)]
+            sizes = found.size
+        found, codes = _compact(codes, sizes)
+        named = [_framed(texts.take(pa.array(at[found]))) for at, (_, texts) in zip(index, parts, strict=True)]
+        return Split(codes, pc.binary_join_element_wise(*named, _bytes(b"")))
+
+    def group(self, name: bytes) -> Group:
+        """The values of a group: None for null; dates and times as text."""
+        values = []
+        while name:
+            size, _, rest = name.partition(b":")
+            values.append(_value(rest[: int(size)]))
+            name = rest[int(size) :]
+        return tuple(values)
+
+    def fields(self) -> dict[str, Any]:
+        """The key as plain JSON values."""
+        return {"by": list(self.columns)}
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Random blocks of units, for resampling; groups are the block numbers that occur.
+
+    Parameters
+    ----------
+    unit : str, optional
+        Column of ids whose rows stay together: a campaign, say. Integers, strings or binaries. A null is a unit of its
+        own. Without a column every row is a unit.
+    count : int
+        Number of blocks, from 2 to 65,536.
+
+    Examples
+    --------
+    >>> from streameval.states.protocol import Batch
+    >>> batch = Batch(np.zeros(3, np.uint8), None, {"campaign": pa.array([7, 8, 7])})
+    >>> split = Blocks("campaign", 4).split(batch)
+    >>> split.codes, [Blocks("campaign", 4).group(name) for name in split.names.to_pylist()]
+    (array([1, 0, 1]), [0, 1])
+    """
+
+    unit: str | None = None
+    count: int = 128
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.count, int) and 2 <= self.count <= _MOST_BLOCKS):
+            msg = f"{self.count!r} blocks are not between 2 and {_MOST_BLOCKS:,}"
+            raise OptionError(msg)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return () if self.unit is None else (self.unit,)
+
+    def split(self, batch: Batch) -> Split:
+        """The block of each row."""
+        found, codes = _compact((self._hashed(batch) % np.uint64(self.count)).astype(np.int64), self.count)
+        return Split(codes, _framed(_text(pa.array(found), b"i")))
+
+    def _hashed(self, batch: Batch) -> Array:
+        """64 bits for each row, equal for rows of one unit."""
+        if self.unit is None:
+            return _origins(batch)
+        array = batch.columns[self.unit]
+        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+            array = array.dictionary_decode()
+        kind = id_type(array.type, self.unit)
+        if not array.null_count:
+            return _mixed(identify(array, kind)[0])
+        hashed, valid = _origins(batch), array.is_valid().to_numpy(zero_copy_only=False)
+        hashed[valid] = _mixed(identify(array.drop_null(), kind)[0])
+        return hashed
+
+    def group(self, name: bytes) -> Group:
+        """The number of a block."""
+        return int(name.partition(b":")[2][1:])
+
+    def fields(self) -> dict[str, Any]:
+        """The key as plain JSON values."""
+        return {"unit": self.unit, "count": self.count}
+
+
+def read_key(fields: dict[str, Any]) -> Key:
+    """The key that `Key.fields` describes.
+
+    Examples
+    --------
+    >>> read_key(Blocks("campaign").fields())
+    Blocks(unit='campaign', count=128)
+    """
+    return By(tuple(fields["by"])) if "by" in fields else Blocks(**fields)
+
+
+def _mixed(words: Array) -> Array:
+    """The keyed hash of some words."""
+    words = words ^ _K
+    for factor in _MIX:
+        words ^= words >> np.uint64(33)
+        words *= factor
+    words ^= words >> np.uint64(33)
+    return words
+
+
+def _origins(batch: Batch) -> Array:
+    """The keyed hash of each row's file and offset."""
+    file = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
+    return _mixed(_mixed(batch.offsets().astype(np.int64).view(np.uint64)) ^ file)
+
+
+def _compact(codes: Array, bound: int) -> tuple[Array, Array]:
+    """The codes below `bound` that occur, ascending, and the place of each code among them."""
+    if bound > max(1 << 16, 4 * codes.size):
+        found, places = np.unique(codes, return_inverse=True)
+        return found, places
+    occurs = np.zeros(bound, np.bool_)
+    occurs[codes] = True
+    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
+
+
+def _coded(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
+    """The values of a column as codes, and the text of each code; all texts are distinct, some may not occur."""
+    tag = _tag(array.type, column, file)
+    encoded = array if pa.types.is_dictionary(array.type) else _plain(array).dictionary_encode(null_encoding="encode")
+    codes, values = encoded.indices, encoded.dictionary
+    texts = _text(values, tag)
+    if codes.null_count:  # a dictionary's own nulls
+        codes, texts = pc.fill_null(codes.cast(pa.int64()), len(texts)), pa.concat_arrays([texts, _nulls(1)])
+    codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+    distinct = texts.dictionary_encode()
+    if len(distinct.dictionary) < len(texts):
+        codes, texts = distinct.indices.to_numpy()[codes].astype(np.int64), distinct.dictionary
+    return codes, texts
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    """The array with a type that Arrow can hash."""
+    return array.cast(pa.float32()) if pa.types.is_float16(array.type) else array
+
+
+_TAGS: tuple[tuple[bytes, tuple[Any, ...]], ...] = (
+    (b"n", (pa.types.is_null,)),
+    (b"b", (pa.types.is_boolean,)),
+    (b"i", (pa.types.is_integer,)),
+    (b"f", (pa.types.is_floating,)),
+    (b"d", (pa.types.is_decimal,)),
+    (b"s", (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)),
+    (b"x", (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary, pa.types.is_binary_view)),
+    (b"t", (pa.types.is_date, pa.types.is_timestamp, pa.types.is_time)),
+)
+
+
+def _tag(kind: pa.DataType, column: str, file: str) -> bytes:
+    """The tag of a type; raises `SchemaError` where its values are not plain."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    tag = next((tag for tag, tests in _TAGS if any(test(kind) for test in tests)), None)
+    if tag is None:
+        msg = f"{file}: column {column!r} has type {kind}; rows are grouped by plain values: cast it"
+        raise SchemaError(msg)
+    return tag
+
+
+def _text(values: pa.Array, tag: bytes) -> pa.Array:
+    """Each value as tagged text."""
+    if tag == b"n":
+        return _nulls(len(values))
+    if tag == b"f":
+        values = pc.add(_plain(values), pa.scalar(0.0, _plain(values).type))  # −0.0 becomes 0.0
+    text = values if tag == b"x" else values.cast(pa.string())
+    joined = pc.binary_join_element_wise(_bytes(tag), text.cast(pa.large_binary()), _bytes(b""))
+    return pc.fill_null(joined, _bytes(b"n"))
+
+
+def _bytes(value: bytes) -> pa.Scalar:
+    return pa.scalar(value, pa.large_binary())
+
+
+def _nulls(size: int) -> pa.Array:
+    return pa.array([b"n"] * size, pa.large_binary())
+
+
+def _framed(texts: pa.Array) -> pa.Array:
+    """Each text with its length in front."""
+    lengths = pc.binary_length(texts).cast(pa.string()).cast(pa.large_binary())
+    return pc.binary_join_element_wise(lengths, texts, _bytes(b":"))
+
+
+_VALUES: dict[bytes, Callable[[bytes], Any]] = {
+    b"n": lambda _: None,
+    b"b": lambda text: text == b"true",
+    b"i": int,
+    b"f": lambda text: _NAN if text == b"nan" else float(text),
+    b"d": lambda text: Decimal(text.decode()),
+    b"s": bytes.decode,
+    b"x": bytes,
+    b"t": bytes.decode,
+}
+
+
+def _value(text: bytes) -> Any:
+    """The value of a tagged text."""
+    return _VALUES[text[:1]](text[1:])

@@ -1,0 +1,148 @@
+"""Rows of a batch as items of an exact state, for states of many groups.
+
+An *item* is a row of the state's table: the words of a key, and the side that the row counts on. Rows that the state
+counts outside its table, such as null scores, are *facts*. Score, cluster and contingency states have these forms; the
+tests hold them equal to what their own builders fold.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.budget import Budget
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.keyed.ids import identify, mixed
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.types import SIGN, numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streameval.states.protocol import Batch
+    from streameval.typing import Array
+
+__all__ = ["FORMS", "Fact", "Rows"]
+
+
+class Fact(NamedTuple):
+    """Rows that a state counts outside its table: their numbers in the batch, side, and amounts (None: 1 each)."""
+
+    rows: Array
+    side: Array
+    amounts: Array | None = None
+
+
+class Rows(NamedTuple):
+    """A batch as items.
+
+    Attributes
+    ----------
+    rows : int64 array of shape (n,), rows of the batch that have an item
+    keys : uint64 array of shape (n, n_words): flags of the table, inverted, then its words, each in the table's order
+    side : uint8 array of shape (n,), 0 or 1: the column of the table that counts the row
+    weight : float64 array of shape (n,); empty without weights
+    facts : by name in the header
+    """
+
+    rows: Array
+    keys: Array
+    side: Array
+    weight: Array
+    facts: Mapping[str, Fact]
+
+
+def _scores(spec: ScoreSpec, batch: Batch) -> Rows:
+    valid = np.flatnonzero(_valid(batch.columns[spec.column]))
+    values = numbers(batch.columns[spec.column].drop_null(), spec.type)
+    if values.dtype.kind == "f":
+        kept = ~np.isnan(values)
+        valid, values = valid[kept], values[kept]
+    missing = np.delete(np.arange(batch.label.size), valid)
+    _refuse(spec, batch, spec.nan == "error" and missing.size)
+    facts = {"nan_rows": Fact(missing, batch.label[missing])}
+    weight = np.empty(0)
+    if spec.weighted and batch.weight is not None:
+        weight = batch.weight[valid]
+        facts["nan_weights"] = Fact(missing, batch.label[missing], batch.weight[missing])
+    return Rows(valid, _rank_keys(values, spec.type).reshape(-1, 1), batch.label[valid], weight, facts)
+
+
+def _rank_keys(values: Array, kind: str) -> Array:
+    """Rank keys of scores (`streameval.kernels.keys`), as a uint64 array."""
+    if values.dtype.kind == "f":
+        wide = values.itemsize == 8
+        bits = (values + values.dtype.type(0)).view(np.uint64 if wide else np.uint32)
+        sign = bits.dtype.type(1 << (63 if wide else 31))
+        ascending = np.where(bits & sign, ~bits, bits | sign)
+        keys: Array = (~ascending).astype(np.uint64)
+        return keys
+    if kind == "i4":
+        return (~(values.astype(np.int32).view(np.uint32) ^ np.uint32(1 << 31))).astype(np.uint64)
+    return ~(values.view(np.uint64) ^ (np.uint64(0) if kind == "u8" else SIGN))
+
+
+def _clusters(spec: ClusterSpec, batch: Batch) -> Rows:
+    array = batch.columns[spec.column]
+    valid = _valid(array)
+    _refuse(spec, batch, spec.nulls == "error" and not valid.all())
+    rows, nulls = np.flatnonzero(valid), np.flatnonzero(~valid)
+    fact = "single_rows" if spec.nulls == "singleton" else "dropped_rows"
+    keys = _mixed_words(array, spec.type, spec.scope, batch.partition)
+    return Rows(rows, keys, batch.label[rows], np.empty(0), {fact: Fact(nulls, batch.label[nulls])})
+
+
+def _cells(spec: ContingencySpec, batch: Batch) -> Rows:
+    clusters, classes = (batch.columns[name] for name in spec.columns)
+    has_cluster, has_class = _valid(clusters), _valid(classes)
+    both = has_cluster & has_class
+    _refuse(spec, batch, spec.nulls == "error" and not both.all())
+    keys = np.zeros((batch.label.size, 1 + sum(spec.keys)), np.uint64)
+    keys[:, 0] = ~has_cluster
+    middle = 1 + spec.keys.cluster
+    keys[has_cluster, 1:middle] = _mixed_words(clusters, spec.cluster_type, spec.scope, batch.partition)
+    words = np.column_stack(identify(_present(classes), spec.class_type))
+    words[:, 0] = np.where(has_cluster[has_class], words[:, 0], mixed(words[:, 0]))  # the class decides a bucket there
+    keys[has_class, middle:] = words
+    rows = np.flatnonzero(both) if spec.nulls == "drop" else np.arange(batch.label.size)
+    facts = {"label_rows": Fact(rows, batch.label[rows])}
+    if spec.nulls == "drop":
+        left = np.flatnonzero(~both)
+        facts["dropped_rows"] = Fact(left, has_cluster[left].astype(np.uint8))
+    return Rows(rows, keys[rows], (~has_class[rows]).astype(np.uint8), np.empty(0), facts)
+
+
+def _mixed_words(array: pa.Array, kind: str, scope: str, partition: str) -> Array:
+    """Words of the ids that are not null, the first one mixed, as a uint64 array of shape (n, n_words)."""
+    first, rest = identify(_present(array), kind, scope, partition)
+    return np.column_stack((mixed(first), rest))
+
+
+def _valid(array: pa.Array) -> Array:
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.dictionary_decode()
+    valid: Array = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _present(array: pa.Array) -> pa.Array:
+    """The values that are not null."""
+    if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+        array = array.dictionary_decode()
+    return array.drop_null()
+
+
+def _refuse(spec: Any, batch: Batch, refused: object) -> None:
+    """Let the state's own builder raise where a policy refuses the batch."""
+    if refused:
+        spec.builder(Budget(), batch.label.size).update(batch)
+
+
+FORMS: dict[type[Any], Callable[[Any, Batch], Rows]] = {
+    ScoreSpec: _scores,
+    ClusterSpec: _clusters,
+    ContingencySpec: _cells,
+}

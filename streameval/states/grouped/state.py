@@ -1,0 +1,327 @@
+"""Grouped: a state split by a key, one combinator for slices, resampling blocks and nights.
+
+``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each
+equals, bit for bit, what the inner spec folds from those rows.
+
+Two layouts lie behind one face. The first groups that a task meets stand *apart*: each has its own inner state, folded
+at full speed, in the few bytes a row of that state. Rows of further groups are *joined* in one `KeyedCounts`
+(`streameval.states.grouped.joined`), which takes 16 bytes a row more and suits any number of groups. Which groups stand
+apart depends on the order of rows and on the budget and changes no result: equality is of the canonical table, whose
+groups are in the order of their hashes.
+
+Further memory: the builder of a group apart takes about a megabyte, all together at most a sixteenth of the budget; the
+name and the facts of each group. States without counts by key, such as histograms, always stand apart.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, partial, reduce
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import FormatError, OptionError
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.compatible import mergeable, same_table
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.grouped.builder import APART, GroupedBuilder
+from streameval.states.grouped.joined import Joined, inner_facts, inner_header, read_joined
+from streameval.states.grouped.keys import Blocks, By, Group, read_key
+from streameval.states.grouped.rows import FORMS
+from streameval.states.grouped.table import GroupTable
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.budget import Budget
+    from streameval.states.keyed.counts import KeyedCounts
+    from streameval.states.protocol import Totals
+    from streameval.typing import Array
+
+__all__ = ["Grouped", "GroupedSpec"]
+
+_CHUNK = 64  # groups of a shard
+
+INNER: dict[str, type[Any]] = {spec.kind: spec for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec)}
+
+
+@dataclass(frozen=True)
+class GroupedSpec:
+    """A state of another spec, split by a key.
+
+    Parameters
+    ----------
+    inner : ScoreSpec, HistogramSpec, ClusterSpec or ContingencySpec
+    key : By or Blocks
+
+    Raises
+    ------
+    OptionError
+        If states of `inner` cannot be split.
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> from streameval.states.protocol import Batch
+    >>> spec = GroupedSpec(ClusterSpec("cluster"), By(("country",)))
+    >>> spec.columns
+    ('cluster', 'country')
+    >>> builder = spec.builder(Budget(), 8)
+    >>> columns = {"cluster": pa.array([1, 1, 2, 2]), "country": pa.array(["DE", "FR", None, "DE"])}
+    >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
+    >>> grouped = builder.state()
+    >>> grouped.groups(), grouped.only(("DE",)).totals().rows, grouped.without(("FR",)).totals().rows
+    ((('DE',), ('FR',), (None,)), 2, 3)
+    """
+
+    kind: ClassVar[str] = "grouped"
+    version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = True
+    packing: ClassVar[None] = None
+
+    inner: Any
+    key: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inner, dict):  # from a header
+            object.__setattr__(self, "inner", _read_inner(self.inner))
+            object.__setattr__(self, "key", read_key(self.key))
+        if type(self.inner) not in INNER.values() or not isinstance(self.key, By | Blocks):
+            kinds = ", ".join(spec.__name__ for spec in INNER.values())
+            msg = f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by By or Blocks"
+            raise OptionError(msg)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read: those of the inner spec, then those of the key."""
+        return tuple(dict.fromkeys((*self.inner.columns, *self.key.columns)))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the table: group and facts, then those of the inner state."""
+        return pa.schema([("group", pa.large_binary()), ("facts", pa.list_(pa.float64())), *self.inner.schema])
+
+    def builder(self, budget: Budget, capacity: int) -> GroupedBuilder:
+        """A builder that collects about `capacity` rows at a time, over all groups."""
+        return GroupedBuilder(self.inner, self.key, budget, capacity, partial(Grouped, self))
+
+    def empty(self) -> Grouped:
+        """The state of no rows, hence of no groups."""
+        return Grouped(self, {}, Joined.empty(self.inner))
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Grouped:
+        """The state that `Grouped.to_arrow` wrote; few groups stand apart, more are joined."""
+        groups, items = self._read(iter(batches))
+        if type(self.inner) in FORMS and len(groups) > APART:
+            return Grouped(self, {}, Joined(self.inner, groups, read_joined(self.inner, items, budget)))
+        pieces, apart, packing = _by_group(items), {}, self.inner.packing
+        name, piece = next(pieces, (None, None))
+        for group, facts in zip(groups.names.to_pylist(), groups.facts, strict=True):
+            own = []
+            while piece is not None and name == group:
+                own.append(packing.pack(piece) if packing else piece)
+                name, piece = next(pieces, (None, None))
+            apart[group] = self.inner.from_arrow(inner_header(self.inner, facts), own, budget)
+        if piece is not None:
+            msg = f"rows of group {name!r} are out of place"
+            raise ValueError(msg)
+        return replace(self.empty(), apart=apart)
+
+    def _read(self, batches: Iterator[pa.RecordBatch]) -> tuple[GroupTable, Iterator[pa.RecordBatch]]:
+        """The groups, which come first, and the rows of their tables."""
+        own: list[pa.RecordBatch] = []
+        items: list[pa.RecordBatch] = []
+        while not items and (batch := next(batches, None)) is not None:
+            first = pc.greater(pc.list_value_length(batch.column("facts")), 0)
+            own.append(batch.filter(first))
+            items += [batch.filter(pc.invert(first))] if own[-1].num_rows < batch.num_rows else []
+        table = pa.Table.from_batches(own, self.schema)
+        facts = table.column("facts").combine_chunks().flatten().to_numpy()
+        names = table.column("group").combine_chunks()
+        return GroupTable.of(names, facts.reshape(-1, 2 * len(inner_facts(self.inner)))), chain(items, batches)
+
+
+def _read_inner(fields: dict[str, Any]) -> Any:
+    """The inner spec that a header describes."""
+    kind, version = fields["kind"], fields["version"]
+    if kind not in INNER or version != INNER[kind].version:
+        msg = f"cannot read groups of {kind} in version {version}; fold the data again"
+        raise FormatError(msg)
+    return INNER[kind](**fields["spec"])
+
+
+def _by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.RecordBatch]]:
+    """Stretches of one group: its name, and the rows of its inner table."""
+    for batch in batches:
+        codes = batch.column("group").dictionary_encode().indices.to_numpy()
+        inner = batch.select(batch.schema.names[2:])
+        for a, b in pairwise([*np.flatnonzero(np.diff(codes, prepend=-1)).tolist(), codes.size]):
+            yield batch.column("group")[a].as_py(), inner.slice(a, b - a)
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """A state split by a key.
+
+    Attributes
+    ----------
+    spec : GroupedSpec
+    apart : inner states by the name of their group
+    joined : Joined, further groups; a group may have rows in both, since other tasks met it earlier or later
+    """
+
+    spec: GroupedSpec
+    apart: Mapping[bytes, Any]
+    joined: Joined
+
+    def merge(self, other: Grouped) -> Grouped:
+        """Groups of both inputs; groups of equal values are one."""
+        mergeable(self, other)
+        apart = dict(self.apart)
+        for name, state in other.apart.items():
+            apart[name] = apart[name].merge(state) if name in apart else state
+        return Grouped(self.spec, apart, self.joined.merge(other.joined))
+
+    @cached_property
+    def _names(self) -> dict[Group, bytes]:
+        """The name of each group, in the order of `groups`."""
+        names = {*self.apart, *self.joined.table.names.to_pylist()}
+        groups = [(self.spec.key.group(name), name) for name in names]
+        return dict(sorted(groups, key=lambda pair: _rank(pair[0])))
+
+    def groups(self) -> tuple[Group, ...]:
+        """All groups with rows, ascending, null last: tuples of values for `By`, block numbers for `Blocks`."""
+        return tuple(self._names)
+
+    def total(self) -> Any:
+        """The inner state of all rows."""
+        return self._union(self.apart, np.ones(len(self.joined.table), np.bool_))
+
+    def only(self, group: Group) -> Any:
+        """The inner state of one group; of no rows where there is no such group."""
+        names = [self._names[group]] if group in self._names else []
+        return self._union({name: self.apart[name] for name in names if name in self.apart}, self.joined.marked(names))
+
+    def without(self, group: Group) -> Any:
+        """The inner state of all groups but one; of all rows where there is no such group."""
+        name = self._names.get(group)
+        apart = {other: state for other, state in self.apart.items() if other != name}
+        return self._union(apart, ~self.joined.marked([] if name is None else [name]))
+
+    def _union(self, apart: Mapping[bytes, Any], marks: Array) -> Any:
+        """The inner state of some groups apart and of the marked joined ones."""
+        states = list(apart.values()) + ([self.joined.restored(marks)] if marks.any() else [])
+        return reduce(lambda one, other: one.merge(other), states, self.spec.inner.empty())
+
+    def totals(self) -> Totals:
+        """Rows and weights of both classes, over all groups."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> Totals:
+        totals: Totals = self.total().totals()
+        return totals
+
+    def shards(self, budget: Budget | None = None) -> list[tuple[int, int]]:
+        """Stretches of groups, by their place in `groups`."""
+        count = len(self._names)
+        return [(a, min(a + _CHUNK, count)) for a in range(0, count, _CHUNK)]
+
+    def parts(self, shard: tuple[int, int], budget: Budget | None = None) -> Iterator[tuple[Group, Any]]:
+        """Each group of a shard with its inner state."""
+        for group in self.groups()[slice(*shard)]:
+            yield group, self.only(group)
+
+    def header(self) -> dict[str, Any]:
+        """The inner spec and the key."""
+        inner = self.spec.inner
+        fields = {"kind": inner.kind, "version": inner.version, "spec": asdict(inner)}
+        return {"spec": {"inner": fields, "key": self.spec.key.fields()}}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
+        apart, table = self._apart_table(), self.joined.table
+        yield from _fact_rows(GroupTable.union([apart, table]), self.spec.schema)
+        marks = ~self.joined.marked(self.apart)
+        places = np.searchsorted(table.words[:, 0], apart.words[:, 0]).tolist()  # in the table of joined groups
+        pending = deque(zip(places, apart.names.to_pylist(), strict=True))
+        for at, batch in self.joined.tables(marks):
+            start = 0
+            while pending and pending[0][0] <= at[-1]:
+                place, name = pending.popleft()
+                stop = int(np.searchsorted(at, place))
+                yield from self._tagged(table.names.take(pa.array(at[start:stop])), batch.slice(start, stop - start))
+                yield from self._alone(name)
+                start = stop
+            yield from self._tagged(table.names.take(pa.array(at[start:])), batch.slice(start))
+        for _, name in pending:
+            yield from self._alone(name)
+
+    def _apart_table(self) -> GroupTable:
+        """Names and facts of the groups that stand apart."""
+        names = list(inner_facts(self.spec.inner))
+        headers = [state.header() for state in self.apart.values()]
+        facts = np.array([[side for name in names for side in header[name]] for header in headers], np.float64)
+        return GroupTable.of(pa.array(self.apart, pa.large_binary()), facts.reshape(-1, 2 * len(names)))
+
+    def _alone(self, name: bytes) -> Iterator[pa.RecordBatch]:
+        """The table of a group that stands apart, with its joined rows where it has some."""
+        for batch in self._union({name: self.apart[name]}, self.joined.marked([name])).to_arrow():
+            names = pa.array([name], pa.large_binary()).take(pa.array(np.zeros(len(batch), np.int64)))
+            yield from self._tagged(names, batch)
+
+    def _tagged(self, names: pa.Array, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Part of an inner table, each row with the name of its group."""
+        if len(batch):
+            facts = pa.ListArray.from_arrays(pa.array(np.zeros(len(batch) + 1, np.int32)), pa.array([], pa.float64()))
+            yield pa.RecordBatch.from_arrays([names, facts, *batch.columns], schema=self.spec.schema)
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """What grows with the rows."""
+        states = ((name.hex(), state) for name, state in self.apart.items())
+        apart = {f"{name}.{run}": keyed for name, state in states for run, keyed in state.runs().items()}
+        return apart | {"joined": self.joined.keyed}
+
+    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Grouped:
+        """The same with other keyed counts."""
+        apart = {
+            name: state.with_runs({run: runs[f"{name.hex()}.{run}"] for run in state.runs()})
+            for name, state in self.apart.items()
+        }
+        return replace(self, apart=apart, joined=replace(self.joined, keyed=runs["joined"]))
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, (*self.apart.values(), self.joined)))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state, whatever the layout of their groups; which would be costly to hash."""
+        if not isinstance(other, Grouped):
+            return NotImplemented
+        return same_table(self, other)
+
+
+def _rank(group: Group) -> Any:
+    """Orders groups by value; NaN follows all numbers, null follows NaN."""
+    if not isinstance(group, tuple):
+        return group
+    return tuple((value is None, value != value, 0 if value is None else value) for value in group)
+
+
+def _fact_rows(table: GroupTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """A row for each group; the columns of the inner table are zero."""
+    count, width = table.facts.shape
+    if count:
+        offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
+        facts = pa.ListArray.from_arrays(offsets, pa.array(table.facts.ravel()))
+        zeros = [pa.array(np.zeros(count, np.int64)).cast(field.type) for field in list(schema)[2:]]
+        yield pa.RecordBatch.from_arrays([table.names, facts, *zeros], schema=schema)

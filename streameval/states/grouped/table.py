@@ -1,0 +1,94 @@
+"""The groups of a state: their names, and what each counts outside the state's table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.kernels.hashing import hash_strings
+from streameval.kernels.jit import read_only
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.typing import Array
+
+__all__ = ["GroupTable", "hashed"]
+
+
+def hashed(names: pa.Array) -> Array:
+    """128-bit hashes of names (MurmurHash3), as a uint64 array of shape (n, 2)."""
+    _, offsets, data = names.buffers()
+    bounds = np.frombuffer(offsets, np.int64)[names.offset : names.offset + len(names) + 1]
+    return np.column_stack(hash_strings(read_only(np.frombuffer(data or b"", np.uint8)), read_only(bounds)))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTable:
+    """Groups in ascending order of the hash of their name.
+
+    Attributes
+    ----------
+    words : uint64 array of shape (n_groups, 2), the hashes
+    names : large_binary Arrow array of length n_groups
+    facts : float64 array of shape (n_groups, n_facts), as the header lists them; counts below 2⁵³ are exact
+
+    Examples
+    --------
+    >>> names = pa.array([b"2:i7", b"2:i8", b"2:i7"], pa.large_binary())
+    >>> table = GroupTable.of(names, np.array([[1.0], [2.0], [4.0]]))
+    >>> sorted(zip(table.names.to_pylist(), table.facts[:, 0].tolist()))
+    [(b'2:i7', 5.0), (b'2:i8', 2.0)]
+    """
+
+    words: Array
+    names: pa.Array
+    facts: Array
+
+    @classmethod
+    def of(cls, names: pa.Array, facts: Array) -> GroupTable:
+        """The table of some names, in any order and repeated, with facts to add up."""
+        return cls._summed(hashed(names), names, facts)
+
+    @classmethod
+    def empty(cls, facts: int) -> GroupTable:
+        """The table without groups."""
+        return cls(np.empty((0, 2), np.uint64), pa.array([], pa.large_binary()), np.empty((0, facts)))
+
+    @classmethod
+    def union(cls, tables: Sequence[GroupTable]) -> GroupTable:
+        """The groups of several tables."""
+        if len(tables) == 1:
+            return tables[0]
+        names = pa.concat_arrays([table.names for table in tables])
+        words, facts = (np.concatenate([getattr(table, name) for table in tables]) for name in ("words", "facts"))
+        return cls._summed(words, names, facts)
+
+    @classmethod
+    def _summed(cls, words: Array, names: pa.Array, facts: Array) -> GroupTable:
+        order = np.lexsort((words[:, 1], words[:, 0]))
+        words = words[order]
+        first = np.flatnonzero(np.append(True, (words[1:] != words[:-1]).any(axis=1))[: order.size])
+        sums = np.add.reduceat(facts[order], first) if first.size else facts
+        return cls(words[first], names.take(pa.array(order[first])), sums)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return object.__sizeof__(self) + self.words.nbytes + int(self.names.nbytes) + self.facts.nbytes
+
+    def places(self, words: Array) -> Array:
+        """The place of each hash, given as a uint64 array of shape (n, 2); −1 where there is no such group."""
+        places = np.searchsorted(self.words[:, 0], words[:, 0])
+        ends = np.searchsorted(self.words[:, 0], words[:, 0], "right")
+        while (here := (places < ends).nonzero()[0]).size:  # once, unless first words are equal by chance
+            wrong = here[self.words[places[here], 1] != words[here, 1]]
+            if not wrong.size:
+                break
+            places[wrong] += 1
+        return np.where(places < ends, places, -1)

@@ -1,0 +1,301 @@
+"""Grouped states: laws 6 and 7, the keys, and the two layouts behind one face."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import GROUPED, Subject, by_name, difference
+from test_laws import sizes
+
+from streameval.budget import Budget
+from streameval.engine.fold import Plan, fold
+from streameval.errors import FormatError, NullError, OptionError, SchemaError
+from streameval.kernels.hashing import hash_bytes
+from streameval.scan import plan as scan_plan
+from streameval.states import codec
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.grouped import Blocks, By, GroupedSpec
+from streameval.states.grouped import builder as grouped_builder
+from streameval.states.labels import LabelSpec
+from streameval.states.protocol import Batch
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.quantile_sketch import QuantileSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _inner(subject: Subject) -> Subject:
+    """The subject whose states are split."""
+    return Subject(subject.name, subject.spec.inner, subject.kind, subject.values)
+
+
+def _group_of_each_row(subject: Subject, table: pa.Table) -> list[Any]:
+    """The group of each row, value by value."""
+    key = subject.spec.key
+    groups = []
+    for row in range(table.num_rows):
+        one = table.slice(row, 1).combine_chunks().to_batches()[0]
+        columns = {name: one.column(name) for name in key.columns}
+        origin = one.column("partition")[0].as_py()
+        batch = Batch(np.zeros(1, np.uint8), None, columns, kept=one.column("row").to_numpy(), origin=origin)
+        groups.append(key.group(key.split(batch).names[0].as_py()))
+    return groups
+
+
+@by_name(GROUPED)
+def test_groups_are_states_of_their_rows(subject: Subject) -> None:
+    """Law 6: the total is the state of all rows. Law 7: a group and all others make the total, each of its rows."""
+
+    @settings(max_examples=1 if isinstance(subject.spec.inner, HistogramSpec) else 5)
+    @given(subject.tables(st.just(1)), st.sampled_from([1, 7, 1000]), st.booleans())
+    def check(table: pa.Table, batch_rows: int, tiny: bool) -> None:
+        inner = _inner(subject)
+        of = _group_of_each_row(subject, table)
+        with sizes(tiny=tiny):
+            grouped = subject.fold(table, batch_rows)
+            total = grouped.total()
+            assert not difference(total, inner.fold(table))
+            assert set(grouped.groups()) == set(of)
+            assert len(set(of)) == len(grouped.groups())
+            for group in grouped.groups()[:3]:
+                here = np.array([one == group for one in of])
+                only, others = grouped.only(group), grouped.without(group)
+                assert not difference(only, inner.fold(table.filter(pa.array(here))))
+                assert not difference(others, inner.fold(table.filter(pa.array(~here))))
+                assert not difference(others.merge(only), total)
+            parts = [part for shard in grouped.shards() for part in grouped.parts(shard)]
+            assert [group for group, _ in parts] == list(grouped.groups())
+            states = [state for _, state in parts]
+            assert not difference(reduce(lambda a, b: a.merge(b), states, inner.spec.empty()), total)
+
+    check()
+
+
+@by_name(GROUPED)
+def test_layouts_merge_and_are_stored_as_one(subject: Subject) -> None:
+    """States whose groups stand apart, are joined, or both: equal, merged alike, and read back equal."""
+
+    @settings(max_examples=1 if isinstance(subject.spec.inner, HistogramSpec) else 3)
+    @given(subject.tables(st.just(1)), subject.tables(st.just(1)))
+    def check(one: pa.Table, two: pa.Table) -> None:
+        apart = subject.fold(one), subject.fold(two)
+        with sizes(tiny=True):
+            joined = subject.fold(one), subject.fold(two)
+            read = [codec.load(codec.dump(state)[1]) for state in (*apart, *joined)]
+        assert not difference(apart[0], joined[0])
+        assert not difference(apart[0].merge(apart[1]), joined[0].merge(joined[1]))
+        assert not difference(joined[0].merge(apart[1]), apart[1].merge(joined[0]))
+        assert not any(difference(a, b) for a, b in zip((*apart, *joined), read, strict=True))
+
+    check()
+
+
+VALUES: list[tuple[pa.DataType, list[Any]]] = [
+    (pa.bool_(), [True, False, None]),
+    (pa.int8(), [-1, 3, None]),
+    (pa.uint64(), [2**64 - 1, 0]),
+    (pa.float16(), [np.float16(0.5), np.float16(-2)]),
+    (pa.float32(), [0.1, 1e20, math.inf]),
+    (pa.float64(), [0.1, -1e300, None]),
+    (pa.decimal128(5, 2), [Decimal("1.50"), Decimal("-0.01")]),
+    (pa.string(), ["", "3:s", "é"]),
+    (pa.large_string(), ["a", None]),
+    (pa.binary(), [b"", b"\xff\x00"]),
+    (pa.binary(2), [b"ab", None]),
+    (pa.date32(), [dt.date(2026, 1, 31)]),
+    (pa.timestamp("us", "UTC"), [dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC)]),
+    (pa.null(), [None]),
+]
+
+
+def _split(key: By | Blocks, **columns: pa.Array) -> list[Any]:
+    rows = len(next(iter(columns.values())))
+    split = key.split(Batch(np.zeros(rows, np.uint8), None, columns, origin="a"))
+    assert len(set(split.names.to_pylist())) == len(split.names)
+    assert set(split.codes.tolist()) == set(range(len(split.names)))
+    names = split.names.to_pylist()
+    return [key.group(names[code]) for code in split.codes]
+
+
+@pytest.mark.parametrize(("kind", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_groups_have_the_values_of_their_rows(kind: pa.DataType, values: list[Any], encoded: bool) -> None:
+    """Every type, plain and as a dictionary; dates and times as text."""
+    array = pa.array(values * 3, kind)
+    if encoded and kind in {pa.null(), pa.float16()}:
+        pytest.skip("Arrow has no dictionary of this type")
+    found = _split(By(("c",)), c=array.dictionary_encode() if encoded else array)
+    if kind == pa.float32():
+        assert found == [(value,) for value in [0.1, 1e20, math.inf]] * 3
+    elif pa.types.is_temporal(kind):
+        assert found == [("2026-01-31" if kind == pa.date32() else "2026-01-31 12:00:00.000000Z",)] * 3
+    else:
+        assert found == [(value,) for value in values] * 3
+
+
+def test_equal_values_are_one_group() -> None:
+    """Zeros of both signs, all NaN, integers of any width, repeated and unused values of a dictionary."""
+    zeros = _split(By(("c",)), c=pa.array([0.0, -0.0, math.nan, -math.nan]))
+    assert zeros[0] == zeros[1] == (0.0,)
+    assert zeros[2] == zeros[3]
+    encoded = pa.DictionaryArray.from_arrays(pa.array([0, 2, None, 3]), pa.array(["a", "unused", "a", None]))
+    assert _split(By(("c",)), c=encoded) == [("a",), ("a",), (None,), (None,)]
+    narrow, wide = (
+        By(("c",)).split(Batch(np.zeros(1, np.uint8), None, {"c": pa.array([7], kind)})).names
+        for kind in (pa.int8(), pa.uint64())
+    )
+    assert narrow == wide
+
+
+def test_tuples_are_not_confused() -> None:
+    """Values that look alike when they are put one after the other."""
+    found = _split(By(("a", "b")), a=pa.array(["1:s", "", None]), b=pa.array(["", "1:s", "n"]))
+    assert found == [("1:s", ""), ("", "1:s"), (None, "n")]
+
+
+def _block(word: int, count: int = 128) -> int:
+    """The block of a unit, as the documentation defines it, in integers of any size."""
+    return _finalized(word ^ 0x243F6A8885A308D3) % count
+
+
+def _finalized(word: int) -> int:
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        word = (word ^ (word >> 33)) * factor % 2**64
+    return word ^ (word >> 33)
+
+
+def test_blocks_are_the_same_for_good() -> None:
+    """By definition and pinned: blocks of stored nights must line up with those of later versions."""
+    ids = [0, 1, 7, -1, 2**62]
+    assert _split(Blocks("u"), u=pa.array(ids, pa.int64())) == [_block(value % 2**64) for value in ids]
+    assert _split(Blocks("u"), u=pa.array(ids, pa.int64())) == [19, 51, 125, 65, 58]
+    assert _split(Blocks("u"), u=pa.array([0, 1, 7], pa.uint8())) == [19, 51, 125]
+    texts = pa.array(["", "campaign-1", "é"])
+    blocks = [_block(hash_bytes(text.encode())[0]) for text in texts.to_pylist()]
+    assert _split(Blocks("u"), u=texts) == _split(Blocks("u"), u=texts.dictionary_encode()) == blocks
+    file = hash_bytes(b"a")[0]
+    rows = [_block(_finalized(row ^ 0x243F6A8885A308D3) ^ file) for row in range(3)]
+    assert _split(Blocks("u"), u=pa.array([None, 7, None], pa.int64())) == [rows[0], 125, rows[2]]
+    split = Blocks().split(Batch(np.zeros(3, np.uint8), None, {}, origin="a"))
+    assert [Blocks().group(split.names[code].as_py()) for code in split.codes] == rows
+
+
+def test_blocks_are_even() -> None:
+    """Consecutive ids and rows fill 128 blocks evenly."""
+    for key in (Blocks("u"), Blocks()):
+        split = key.split(Batch(np.zeros(128_000, np.uint8), None, {"u": pa.array(range(128_000))}))
+        counts = np.bincount(split.codes, minlength=128)
+        assert len(split.names) == 128
+        assert ((counts - 1000) ** 2 / 1000).sum() < 200  # chi-squared with 127 degrees of freedom
+
+
+def test_many_groups_are_joined_within_the_budget() -> None:
+    """Twenty thousand groups: a few stand apart, the others are joined, spilled and stored."""
+    rng = np.random.default_rng(0)
+    user, score = rng.integers(0, 20_000, 100_000), rng.random(100_000).astype(np.float32)
+    label = rng.integers(0, 2, user.size).astype(np.uint8)
+    spec = GroupedSpec(ScoreSpec("score"), By(("user",)))
+    budget = Budget(64 << 20)
+    builder = spec.builder(budget, 1 << 16)
+    for a in range(0, user.size, 25_000):
+        part = slice(a, a + 25_000)
+        builder.update(Batch(label[part], None, {"score": pa.array(score[part]), "user": pa.array(user[part])}))
+    state = builder.state()
+    assert len(state.apart) == 4
+    assert len(state.groups()) == np.unique(user).size
+    inner = ScoreSpec("score").builder(Budget(), 1 << 16)
+    inner.update(Batch(label, None, {"score": pa.array(score)}))
+    assert state.total() == inner.state()
+    for group in (user[0], user[-1]):
+        one = ScoreSpec("score").builder(Budget(), 1 << 16)
+        one.update(Batch(label[user == group], None, {"score": pa.array(score[user == group])}))
+        assert state.only((int(group),)) == one.state()
+        assert state.without((int(group),)).totals().rows == user.size - (user == group).sum()
+    assert codec.load(codec.dump(state)[1]) == state
+
+
+def test_there_is_no_such_group() -> None:
+    """An absent group has no rows, and all rows are outside it."""
+    state = _by_country(["DE", None])
+    assert state.only(("FR",)) == ClusterSpec("cluster").empty()
+    assert state.without(("FR",)) == state.total()
+
+
+def _by_country(groups: list[str | None]) -> Any:
+    """A state of one cluster with a row in each group."""
+    builder = GroupedSpec(ClusterSpec("cluster"), By(("country",))).builder(Budget(), 8)
+    columns = {"cluster": pa.array([1] * len(groups)), "country": pa.array(groups)}
+    builder.update(Batch(np.zeros(len(groups), np.uint8), None, columns))
+    return builder.state()
+
+
+@pytest.mark.parametrize("most", [128, 0])
+def test_policies_hold_in_every_layout(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A null that the inner spec refuses is refused by its message."""
+    monkeypatch.setattr(grouped_builder, "APART", most)
+    columns = {"column": pa.array([0.5, None], pa.float32()), "id": pa.array([None, 1]), "group": pa.array([1, 2])}
+    for inner, message in (
+        (ScoreSpec("column"), "score column 'column' has NaN or null scores"),
+        (ClusterSpec("id"), "cluster column 'id' has nulls"),
+    ):
+        builder = GroupedSpec(inner, By(("group",))).builder(Budget(), 8)
+        with pytest.raises(NullError, match=message):
+            builder.update(Batch(np.zeros(2, np.uint8), None, columns))
+
+
+def test_what_cannot_be_split_is_refused() -> None:
+    """Specs without laws 6 and 7, foreign keys, no columns, no blocks, nested values."""
+    for inner, key in ((QuantileSpec("c"), By(("c",))), (ScoreSpec("c"), "country"), (ScoreSpec("c"), ("c",))):
+        with pytest.raises(OptionError, match="cannot split"):
+            GroupedSpec(inner, key)
+    for columns in ((), ("a", "a"), "a"):
+        with pytest.raises(OptionError, match="tuple of columns"):
+            By(columns)  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="blocks are not between"):
+        Blocks(count=1)
+    nested = pa.array([[1]])
+    with pytest.raises(SchemaError, match=r"input: column 'c' has type list.*cast it"):
+        _split(By(("c",)), c=nested)
+    with pytest.raises(SchemaError, match=r"column 'c' has type double.*cast it"):
+        _split(Blocks("c"), c=pa.array([0.5]))
+
+
+def test_a_stored_group_of_another_version_is_refused() -> None:
+    """The inner version is checked by name."""
+    state = _by_country(["DE"])
+    schema, batches = codec.dump(state)
+    header = schema.metadata[b"streameval.header"].replace(b'"version": 2', b'"version": 1')
+    facts = dict(schema.metadata) | {b"streameval.header": header}
+    with pytest.raises(FormatError, match="groups of cluster_counts in version 1; fold the data again"):
+        codec.load([batch.replace_schema_metadata(facts) for batch in batches])
+
+
+def test_keys_and_specs_are_hashable() -> None:
+    """Equal specs share a state."""
+    one, other = (GroupedSpec(ScoreSpec("s"), By(("a", "b"))) for _ in range(2))
+    assert one == other
+    assert len({one, other, GroupedSpec(ScoreSpec("s"), Blocks("a"))}) == 2
+
+
+def test_the_engine_folds_grouped_specs(tmp_path: Path) -> None:
+    """A grouped spec is folded beside others, from files, and reads the columns of its key."""
+    table = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "country": ["DE", None, "DE", "FR"]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    inner = ScoreSpec("score", "f8")
+    specs = inner, GroupedSpec(inner, By(("country",))), GroupedSpec(inner, Blocks())
+    found = scan_plan(tmp_path, ["label", *dict.fromkeys(name for spec in specs for name in spec.columns)])
+    folded = fold(found.pieces, Plan(found.schema, LabelSpec("label"), None, specs), Budget(), 8, lambda _: None)
+    assert folded.states[specs[1]].groups() == (("DE",), ("FR",), (None,))
+    assert all(folded.states[spec].total() == folded.states[inner] for spec in specs[1:])
