@@ -28,8 +28,10 @@ names, such as ``agc@Q``: their metrics are made from an option (`truncate`, `at
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -95,7 +97,6 @@ class Entry:
         return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}
 
 
-_YOUDEN = "Youden 1950"
 CATALOGUE: tuple[Entry, ...] = (
     Entry("roc_auc", "score", "ranking", True, 0, 1, "higher",
           "Share of (positive, negative) pairs in which the positive scores higher; a tie counts one half.",
@@ -106,18 +107,19 @@ CATALOGUE: tuple[Entry, ...] = (
           "Area under the precision-recall curve by the trapezoid rule; optimistic.", "Davis and Goadrich 2006",
           PrAuc()),
     Entry("max_informedness", "score", "ranking", True, 0, 1, "higher",
-          "Largest true positive rate minus false positive rate over all thresholds.", _YOUDEN, MaxInformedness()),
+          "Largest true positive rate minus false positive rate over all thresholds.", "Youden 1950",
+          MaxInformedness()),
     Entry("ks", "score", "ranking", False, 0, 1, "higher",
           "Largest difference of true and false positive rate over all thresholds, of either sign.",
           "Kolmogorov-Smirnov", KolmogorovSmirnov()),
     Entry("agc", "score", "gain", True, -1, 1, "higher",
-          "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "2·AUC − 1", Agc(1)),
+          "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "Théberge, agc", Agc(1)),
     Entry("agc_ratio", "score", "gain", True, 0, 1, "higher",
-          "Area under the gain curve as a share of the perfect one's.", "gain curve", Agc(1, ratio=True)),
+          "Area under the gain curve as a share of the perfect one's.", "Théberge, agc", Agc(1, ratio=True)),
     Entry("agc@Q", "score", "gain", False, -math.inf, 1, "higher",
-          "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "gain curve"),
+          "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "Théberge, agc"),
     Entry("agc_ratio@Q", "score", "gain", False, 0, 1, "higher",
-          "agc_ratio of the top Q of the points (--truncate Q).", "gain curve"),
+          "agc_ratio of the top Q of the points (--truncate Q).", "Théberge, agc"),
     Entry("tpr@fpr=X", "score", "thresholds", False, 0, 1, "higher",
           "Largest true positive rate at a false positive rate of at most X (--at fpr=X).", "ROC curve"),
     Entry("precision@recall=X", "score", "thresholds", False, 0, 1, "higher",
@@ -125,12 +127,12 @@ CATALOGUE: tuple[Entry, ...] = (
     Entry("precision@k=N", "score", "thresholds", False, 0, 1, "higher",
           "Precision among the N points that score highest, ties whole (--at k=N).", "precision-recall curve"),
     Entry("agc_approx", "sample", "gain", False, -1, 1, "higher",
-          "agc of a sample in quantile bins (--approx-agc).", "streameval.metrics.scores.gain_sampled"),
+          "agc of a sample in quantile bins (--approx-agc).", "Théberge, agc"),
     Entry("agc_approx@Q", "sample", "gain", False, -math.inf, 1, "higher",
-          "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "streameval.metrics.scores.gain_sampled"),
+          "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "Théberge, agc"),
     Entry("aul", "cluster", "lift", True, 0, 1, "higher",
           "Area under the lift curve of clusters from the largest to the smallest.",
-          "streameval.metrics.clusters.lift", Aul()),
+          "Scherbakov, clustering-metrics", Aul()),
     Entry("roc_auc_by_size", "cluster", "lift", True, 0, 1, "higher",
           "ROC AUC with the size of its cluster as a row's score.", "Hanley and McNeil 1982", RocAucBySize()),
 )  # fmt: skip
@@ -236,8 +238,8 @@ class Selection:
 
 def _measures(pattern: str) -> tuple[Any, ...]:
     """Metrics of clusters against classes that a pattern names."""
-    if pattern == "classes":
-        return clustering_metrics(clustering_metric_names())
+    if pattern in ("classes", "clustering", "pairwise"):
+        return tuple(row.metric for row in _clustering_rows() if pattern in (row.family, row.subject))
     glob = any(c in pattern for c in "*?[")
     return clustering_metrics([pattern]) if glob or names_measure(pattern) else ()
 
@@ -248,11 +250,7 @@ def _group(pattern: str, families: Iterable[str]) -> bool:
 
 
 def _check_own(metric: Any, families: Iterable[str]) -> None:
-    """Refuse an object that is no metric, or has a name of the catalogue."""
-    missing = [part for part in ("name", "family", "partial", "combine") if not hasattr(metric, part)]
-    if missing:
-        msg = f"metrics has {metric!r}, which has no {missing[0]}; a metric has name, family, partial and combine"
-        raise OptionError(msg)
+    """Refuse a metric that has a name of the catalogue, or lacks its input."""
     if any(fnmatchcase(metric.name, _glob(entry.name)) for entry in CATALOGUE) or names_measure(metric.name):
         msg = f"metrics has an object named {metric.name!r}, a name of the catalogue; give it another name"
         raise OptionError(msg)
@@ -271,7 +269,21 @@ def _check_own(metric: Any, families: Iterable[str]) -> None:
 
 def _glob(name: str) -> str:
     """A catalogue name with its placeholder as a glob: ``agc@Q`` becomes ``agc@*``."""
-    return "".join("*" if c.isupper() else c for c in name)
+    stem, at, option = name.partition("@")
+    return stem + at + re.sub("[A-Z]", "*", option)
+
+
+@lru_cache(maxsize=1)
+def _clustering_rows() -> tuple[Entry, ...]:
+    """A row for every name of clusters against classes; numeric variants are not enumerated."""
+    defaults = {metric.name for metric in CLUSTERING_METRICS}
+    rows = []
+    for m in clustering_metrics(clustering_metric_names()):
+        subject = "pairwise" if m.name.startswith("pairwise.") else "clustering"
+        rows.append(
+            Entry(m.name, m.family, subject, m.name in defaults, m.low, m.high, m.better, m.meaning, m.source, m)
+        )
+    return tuple(rows)
 
 
 def entries(pattern: str | None = None) -> Iterator[Entry]:
@@ -281,7 +293,9 @@ def entries(pattern: str | None = None) -> Iterator[Entry]:
     --------
     >>> [entry.name for entry in entries("agc*")][:2]
     ['agc', 'agc_ratio']
+    >>> next(entries("vi_distance")).better
+    'lower'
     """
-    for entry in CATALOGUE:
+    for entry in (*CATALOGUE, *_clustering_rows()):
         if pattern is None or any(fnmatchcase(text, pattern) for text in (entry.name, entry.family, entry.subject)):
             yield entry
