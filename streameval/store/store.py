@@ -28,6 +28,16 @@ __all__ = ["Store"]
 class Store:
     """States of partitions that arrive over time, on a local disk or S3-compatible storage.
 
+    An update is one commit: killed at any moment it leaves the store as before or as after, and can be run again. Of
+    two concurrent updates one may be refused. A store keeps one Parquet file for each night and column, verified
+    whenever it is read: about 1.1 bytes a row for float32 scores, 5.1 for float64 scores, 4.9 for 64-bit ids.
+    `STORE/history` is a Delta table that DuckDB, Polars or Spark can read.
+
+    Columns and policies are fixed by the first update. A night is identified by its directory (``night=2026-01-15``) or
+    file name and counts until it is removed, even if its files are gone. Changes are detected by size and modification
+    time; `update` with ``verify=True`` folds again and compares. Evaluation takes time proportional to what is stored;
+    results are cached until the next update.
+
     Parameters
     ----------
     path : path or URI
