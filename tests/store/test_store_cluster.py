@@ -146,7 +146,7 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
     expected, curve = here.evaluate(metrics="agc").to_json(), here.evaluate().curve("roc").area
     rules = ["agc@0.5 >= 0.1", "aul drop <= 1"]
     judged = here.check(rules).to_dict()
-    for cached in ("results", "history"):
+    for cached in ("history",):
         shutil.rmtree(tmp_path / "store" / cached)
     with monkeypatch.context() as patched:
         for module in (query, nightly):

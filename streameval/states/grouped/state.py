@@ -35,6 +35,7 @@ from streameval.states.grouped.joined import Joined, inner_facts, inner_header, 
 from streameval.states.grouped.keys import Blocks, By, Group, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable
+from streameval.states.protocol import Small
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
@@ -169,8 +169,8 @@ def _by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[bytes, pa.Rec
 
 
 @dataclass(frozen=True, eq=False)
-class Grouped:
-    """A state split by a key.
+class Grouped(Small):
+    """A state split by a key; between workers it travels as one, since its groups share no buckets.
 
     Attributes
     ----------
@@ -236,9 +236,9 @@ class Grouped:
         count = len(self._names)
         return [(a, min(a + _CHUNK, count)) for a in range(0, count, _CHUNK)]
 
-    def parts(self, shard: tuple[int, int], budget: Budget | None = None) -> Iterator[tuple[Group, Any]]:
-        """Each group of a shard with its inner state."""
-        for group in self.groups()[slice(*shard)]:
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[tuple[Group, Any]]:
+        """Each group of a shard, or of all, with its inner state."""
+        for group in self.groups()[slice(*shard or (None,))]:
             yield group, self.only(group)
 
     def header(self) -> dict[str, Any]:
@@ -284,20 +284,6 @@ class Grouped:
         if len(batch):
             facts = pa.ListArray.from_arrays(pa.array(np.zeros(len(batch) + 1, np.int32)), pa.array([], pa.float64()))
             yield pa.RecordBatch.from_arrays([names, facts, *batch.columns], schema=self.spec.schema)
-
-    def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows."""
-        states = ((name.hex(), state) for name, state in self.apart.items())
-        apart = {f"{name}.{run}": keyed for name, state in states for run, keyed in state.runs().items()}
-        return apart | {"joined": self.joined.keyed}
-
-    def with_runs(self, runs: Mapping[str, KeyedCounts]) -> Grouped:
-        """The same with other keyed counts."""
-        apart = {
-            name: state.with_runs({run: runs[f"{name.hex()}.{run}"] for run in state.runs()})
-            for name, state in self.apart.items()
-        }
-        return replace(self, apart=apart, joined=replace(self.joined, keyed=runs["joined"]))
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""

@@ -107,7 +107,7 @@ class Groups:
     family: str = "score"
 
     def partial(self, part):
-        return part.keys.size
+        return part.rows.size
 
     def combine(self, partials, state):
         return sum(partials)
@@ -161,7 +161,7 @@ def test_a_class_of_a_function_travels_by_value(client: Any) -> None:
         family: str = "score"
 
         def partial(self, part: Any) -> int:
-            return int(part.pos.sum())
+            return int(part.p.sum())
 
         def combine(self, partials: Any, state: Any) -> int:
             return sum(partials)

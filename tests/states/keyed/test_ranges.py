@@ -113,7 +113,7 @@ def merged(one: Any, other: Any) -> Any:
 @by_name()
 def test_every_state_is_the_same_folded_and_merged_on_a_cluster(subject: Subject, client: Any) -> None:
     """Law 1 where folds and merges are tasks of other processes."""
-    bare = replace(subject, values=None)  # strategies do not travel
+    bare = replace(subject, values=None, others=())  # strategies do not travel
 
     @settings(max_examples=1)
     @given(subject.tables(), st.floats(0, 1))
