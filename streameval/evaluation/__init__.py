@@ -45,6 +45,7 @@ def evaluate(
     label: str = "label",
     score: str | Sequence[str] | None = None,
     cluster: str | Sequence[str] | None = None,
+    sketch: str | Sequence[str] | None = None,
     classes: str | None = None,
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
@@ -80,6 +81,9 @@ def evaluate(
         Column of true classes: booleans, numbers, or strings with `pos_label`.
     score, cluster : str or sequence of str
         Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
+    sketch : str or sequence of str, optional
+        Columns of numbers, scores or others, whose quantiles are estimated: ``quantile@0.5`` and others
+        (`streameval.metrics.sketches`). Every row counts once, whatever its label and weight.
     classes : str, optional
         Column of the clusters' true classes, such as campaigns (integers, strings, binaries). Every cluster column is
         compared with it.
@@ -167,6 +171,7 @@ def evaluate(
         "label": label,
         "score": score,
         "cluster": cluster,
+        "sketch": sketch,
         "classes": classes,
         "weight": weight,
         "pos_label": pos_label,
@@ -274,7 +279,7 @@ class _Run:
             on_error=on_error,
             threads=engine.threads,
             compute=engine.compute,
-            estimate=estimate and not request.sampling,  # digests depend on the rows of tasks
+            estimate=estimate and not request.estimates,
         )
         schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
         found = replace(found, schema=schema)

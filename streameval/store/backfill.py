@@ -54,7 +54,7 @@ def backfill(
     Parameters
     ----------
     configuration : the store's
-    columns : new columns, under ``score`` and ``cluster``
+    columns : new columns, under ``score``, ``cluster`` and ``sketch``
     entries : the nights
     data : where their files are; None if they have not moved
     engine, workers : fold the nights here, or on a cluster
@@ -149,7 +149,7 @@ def _with(entry: Entry, folded: Entry) -> Entry:
     return replace(entry, states=(*entry.states, *new))
 
 
-def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
+def columns_of(score: Any, cluster: Any, sketch: Any = ()) -> dict[str, tuple[str, ...]]:
     """The names of new columns.
 
     Raises
@@ -160,7 +160,8 @@ def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
     from streameval.options.kinds import texts
 
     columns = {"score": texts("score", score), "cluster": texts("cluster", cluster)}
+    columns["sketch"] = texts("sketch", sketch)
     if not any(columns.values()):
-        msg = "name the column that joins (--score, --cluster)"
+        msg = "name the column that joins (--score, --cluster, --sketch)"
         raise OptionError(msg)
     return columns

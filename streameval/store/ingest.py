@@ -67,6 +67,7 @@ def update(context: StoreContext, data: Any, options: Mapping[str, Any], *, dry_
     if dry_run:
         told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
         return Update(snapshot.version, *told, suspected=_names(doubted))
+    begun = snapshot.version < 0
     configuration, nights = _folded(context, configuration, [*found.new, *found.changed, *doubted])
     again = _names([*found.changed, *doubted])
     same = {n for n in again if verify and _same(context, configuration, snapshot.entries[n], nights[n].entry)}
@@ -80,7 +81,7 @@ def update(context: StoreContext, data: Any, options: Mapping[str, Any], *, dry_
         rows=sum(night.entry.rows for night in kept.values()),
     )
     if kept:
-        _commit(context, snapshot, configuration, kept, str(done))
+        _commit(context, snapshot, configuration, kept, f"{done}; {configuration}" if begun else str(done))
     return done
 
 
@@ -109,9 +110,9 @@ def remove(context: StoreContext, names: Sequence[str]) -> Update:
     return done
 
 
-def add(context: StoreContext, score: Any, cluster: Any, data: Any, since: str | date | None) -> Update:
-    """Backfill new columns; see `Store.add`."""
-    (snapshot, configuration), columns = context.begun(), columns_of(score, cluster)
+def add(context: StoreContext, named: Mapping[str, Any], data: Any, since: str | date | None) -> Update:
+    """Backfill new columns, named by the options of their kind; see `Store.add`."""
+    (snapshot, configuration), columns = context.begun(), columns_of(**named)
     entries = chosen(snapshot.entries, since=since)
     filled = backfill(configuration, columns, entries, data, context.engine(), context.files, context.workers())
     names = tuple(entry.partition for entry in filled.entries)

@@ -103,9 +103,9 @@ class Store:
         verify : bool
             Fold every partition again, whatever its size and time, and keep those whose states differ.
         **options
-            Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, classes,
-            weight, nan, nulls, cluster_scope, approx`` decide for good what is kept; ``metrics, truncate,
-            aul_threshold, assignment_cells, at`` are defaults.
+            Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, sketch,
+            classes, weight, nan, nulls, cluster_scope, approx, approx_agc, sample, sample_seed`` decide for good what
+            is kept; ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles`` are defaults.
 
         Returns
         -------
@@ -151,8 +151,9 @@ class Store:
     ) -> Evaluation:
         """Evaluate all partitions, or some, from their states.
 
-        The numbers are those of `streameval.evaluate` of their files, bit for bit. Takes time proportional to the
-        stored keys. Results are cached until the ledger changes.
+        The numbers are those of `streameval.evaluate` of their files, bit for bit; but quantiles and ``agc_approx``,
+        which are estimates, come from the digests of the nights, and files may be read a second time. Takes time
+        proportional to the stored keys. Results are cached until the ledger changes.
 
         Parameters
         ----------
@@ -165,8 +166,8 @@ class Store:
         as_of : str, int or date, optional
             Evaluate the store as it was at a version, date or time.
         **options
-            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at`` in place of the
-            store's own, and ``score, cluster`` to select some of its columns.
+            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
+            in place of the store's own, and ``score, cluster, sketch`` to select some of its columns.
 
         Raises
         ------
@@ -182,6 +183,7 @@ class Store:
         *,
         score: str | Sequence[str] = (),
         cluster: str | Sequence[str] = (),
+        sketch: str | Sequence[str] = (),
         data: Any = None,
         since: str | date | None = None,
     ) -> Update:
@@ -192,7 +194,7 @@ class Store:
 
         Parameters
         ----------
-        score, cluster : str or sequence of str
+        score, cluster, sketch : str or sequence of str
             The columns.
         data : path, URI, or list of those, optional
             Where the files of the nights are, if they have moved.
@@ -209,7 +211,7 @@ class Store:
         DataError
             If the files of a night changed since it was folded, or no night has the column.
         """
-        return ingest.add(self._context, score, cluster, data, since)
+        return ingest.add(self._context, {"score": score, "cluster": cluster, "sketch": sketch}, data, since)
 
     def vacuum(self, *, keep: str | None = None, grace: str = "1d") -> Vacuumed:
         """Delete the files that no version needs, and merge exact states of nights into larger files.
