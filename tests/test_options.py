@@ -53,8 +53,10 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "memory": "64MiB",
     "spill": tempfile.gettempdir(),
     "on_error": "skip",
+    "delta_version": 0,
     "threads": 1,
     "client": "tcp://127.0.0.1:1",
+    "scheduler_timeout": 5.0,
     "progress": lambda *_: None,
 }
 MORE: dict[str, Any] = {  # the same of every other option of the table
@@ -74,8 +76,9 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "column": "s",
     "compression": 50,
 }
+ELSEWHERE = ("client", "scheduler_timeout", "delta_version")  # of clusters and of Delta tables
 SAMPLED = ("sample", "quantiles", "sample_by", "sample_seed", "passes")
-ENGINE = ("memory", "spill", "threads", "client", "progress")  # of Store(…), for all its verbs
+ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # of Store(…), for all its verbs
 
 
 @pytest.fixture(scope="module")
@@ -181,18 +184,22 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
             there = verb in ("show", "check")
         if name in ENGINE or name == "storage_options":
             assert name in said, (verb, said)  # refused here, and taken by Store(…)
+        elif name == "delta_version" and there:
+            assert said == "delta_version=0 would change nothing: no input is a Delta table", (verb, said)
         elif there:
             assert said == "honoured", (verb, said)
         else:
             assert name in said, (verb, said)
     for function in (evaluate, explain):
-        if name in OTHER and name != "client":
+        if name in ("delta_version", "scheduler_timeout"):
+            assert name in outcome(function, data, **options)
+        elif name in OTHER and name != "client":
             assert outcome(function, data, **options) == "honoured"
         elif name in MORE:
             assert name in outcome(function, data, **options)
 
 
-@pytest.mark.parametrize("name", [name for name in OTHER if name != "client"])
+@pytest.mark.parametrize("name", [name for name in OTHER if name not in ELSEWHERE])
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
     options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
@@ -212,6 +219,8 @@ def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
     """Another value gives another key, unless the option decides nothing."""
     options: dict[str, Any] = BASE | {"approx_agc": True}
     other = options | {name: not options.get(name) if name == "approx_agc" else OTHER[name]}
+    if name == "scheduler_timeout":
+        options["client"] = other["client"] = OTHER["client"]
     if name == "cluster":
         other["cluster"] = ["id", "w"]
     if name == "classes":
@@ -225,7 +234,7 @@ def test_an_option_that_would_change_nothing_is_refused(option: Any) -> None:
     """The message names it and what it needs."""
     source = NEEDS[option.needs][0]
     options = {"score": "s", "cluster": "id", "classes": "k", "approx_agc": True, option.name: OTHER[option.name]}
-    del options[source]
+    options.pop(source, None)
     options = {k: v for k, v in options.items() if k == option.name or not _needs(k, source)}
     with pytest.raises(OptionError, match=rf"{option.name}.* would change nothing without {option.needs}: "):
         checked(options)

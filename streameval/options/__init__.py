@@ -36,7 +36,11 @@ def honoured(verb: str) -> dict[str, Option]:
 
 def kept_options() -> dict[str, Option]:
     """The options that a store keeps: they decide its states, or the values computed of them by default."""
-    return {name: option for name, option in honoured("update").items() if name in _EVALUATE and _decides(option)}
+    return {
+        name: option
+        for name, option in honoured("update").items()
+        if name in _EVALUATE and _decides(option) and option.kept
+    }
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:

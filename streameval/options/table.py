@@ -44,6 +44,7 @@ class Option:
     flag : spelling on the command line, without dashes, where it is not the name
     metavar : placeholder in the help text
     required : whether a command needs it
+    kept : whether a store keeps it if its update takes it; False for what each update says anew
     """
 
     name: str
@@ -57,6 +58,7 @@ class Option:
     flag: str = ""
     metavar: str | None = None
     required: bool = False
+    kept: bool = True
 
     @property
     def spelling(self) -> str:
@@ -99,6 +101,7 @@ NEEDS = {
     "scores": ("score", "name a score column (--score)"),
     "clusters": ("cluster", "name a cluster column (--cluster)"),
     "classes": ("classes", "name a column of classes (--classes)"),
+    "a scheduler": ("client", "name one (--scheduler)"),
     "the sampled gain area": ("approx_agc", "set approx_agc=True (--approx-agc)"),
 }
 
@@ -155,10 +158,16 @@ OPTIONS = (
     Option("spill", ANY, None, _RUN, "nothing",
            "Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", _EVALUATE, "state", "Files that cannot be read."),
+    Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0"), None,
+           ("evaluate", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
+           help="Version of the Delta tables among DATA. [default: the current one]"),
     Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
            "Threads to run on here. [default: one per processor]"),
     Option("client", ANY, None, ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing",
            "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler", metavar="ADDRESS"),
+    Option("scheduler_timeout", real_number("a number of seconds, at least 0", 0), 10.0,
+           ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing", metavar="SECONDS",
+           help="Wait this long for a worker if none answers.", needs="a scheduler"),
     Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
     # a store's own
     Option("partition", NAMES, (), ("show",), "value", "Only this one, such as night=2026-01-15; repeat for several."),
