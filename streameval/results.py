@@ -34,7 +34,8 @@ class Scalar:
     of : the score or cluster column
     lower, upper : ends of the certain interval, equal to `value` where it is exact; NaN for an estimate
     exact : whether the value is exact; False where it is undefined
-    rows, positives : rows that the value was computed from, and how many of them are positive
+    rows, positives : rows that the value was computed from, and how many of them are positive; None for metrics that
+        do not look at labels
     reason : why the value or its interval is NaN
     stderr : standard error of an estimate
     threshold : the score at which an operating point is reached
@@ -54,7 +55,7 @@ class Scalar:
     upper: float = math.nan
     exact: bool = True
     rows: int = 0
-    positives: int = 0
+    positives: int | None = 0
     reason: str | None = None
     stderr: float | None = None
     threshold: float | None = None

@@ -31,6 +31,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "label": "other",
     "score": "s",
     "cluster": "id",
+    "sketch": "s",
     "classes": "k",
     "weight": "w",
     "pos_label": 0,
@@ -52,8 +53,10 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "memory": "64MiB",
     "spill": tempfile.gettempdir(),
     "on_error": "skip",
+    "delta_version": 0,
     "threads": 1,
     "client": "tcp://127.0.0.1:1",
+    "scheduler_timeout": 5.0,
     "progress": lambda *_: None,
 }
 MORE: dict[str, Any] = {  # the same of every other option of the table
@@ -73,8 +76,9 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "column": "s",
     "compression": 50,
 }
+ELSEWHERE = ("client", "scheduler_timeout", "delta_version")  # of clusters and of Delta tables
 SAMPLED = ("sample", "quantiles", "sample_by", "sample_seed", "passes")
-ENGINE = ("memory", "spill", "threads", "client", "progress")  # of Store(…), for all its verbs
+ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")  # of Store(…), for all its verbs
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +161,14 @@ def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
 def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path, tmp_path: Path, store: Store) -> None:
     """None is ignored: where the table does not have the verb, the message names the option."""
     value = {**OTHER, **MORE}[name]
-    options = BASE | {"approx_agc": name in SAMPLED} | {name: value} if name in OTHER else BASE | {name: value}
+    needed: dict[str, Any] = {"approx_agc": True} if name in SAMPLED else {"sketch": "s"} if name == "sketch" else {}
+    options = BASE | needed | {name: value}
+    if needed and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
+        store = Store(tmp_path / "estimates")
+        store.update(data, **BASE | needed)
     run = {} if name == "client" else {"threads": 1}  # a client without a scheduler is a ClusterError: see below
     calls: dict[str, Callable[[], str]] = {
-        "update": lambda: outcome(Store(tmp_path / "new", **run).update, data, **BASE | {name: value}),
+        "update": lambda: outcome(Store(tmp_path / "new", **run).update, data, **options),
         "show": lambda: outcome(store.evaluate, **{name: "w" if name == "classes" else value}),
         "add": lambda: outcome(store.add, **{"score": "w", name: value}),
         "replace": lambda: outcome(store.replace, data, **{name: value}),
@@ -176,18 +184,22 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
             there = verb in ("show", "check")
         if name in ENGINE or name == "storage_options":
             assert name in said, (verb, said)  # refused here, and taken by Store(…)
+        elif name == "delta_version" and there:
+            assert said == "delta_version=0 would change nothing: no input is a Delta table", (verb, said)
         elif there:
             assert said == "honoured", (verb, said)
         else:
             assert name in said, (verb, said)
     for function in (evaluate, explain):
-        if name in OTHER and name != "client":
+        if name in ("delta_version", "scheduler_timeout"):
+            assert name in outcome(function, data, **options)
+        elif name in OTHER and name != "client":
             assert outcome(function, data, **options) == "honoured"
         elif name in MORE:
             assert name in outcome(function, data, **options)
 
 
-@pytest.mark.parametrize("name", [name for name in OTHER if name not in ("client",)])
+@pytest.mark.parametrize("name", [name for name in OTHER if name not in ELSEWHERE])
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
     options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
@@ -207,6 +219,8 @@ def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
     """Another value gives another key, unless the option decides nothing."""
     options: dict[str, Any] = BASE | {"approx_agc": True}
     other = options | {name: not options.get(name) if name == "approx_agc" else OTHER[name]}
+    if name == "scheduler_timeout":
+        options["client"] = other["client"] = OTHER["client"]
     if name == "cluster":
         other["cluster"] = ["id", "w"]
     if name == "classes":
@@ -220,7 +234,7 @@ def test_an_option_that_would_change_nothing_is_refused(option: Any) -> None:
     """The message names it and what it needs."""
     source = NEEDS[option.needs][0]
     options = {"score": "s", "cluster": "id", "classes": "k", "approx_agc": True, option.name: OTHER[option.name]}
-    del options[source]
+    options.pop(source, None)
     options = {k: v for k, v in options.items() if k == option.name or not _needs(k, source)}
     with pytest.raises(OptionError, match=rf"{option.name}.* would change nothing without {option.needs}: "):
         checked(options)
@@ -236,9 +250,9 @@ def test_unknown_options_are_refused_with_a_suggestion(store: Store, data: Path)
     with pytest.raises(OptionError, match="a store takes no option 'metrix'; did you mean 'metrics'"):
         store.evaluate(metrix="aul")
     with pytest.raises(
-        OptionError, match="a store takes no option 'sample', which belongs to evaluate; it takes label"
+        OptionError, match="a store takes no option 'passes', which belongs to evaluate; it takes label"
     ):
-        store.update(data, sample=0.1)
+        store.update(data, passes=1)
     with pytest.raises(OptionError, match="evaluate takes no option 'treshold'"):
         checked({"treshold": 1})
 

@@ -10,8 +10,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,9 +25,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Commands"]
 
+INTERRUPTED = 130  # exit status
+
 
 class Commands(click.Group):
     """Commands whose failures are one line on stderr."""
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        """Run, and leave the process.
+
+        An interrupted process ends at once: it does not wait for its threads, which may be in the middle of a long
+        step. Nothing is lost, since spill files have no name and whatever is published is published whole.
+        """
+        try:
+            return super().main(*args, **extra)
+        except SystemExit as end:
+            if end.code == INTERRUPTED and sys.stderr is sys.__stderr__:  # a process, not a call within one
+                os._exit(INTERRUPTED)
+            raise
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments."""
+        try:
+            return super().make_context(*args, **extra)
+        except KeyboardInterrupt:
+            _interrupted()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -36,11 +60,18 @@ class Commands(click.Group):
             text = _spelled(error, command.params if command else ())
             _fail(text, 2 if isinstance(error, OptionError) else 1)
         except KeyboardInterrupt:
-            _fail("interrupted; nothing was kept of what it had written", 130)
+            _interrupted()
         except BrokenPipeError:
             raise  # the reader has closed the pipe; click ends quietly
         except OSError as error:
             _fail(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error), 1)
+
+
+def _interrupted() -> NoReturn:
+    """End after Ctrl-C."""
+    with suppress(OSError):
+        click.echo("streameval: error: interrupted; nothing was kept of what it had written", err=True)
+    sys.exit(INTERRUPTED)
 
 
 def _fail(text: str, status: int) -> NoReturn:

@@ -22,7 +22,7 @@ __all__ = ["COMMANDS"]
 
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)
-_RUN = ("memory", "spill", "threads", "client")
+_RUN = ("memory", "spill", "threads", "client", "scheduler_timeout")
 
 
 def _open(path: str, asked: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
@@ -34,7 +34,7 @@ def _open(path: str, asked: dict[str, Any], progress: Callable[..., None] | None
         if not equals:
             msg = f"{key}: write KEY=VALUE"
             raise click.BadParameter(msg, param_hint="--storage")
-    run = {name: asked.pop(name) for name in _RUN if name in asked}
+    run = given({name: asked.pop(name) for name in _RUN if name in asked})
     return Store(path, storage_options={key: value for key, _, value in pairs}, progress=progress, **run)
 
 
@@ -61,7 +61,7 @@ def replace(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> Non
     """Fold corrected partitions of DATA into STORE again."""
     with progress_bar(quiet) as advance:
         opened = _open(store, asked, advance)
-        done = opened.replace(list(data))
+        done = opened.replace(list(data), **given(asked))
     _told(opened, done, quiet)
 
 

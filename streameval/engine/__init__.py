@@ -10,12 +10,16 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine.protocol import Engine
+from streameval.errors import OptionError
+from streameval.options import honoured
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
 
-__all__ = ["Engine", "start"]
+__all__ = ["Engine", "check_timeout", "start"]
+
+SCHEDULER_TIMEOUT = 10.0  # seconds
 
 
 def start(
@@ -25,7 +29,7 @@ def start(
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    scheduler_timeout: float = 10.0,
+    scheduler_timeout: float = SCHEDULER_TIMEOUT,
 ) -> Engine:
     """An engine for one run.
 
@@ -39,12 +43,14 @@ def start(
     Raises
     ------
     OptionError
-        If `memory` is not a size, `threads` is not a positive integer, or `threads` and `client` are both given.
+        If `memory` is not a size, `threads` is not a positive integer, `threads` and `client` are both given, or
+        `scheduler_timeout` would change nothing.
     SpillError
         If the spill directory does not exist.
     ClusterError
         If the scheduler or all of its workers do not answer.
     """
+    check_timeout(client, scheduler_timeout)
     if client is not None or (threads is None and "distributed" in sys.modules):
         from streameval.engine.cluster import ClusterEngine, connect  # slow to import
 
@@ -54,3 +60,12 @@ def start(
     from streameval.engine.threads import ThreadEngine
 
     return ThreadEngine.start(memory=memory, spill=spill, threads=threads, progress=progress)
+
+
+def check_timeout(client: Any, scheduler_timeout: float) -> None:
+    """Raise `OptionError` if a time to wait for workers is no time, or there is no client to wait for."""
+    if honoured("evaluate")["scheduler_timeout"].plain(scheduler_timeout) != SCHEDULER_TIMEOUT and client is None:
+        msg = (
+            f"scheduler_timeout={scheduler_timeout!r} would change nothing without a scheduler: name one (--scheduler)"
+        )
+        raise OptionError(msg, "scheduler_timeout")

@@ -35,7 +35,7 @@ __all__ = ["evaluate", "explain"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-_ENGINE = ("memory", "spill", "threads", "client", "progress")
+_ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
 
 
@@ -45,6 +45,7 @@ def evaluate(
     label: str = "label",
     score: str | Sequence[str] | None = None,
     cluster: str | Sequence[str] | None = None,
+    sketch: str | Sequence[str] | None = None,
     classes: str | None = None,
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
@@ -66,8 +67,10 @@ def evaluate(
     memory: int | str | None = None,
     spill: str | os.PathLike[str] | None = None,
     on_error: str = "raise",
+    delta_version: int | None = None,
     threads: int | None = None,
     client: Any = None,
+    scheduler_timeout: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Evaluate scores and clusters in one pass over data of any size.
@@ -80,6 +83,9 @@ def evaluate(
         Column of true classes: booleans, numbers, or strings with `pos_label`.
     score, cluster : str or sequence of str
         Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
+    sketch : str or sequence of str, optional
+        Columns of numbers, scores or others, whose quantiles are estimated: ``quantile@0.5`` and others
+        (`streameval.metrics.sketches`). Every row counts once, whatever its label and weight.
     classes : str, optional
         Column of the clusters' true classes, such as campaigns (integers, strings, binaries). Every cluster column is
         compared with it.
@@ -136,12 +142,16 @@ def evaluate(
         Directory of the spill file, by default ``$TMPDIR`` or ``/var/tmp``.
     on_error : {"raise", "skip"}
         Whether a file that cannot be read ends the run, or is left out and listed.
+    delta_version : int, optional
+        Version of the Delta tables among the data, by default the current one.
     threads : int, optional
         Threads to run on in this process, by default one per processor; not together with `client`.
     client : distributed.Client or str, optional
         Run on the workers of this client, or of the scheduler at this address. By default the active client is used if
         there is one and `threads` is not given. `memory` is then the budget of each worker, by default a quarter of
         its memory limit, and `spill` a directory of its machine.
+    scheduler_timeout : float
+        Seconds to wait for a worker of `client` if none answers.
     progress : callable, optional
         Called with (rows folded, rows in all); the latter is −1 if unknown. For small objects both are estimated from
         their sizes.
@@ -167,6 +177,7 @@ def evaluate(
         "label": label,
         "score": score,
         "cluster": cluster,
+        "sketch": sketch,
         "classes": classes,
         "weight": weight,
         "pos_label": pos_label,
@@ -188,8 +199,10 @@ def evaluate(
         "memory": memory,
         "spill": spill,
         "on_error": on_error,
+        "delta_version": delta_version,
         "threads": threads,
         "client": client,
+        "scheduler_timeout": scheduler_timeout,
         "progress": progress,
     }
     run = _Run.of(data, Request.checked(options), estimate=True)
@@ -272,9 +285,10 @@ class _Run:
             data,
             request.columns,
             on_error=on_error,
+            delta_version=request.options["delta_version"],
             threads=engine.threads,
             compute=engine.compute,
-            estimate=estimate and not request.sampling,  # digests depend on the rows of tasks
+            estimate=estimate and not request.estimates,
         )
         schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
         found = replace(found, schema=schema)

@@ -7,6 +7,7 @@ family      input                                         state
 `cluster`   a cluster column                              sizes and positives of clusters
 `sample`    a sample of a score column (`approx_agc`)     digests, or bins in a second pass
 `classes`   a cluster column against the class column     contingency counts
+`sketch`    a column of numbers                           a quantile sketch
 ==========  ============================================  ========================================
 
 A family is the only place that knows which states go with which metrics.
@@ -24,6 +25,7 @@ from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.quantile_sketch import QuantileSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
@@ -68,10 +70,10 @@ class MetricRequest:
 
 
 class Counted(NamedTuple):
-    """Rows that metrics were computed from, the positives among them, and rows left out by reason."""
+    """Rows that metrics were computed from, the positives among them if labels matter, and rows left out by reason."""
 
     rows: int
-    positives: int
+    positives: int | None
     dropped: tuple[tuple[str, int], ...] = ()
 
 
@@ -265,13 +267,31 @@ class _Contingency:
         return results
 
 
+class _Sketches(_Sharded):
+    """Quantiles of a column of numbers."""
+
+    name = "sketch"
+    column = "sketch"
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """A sketch of every column."""
+        for column in request.sketches:
+            spec = QuantileSpec(column, types.score(column))
+            yield MetricRequest(self.name, column, spec, request.selection.of(self.name))
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows with a number, whatever their label."""
+        return Counted(state.totals().rows, None, ((f"NaN or null in the sketch of {wanted.of}", int(state.nan)),))
+
+
 def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
     """The limit to the best matching that metrics ask for; None where none needs it."""
     limits = (getattr(metric, "assignment_cells", None) for metric in metrics)
     return next((limit for limit in limits if limit is not None), None)
 
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (_Scores(), _Clusters(), _Samples(), _Contingency())}
+_ALL: tuple[Family, ...] = (_Scores(), _Clusters(), _Samples(), _Contingency(), _Sketches())
+FAMILIES = {family.name: family for family in _ALL}
 
 
 def planned(request: Request, found: Scan) -> list[MetricRequest]:

@@ -25,8 +25,10 @@ def quantile_sketch(
     column: str,
     *,
     compression: int = 1000,
+    delta_version: int | None = None,
     threads: int | None = None,
     client: Any = None,
+    scheduler_timeout: float = 10.0,
     progress: Callable[[int, int], None] | None = None,
 ) -> QuantileSketch:
     """The sketch of a column of numbers of any size, in one pass and about 44·compression bytes.
@@ -38,7 +40,8 @@ def quantile_sketch(
     data : see `streameval.evaluate`
     column : a column of integers, floats or decimals; NaN, nulls and infinities are counted apart
     compression : see `QuantileSketch`; sketches merge if they have the same
-    threads, client : where to run, see `streameval.evaluate`
+    delta_version : version of the Delta tables among the data, by default the current one
+    threads, client, scheduler_timeout : where to run, see `streameval.evaluate`
     progress : called with (rows folded, rows in all); the latter is −1 if unknown
 
     Returns
@@ -71,8 +74,8 @@ def quantile_sketch(
     >>> found.merge(theirs).count
     100010.0
     """
-    engine = start(threads=threads, client=client, progress=progress)
-    found = scan.plan(data, [column], threads=engine.threads, compute=engine.compute)
+    engine = start(threads=threads, client=client, progress=progress, scheduler_timeout=scheduler_timeout)
+    found = scan.plan(data, [column], threads=engine.threads, compute=engine.compute, delta_version=delta_version)
     spec = QuantileSpec(column, _kind(found, column), compression)
     try:
         folded = engine.read(found.pieces, found.rows, Plan(found.schema, None, None, (spec,)))

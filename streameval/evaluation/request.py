@@ -27,7 +27,7 @@ class Request:
     ----------
     options : every option of `streameval.evaluate` by its name, in plain form
     label : how labels are read
-    scores, clusters : columns
+    scores, clusters, sketches : columns
     classes, weight : columns, where they are asked for
     nan, nulls, scope : policies
     approx : whether scores are counted in a histogram
@@ -39,6 +39,7 @@ class Request:
     label: LabelSpec
     scores: tuple[str, ...]
     clusters: tuple[str, ...]
+    sketches: tuple[str, ...]
     classes: str | None
     weight: str | None
     nan: str
@@ -68,6 +69,7 @@ class Request:
             label=LabelSpec(options["label"], options["pos_label"], options["nulls"]),
             scores=options["score"],
             clusters=options["cluster"],
+            sketches=options["sketch"],
             classes=options["classes"],
             weight=options["weight"],
             nan=options["nan"],
@@ -81,8 +83,13 @@ class Request:
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
-        named = (self.label.column, *self.scores, *self.clusters, self.classes, self.weight)
+        named = (self.label.column, *self.scores, *self.clusters, *self.sketches, self.classes, self.weight)
         return list(dict.fromkeys(name for name in named if name))
+
+    @property
+    def estimates(self) -> bool:
+        """Whether there are digests, which depend on how the rows are cut into tasks."""
+        return self.sampling is not None or bool(self.sketches)
 
     @property
     def aul_threshold(self) -> float:
@@ -93,7 +100,7 @@ class Request:
 
 def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selection:
     """The metrics that are asked for."""
-    there = {"score": "score", "cluster": "cluster", "sample": "approx_agc", "classes": "classes"}
+    there = {"score": "score", "cluster": "cluster", "sample": "approx_agc", "classes": "classes", "sketch": "sketch"}
     return Selection(
         families=tuple(family for family, option in there.items() if options[option]),
         patterns=tuple(metric for metric in options["metrics"] if isinstance(metric, str)),

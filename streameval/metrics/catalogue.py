@@ -47,6 +47,7 @@ from streameval.metrics.scores.gain import Agc, truncated
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
 from streameval.metrics.scores.operating_points import operating_points
 from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
+from streameval.metrics.sketches import named_quantile, quantiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,6 +61,7 @@ FAMILIES = {
     "cluster": "a cluster column",
     "sample": "a sampled score column",
     "classes": "a cluster column against the class column",
+    "sketch": "a column of numbers to sketch",
 }
 
 
@@ -135,6 +137,8 @@ CATALOGUE: tuple[Entry, ...] = (
           "Scherbakov, clustering-metrics", Aul()),
     Entry("roc_auc_by_size", "cluster", "lift", True, 0, 1, "higher",
           "ROC AUC with the size of its cluster as a row's score.", "Hanley and McNeil 1982", RocAucBySize()),
+    Entry("quantile@X", "sketch", "quantiles", True, -math.inf, math.inf, None,
+          "Estimated X-quantile of a column of numbers (--sketch COLUMN).", "Dunning and Ertl 2019"),
 )  # fmt: skip
 
 
@@ -172,6 +176,8 @@ class Selection:
             cuts = truncated(self.truncate)
             picked += cuts if not self.quantiles else tuple(m for m in cuts if not self.patterns or self._names(m.name))
             picked += operating_points(self.at)
+        if family == "sketch":
+            picked = quantiles(self.patterns, self._names_quantile)
         if family == "sample":
             picked = tuple(m for m in self._areas if not self.patterns or self._names(m.name)) or self._areas
         return tuple(dict.fromkeys((*picked, *own)))
@@ -191,6 +197,7 @@ class Selection:
 
     def _known(self, pattern: str) -> bool:
         others = any(fnmatchcase(name, pattern) for name in self._plain_names)
+        others |= "sketch" in self.families and named_quantile(pattern) is not None
         return others or _group(pattern, self.families) or ("classes" in self.families and bool(_measures(pattern)))
 
     @property
@@ -199,6 +206,8 @@ class Selection:
         made: tuple[Any, ...] = ()
         if "score" in self.families:
             made = (*truncated(self.truncate), *operating_points(self.at), *self._areas)
+        if "sketch" in self.families:
+            made += quantiles((), self._names_quantile)
         fixed = [entry.name for entry in CATALOGUE if entry.metric is not None and entry.family in self.families]
         return (*fixed, *(metric.name for metric in made))
 
@@ -223,6 +232,10 @@ class Selection:
         """Whether a pattern names a metric, its family or its subject."""
         groups = (entry.family, entry.subject) if entry else ()
         return any(fnmatchcase(name, pattern) or pattern in groups for pattern in self.patterns)
+
+    def _names_quantile(self, name: str) -> bool:
+        """Whether a pattern names a quantile."""
+        return self._names(name) or any(group in self.patterns for group in ("sketch", "quantiles"))
 
     def _with_options(self, metric: Any) -> Any:
         return replace(metric, threshold=self.aul_threshold) if isinstance(metric, Aul) else metric

@@ -36,7 +36,11 @@ def honoured(verb: str) -> dict[str, Option]:
 
 def kept_options() -> dict[str, Option]:
     """The options that a store keeps: they decide its states, or the values computed of them by default."""
-    return {name: option for name, option in honoured("update").items() if name in _EVALUATE and _decides(option)}
+    return {
+        name: option
+        for name, option in honoured("update").items()
+        if name in _EVALUATE and _decides(option) and option.kept
+    }
 
 
 def checked(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,8 +66,8 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
         if name not in _EVALUATE:
             refuse("evaluate", name)
     options = {name: option.plain(given.get(name, option.default)) for name, option in _EVALUATE.items()}
-    if not options["score"] and not options["cluster"]:
-        msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster)"
+    if not any(options[source] for source in ("score", "cluster", "sketch")):
+        msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
         raise OptionError(msg)
     for need, idle in _idle(options).items():
         if idle:
@@ -83,7 +87,7 @@ def active(options: Mapping[str, Any]) -> dict[str, Any]:
     {'score': (), 'cluster': ('id',), 'approx': False, 'aul_threshold': 2}
     """
     idle = {option.name: option.rest for several in _idle(options).values() for option in several}
-    return {name: idle.get(name, value) for name, value in options.items()}
+    return active({**options, **idle}) if idle else dict(options)  # what needed one of these is idle now
 
 
 def recorded(options: Mapping[str, Any]) -> dict[str, Any]:

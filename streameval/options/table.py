@@ -44,6 +44,7 @@ class Option:
     flag : spelling on the command line, without dashes, where it is not the name
     metavar : placeholder in the help text
     required : whether a command needs it
+    kept : whether a store keeps it if its update takes it; False for what each update says anew
     """
 
     name: str
@@ -57,6 +58,7 @@ class Option:
     flag: str = ""
     metavar: str | None = None
     required: bool = False
+    kept: bool = True
 
     @property
     def spelling(self) -> str:
@@ -99,6 +101,7 @@ NEEDS = {
     "scores": ("score", "name a score column (--score)"),
     "clusters": ("cluster", "name a cluster column (--cluster)"),
     "classes": ("classes", "name a column of classes (--classes)"),
+    "a scheduler": ("client", "name one (--scheduler)"),
     "the sampled gain area": ("approx_agc", "set approx_agc=True (--approx-agc)"),
 }
 
@@ -114,6 +117,8 @@ OPTIONS = (
     Option("label", COLUMN, "label", _FOLD, "state", "Column of true classes."),
     Option("score", NAMES, None, (*_LOOK, "add"), "state", "Score column; repeat for several."),
     Option("cluster", NAMES, None, (*_LOOK, "add"), "state", "Cluster id column; repeat for several."),
+    Option("sketch", NAMES, None, (*_LOOK, "add"), "state",
+           "Column of numbers whose quantiles to estimate; repeat for several."),
     Option("classes", COLUMN, None, _FOLD, "state", "Column of the clusters' true classes, such as campaigns.",
            needs="clusters"),
     Option("weight", COLUMN, None, _FOLD, "state", "Column of weights, for score metrics.", needs="scores"),
@@ -136,15 +141,15 @@ OPTIONS = (
            "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
     Option("approx", FLAG, False, _FOLD, "state",
            "Bounded memory: fixed histograms of scores, certain intervals.", needs="scores"),
-    Option("approx_agc", FLAG, False, _EVALUATE, "state",
+    Option("approx_agc", FLAG, False, _FOLD, "state",
            "Add agc_approx: gain areas of a sample in quantile bins.", needs="scores"),
-    Option("sample", real_number("a share in (0, 1]"), 1.0, _EVALUATE, "state",
+    Option("sample", real_number("a share in (0, 1]"), 1.0, _FOLD, "state",
            "agc_approx: share of the rows to draw.", needs=_SAMPLE),
-    Option("quantiles", whole_number("a number of bins of at least 1", 1), 100, _EVALUATE, "state",
+    Option("quantiles", whole_number("a number of bins of at least 1", 1), 100, _LOOK, "value",
            "agc_approx: number of bins.", needs=_SAMPLE),
     Option("sample_by", choice("rows", "row_groups"), "rows", _EVALUATE, "state",
            "agc_approx: what is drawn; row groups save reading, if rows of one are not alike.", needs=_SAMPLE),
-    Option("sample_seed", whole_number("a whole number"), 0, _EVALUATE, "state",
+    Option("sample_seed", whole_number("a whole number"), 0, _FOLD, "state",
            "agc_approx: seed of the draw.", needs=_SAMPLE),
     Option("passes", whole_number("1 or 2", 1), None, _EVALUATE, "state",
            "agc_approx: reads of the data. [default: 2 where scores repeat or all rows are drawn]", needs=_SAMPLE),
@@ -153,10 +158,16 @@ OPTIONS = (
     Option("spill", ANY, None, _RUN, "nothing",
            "Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
     Option("on_error", choice("raise", "skip"), "raise", _EVALUATE, "state", "Files that cannot be read."),
+    Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0"), None,
+           ("evaluate", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
+           help="Version of the Delta tables among DATA. [default: the current one]"),
     Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
            "Threads to run on here. [default: one per processor]"),
     Option("client", ANY, None, ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing",
            "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler", metavar="ADDRESS"),
+    Option("scheduler_timeout", real_number("a number of seconds, at least 0", 0), 10.0,
+           ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing", metavar="SECONDS",
+           help="Wait this long for a worker if none answers.", needs="a scheduler"),
     Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
     # a store's own
     Option("partition", NAMES, (), ("show",), "value", "Only this one, such as night=2026-01-15; repeat for several."),

@@ -20,7 +20,21 @@ if TYPE_CHECKING:
     from streameval.store.nights.fold import Workers
     from streameval.store.nights.partitions import Partition
 
-__all__ = ["Backfill", "backfill", "columns_of"]
+__all__ = ["Backfill", "Place", "backfill", "columns_of"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the files of nights are.
+
+    Attributes
+    ----------
+    data : paths; None where they were folded from
+    delta_version : version of Delta tables, None for the current one
+    """
+
+    data: Any = None
+    delta_version: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,7 +58,7 @@ def backfill(
     configuration: Configuration,
     columns: dict[str, tuple[str, ...]],
     entries: Sequence[Entry],
-    data: Any,
+    place: Place,
     engine: ThreadEngine,
     files: StateFiles,
     workers: Workers | None = None,
@@ -54,9 +68,9 @@ def backfill(
     Parameters
     ----------
     configuration : the store's
-    columns : new columns, under ``score`` and ``cluster``
+    columns : new columns, under ``score``, ``cluster`` and ``sketch``
     entries : the nights
-    data : where their files are; None if they have not moved
+    place : where their files are
     engine, workers : fold the nights here, or on a cluster
     files : keep the states
 
@@ -67,7 +81,7 @@ def backfill(
     """
     narrow = _narrow(configuration, columns)
     due = [entry for entry in entries if entry.rows and _lacks(entry, columns)]
-    found, gone = _there(due, data)
+    found, gone = _there(due, place)
     has = [partition for partition in found if _has(partition, narrow, engine)]
     widened = _widened(configuration, columns)
     if not has and not set(widened.key_columns) <= set(widened.types):
@@ -104,13 +118,14 @@ def _lacks(entry: Entry, columns: dict[str, tuple[str, ...]]) -> bool:
     return any(entry.state(group, of) is None for group, some in columns.items() for of in some)
 
 
-def _there(entries: Sequence[Entry], data: Any) -> tuple[list[Partition], list[str]]:
+def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:
     """The nights whose files are there, and the names of the others."""
     roots = {entry.root for entry in entries}
-    at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots)}
+    data, version = place.data, place.delta_version
+    at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots, version)}
     found, gone = [], []
     for entry in entries:
-        partition = at_hand.get(entry.partition) if data is not None else _unmoved(entry)
+        partition = at_hand.get(entry.partition) if data is not None else _unmoved(entry, version)
         if partition is None:
             gone.append(entry.partition)
         elif partition.fingerprint != entry.fingerprint:
@@ -121,10 +136,10 @@ def _there(entries: Sequence[Entry], data: Any) -> tuple[list[Partition], list[s
     return found, gone
 
 
-def _unmoved(entry: Entry) -> Partition | None:
+def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
     """A night in the place that it was folded from; None if it is gone."""
     try:
-        found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root])
+        found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
     except MissingInputError:
         return None
     return next((partition for partition in found if partition.name == entry.partition), None)
@@ -149,7 +164,7 @@ def _with(entry: Entry, folded: Entry) -> Entry:
     return replace(entry, states=(*entry.states, *new))
 
 
-def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
+def columns_of(score: Any, cluster: Any, sketch: Any = ()) -> dict[str, tuple[str, ...]]:
     """The names of new columns.
 
     Raises
@@ -160,7 +175,8 @@ def columns_of(score: Any, cluster: Any) -> dict[str, tuple[str, ...]]:
     from streameval.options.kinds import texts
 
     columns = {"score": texts("score", score), "cluster": texts("cluster", cluster)}
+    columns["sketch"] = texts("sketch", sketch)
     if not any(columns.values()):
-        msg = "name the column that joins (--score, --cluster)"
+        msg = "name the column that joins (--score, --cluster, --sketch)"
         raise OptionError(msg)
     return columns

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["StoreContext"]
 
 
+_OF_WORKERS = ("threads", "memory", "spill")
+
+
 class StoreContext:
     """The parts of a store.
 
@@ -38,12 +41,15 @@ class StoreContext:
     client : distributed.Client, the address of a scheduler, or None
     run : mapping
         ``memory, spill, threads, progress`` of every run.
+    scheduler_timeout : float
+        Seconds to wait for a worker of the client.
     """
 
-    def __init__(self, location: Location, client: Any, run: Mapping[str, Any]) -> None:
+    def __init__(self, location: Location, client: Any, run: Mapping[str, Any], scheduler_timeout: float) -> None:
         self.location = location
         self.client = client
         self.run = run
+        self.scheduler_timeout = scheduler_timeout
         self.ledger = Ledger(location.child("ledger"))
         self.files = StateFiles(location.child("states"))
         self.compaction = Compaction(location.child("merged"), self.files)
@@ -54,7 +60,7 @@ class StoreContext:
 
     def workers(self) -> Workers | None:
         """The workers that fold partitions, if there is a client; an address is connected to once."""
-        found = Workers.of(self.client, self.run["threads"], self.run["memory"], self.run["spill"])
+        found = Workers.of(self.client, self.scheduler_timeout, **{name: self.run[name] for name in _OF_WORKERS})
         if found is not None and isinstance(self.client, str):
             self.client = found.connection.client
         return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingInputError
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.backfill import backfill, columns_of
+from streameval.store.backfill import Place, backfill, columns_of
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import fold_partitions, typed
 from streameval.store.nights.merge import labels_of
@@ -58,15 +58,24 @@ class Update:
         return ", ".join(parts) or "nothing to do"
 
 
-def update(context: StoreContext, data: Any, options: Mapping[str, Any], *, dry_run: bool, verify: bool) -> Update:
+def update(
+    context: StoreContext,
+    data: Any,
+    options: Mapping[str, Any],
+    *,
+    dry_run: bool,
+    verify: bool,
+    delta_version: int | None,
+) -> Update:
     """Fold what is new or changed; see `Store.update`."""
     snapshot = context.ledger.read()
     configuration = _configuration(context, snapshot, options)
-    found = changes(discover(data, _roots(snapshot)), snapshot.entries, data)
+    found = changes(discover(data, _roots(snapshot), delta_version), snapshot.entries, data)
     doubted = found.unchanged if verify else ()
     if dry_run:
         told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
         return Update(snapshot.version, *told, suspected=_names(doubted))
+    begun = snapshot.version < 0
     configuration, nights = _folded(context, configuration, [*found.new, *found.changed, *doubted])
     again = _names([*found.changed, *doubted])
     same = {n for n in again if verify and _same(context, configuration, snapshot.entries[n], nights[n].entry)}
@@ -80,14 +89,14 @@ def update(context: StoreContext, data: Any, options: Mapping[str, Any], *, dry_
         rows=sum(night.entry.rows for night in kept.values()),
     )
     if kept:
-        _commit(context, snapshot, configuration, kept, str(done))
+        _commit(context, snapshot, configuration, kept, f"{done}; {configuration}" if begun else str(done))
     return done
 
 
-def replace(context: StoreContext, data: Any) -> Update:
+def replace(context: StoreContext, data: Any, delta_version: int | None) -> Update:
     """Fold partitions again; see `Store.replace`."""
     snapshot, configuration = context.begun()
-    found = discover(data, _roots(snapshot))
+    found = discover(data, _roots(snapshot), delta_version)
     absent = [partition.name for partition in found if partition.name not in snapshot.entries]
     if absent:
         msg = f"{absent[0]}: the store has no such partition to replace; use update"
@@ -109,11 +118,11 @@ def remove(context: StoreContext, names: Sequence[str]) -> Update:
     return done
 
 
-def add(context: StoreContext, score: Any, cluster: Any, data: Any, since: str | date | None) -> Update:
-    """Backfill new columns; see `Store.add`."""
-    (snapshot, configuration), columns = context.begun(), columns_of(score, cluster)
+def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: str | date | None) -> Update:
+    """Backfill new columns, named by the options of their kind; see `Store.add`."""
+    (snapshot, configuration), columns = context.begun(), columns_of(**named)
     entries = chosen(snapshot.entries, since=since)
-    filled = backfill(configuration, columns, entries, data, context.engine(), context.files, context.workers())
+    filled = backfill(configuration, columns, entries, place, context.engine(), context.files, context.workers())
     names = tuple(entry.partition for entry in filled.entries)
     news = names or filled.configuration.to_dict() != configuration.to_dict()
     rows, gone = sum(entry.rows for entry in filled.entries), (*filled.gone, *filled.without)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streameval.engine import check_timeout
 from streameval.store import ingest, query
+from streameval.store.backfill import Place
 from streameval.store.context import StoreContext
 from streameval.store.files.location import Location
 from streameval.store.nights.partitions import chosen
@@ -51,6 +53,8 @@ class Store:
         `check` run on one worker. By default the active client is used, if there is one and `threads` is not given.
         Workers read and write the states, so the store must be on storage that they share with this process; `memory`
         and `spill` then apply to each worker.
+    scheduler_timeout : float
+        Seconds to wait for a worker of `client` if none answers.
 
     Examples
     --------
@@ -79,10 +83,12 @@ class Store:
         spill: str | os.PathLike[str] | None = None,
         threads: int | None = None,
         client: Any = None,
+        scheduler_timeout: float = 10.0,
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
+        check_timeout(client, scheduler_timeout)
         run = {"memory": memory, "spill": spill, "threads": threads, "progress": progress}
-        self._context = StoreContext(Location.of(path, storage_options), client, run)
+        self._context = StoreContext(Location.of(path, storage_options), client, run, scheduler_timeout)
 
     def __repr__(self) -> str:
         return f"Store({self.name!r})"
@@ -101,7 +107,15 @@ class Store:
         """Every version of the ledger, newest first: ``version``, ``when``, and the ``action`` that made it."""
         return self._context.ledger.versions()
 
-    def update(self, data: Any, *, dry_run: bool = False, verify: bool = False, **options: Any) -> Update:
+    def update(
+        self,
+        data: Any,
+        *,
+        dry_run: bool = False,
+        verify: bool = False,
+        delta_version: int | None = None,
+        **options: Any,
+    ) -> Update:
         """Fold the partitions that are new or changed since the last update, and nothing else, in one commit.
 
         Parameters
@@ -112,10 +126,12 @@ class Store:
             Only report what would be done.
         verify : bool
             Fold every partition again, whatever its size and time, and keep those whose states differ.
+        delta_version : int, optional
+            Version of the Delta tables among the data, by default the current one.
         **options
-            Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, classes,
-            weight, nan, nulls, cluster_scope, approx`` decide for good what is kept; ``metrics, truncate,
-            aul_threshold, assignment_cells, at`` are defaults.
+            Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, sketch,
+            classes, weight, nan, nulls, cluster_scope, approx, approx_agc, sample, sample_seed`` decide for good what
+            is kept; ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles`` are defaults.
 
         Returns
         -------
@@ -130,17 +146,22 @@ class Store:
         StoreError
             If another update was committed meanwhile.
         """
-        return ingest.update(self._context, data, options, dry_run=dry_run, verify=verify)
+        return ingest.update(self._context, data, options, dry_run=dry_run, verify=verify, delta_version=delta_version)
 
-    def replace(self, data: Any) -> Update:
+    def replace(self, data: Any, *, delta_version: int | None = None) -> Update:
         """Fold partitions of the store again, whether or not their files look changed: late corrections.
+
+        Parameters
+        ----------
+        data, delta_version
+            As `update`.
 
         Raises
         ------
         MissingInputError
             If the store does not have one of them.
         """
-        return ingest.replace(self._context, data)
+        return ingest.replace(self._context, data, delta_version)
 
     def remove(self, names: str | Sequence[str]) -> Update:
         """Remove partitions by name, such as ``night=2026-01-11``; earlier versions still have them.
@@ -161,8 +182,9 @@ class Store:
     ) -> Evaluation:
         """Evaluate all partitions, or some, from their states.
 
-        The numbers are those of `streameval.evaluate` of their files, bit for bit. Takes time proportional to the
-        stored keys. Results are cached until the ledger changes.
+        The numbers are those of `streameval.evaluate` of their files, bit for bit; but quantiles and ``agc_approx``,
+        which are estimates, come from the digests of the nights, and files may be read a second time. Takes time
+        proportional to the stored keys. Results are cached until the ledger changes.
 
         Parameters
         ----------
@@ -175,8 +197,8 @@ class Store:
         as_of : str, int or date, optional
             Evaluate the store as it was at a version, date or time.
         **options
-            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at`` in place of the
-            store's own, and ``score, cluster`` to select some of its columns.
+            Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
+            in place of the store's own, and ``score, cluster, sketch`` to select some of its columns.
 
         Raises
         ------
@@ -192,8 +214,10 @@ class Store:
         *,
         score: str | Sequence[str] = (),
         cluster: str | Sequence[str] = (),
+        sketch: str | Sequence[str] = (),
         data: Any = None,
         since: str | date | None = None,
+        delta_version: int | None = None,
     ) -> Update:
         """Backfill a new column: nights whose files are still there are folded for it alone, in one commit.
 
@@ -202,12 +226,14 @@ class Store:
 
         Parameters
         ----------
-        score, cluster : str or sequence of str
+        score, cluster, sketch : str or sequence of str
             The columns.
         data : path, URI, or list of those, optional
             Where the files of the nights are, if they have moved.
         since : str or date, optional
             Only nights from this date on are folded.
+        delta_version : int, optional
+            Version of the Delta tables that hold the nights, by default the current one.
 
         Returns
         -------
@@ -219,7 +245,8 @@ class Store:
         DataError
             If the files of a night changed since it was folded, or no night has the column.
         """
-        return ingest.add(self._context, score, cluster, data, since)
+        named = {"score": score, "cluster": cluster, "sketch": sketch}
+        return ingest.add(self._context, named, Place(data, delta_version), since)
 
     def vacuum(self, *, keep: str | None = None, grace: str = "1d") -> Vacuumed:
         """Delete the files that no version needs, and merge exact states of nights into larger files.

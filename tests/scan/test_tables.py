@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
-from streameval import Store, evaluate
+from streameval import Store, evaluate, quantile_sketch
+from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError, OptionError
 from streameval.scan import locate, plan, read
 
@@ -221,3 +223,35 @@ def test_other_formats_are_refused(tmp_path: Path, kind: str) -> None:
     (tmp_path / "metadata").mkdir()
     pq.write_table(NEW, tmp_path / "metadata" / "a.parquet")
     assert len(rows_of(tmp_path / "metadata")) == 6
+
+
+def test_every_verb_takes_a_version(tmp_path: Path) -> None:
+    """Evaluation, sketch and store read the version that is asked for; the current one otherwise."""
+    table = write(tmp_path / "t", OLD, NEW, partition_by=["night"])
+    for version, rows in ((None, NEW), (0, OLD), (1, NEW)):
+        options = {} if version is None else {"delta_version": version}
+        found = evaluate(table, score="score", **options)
+        assert found.to_dict()["results"] == evaluate(rows, score="score").to_dict()["results"]
+        assert found.to_dict()["options"] == {"score": ["score"]} | options
+        assert quantile_sketch(table, "score", **options).count == rows.num_rows
+        command = ["evaluate", str(table), "--score", "score", "--json", "-"]
+        words = [] if version is None else ["--delta-version", str(version)]
+        told = CliRunner().invoke(main, [*command, *words]).stdout
+        assert json.loads(told)["results"] == found.to_dict()["results"]
+
+
+def test_a_store_folds_the_version_it_is_given(tmp_path: Path) -> None:
+    """Each update, replacement and addition says which; without, it is the current one."""
+    table, store = write(tmp_path / "t", OLD, NEW, partition_by=["night"]), Store(tmp_path / "store", threads=1)
+    store.update(table, score="score", delta_version=0)
+    assert store.evaluate().rows == 20
+    assert store.update(table, delta_version=0).unchanged == 2
+    with pytest.raises(DataError, match="its files changed since it was folded"):
+        store.add(sketch="score", delta_version=1)
+    assert "contradicts" not in str(store.update(table))
+    assert store.evaluate().rows == 6
+    store.replace(table, delta_version=0)
+    assert store.evaluate().rows == 20
+    pq.write_table(OLD, tmp_path / "plain.parquet")
+    with pytest.raises(OptionError, match="delta_version=3 would change nothing: no input is a Delta table"):
+        Store(tmp_path / "plain").update(tmp_path / "plain.parquet", score="score", delta_version=3)

@@ -296,8 +296,8 @@ def test_options_that_contradict_the_store_are_refused(data, tmp_path):
     store.update(data, **FEW)
     with pytest.raises(OptionError, match=r"score='score_nb' contradicts .*with 'score_lr'; .*add"):
         store.update(data, score="score_nb")
-    with pytest.raises(OptionError, match="takes no option 'sample'"):
-        store.update(data, sample=0.1)
+    with pytest.raises(OptionError, match="takes no option 'passes'"):
+        store.update(data, passes=1)
 
 
 def test_an_update_counts_as_a_whole_or_not_at_all(data, tmp_path):

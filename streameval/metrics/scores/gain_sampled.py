@@ -68,7 +68,9 @@ NO_ROWS = "no rows in the sample; draw more (--sample)"
 NONE_IN_PART = "no positives in the truncated part of the sample; draw more (--sample) or cut less (--truncate)"
 
 LIKELY = "a sample gives no certain interval; the area of all rows likely lies within value ± (bound + 4·stderr)"
-INTERPOLATED = "counts of bins are interpolated, so that no interval is certain; count them with passes=2 (--passes 2)"
+INTERPOLATED = (
+    "counts of bins are interpolated, so that no interval is certain; evaluate the files with passes=2 (--passes 2)"
+)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ __all__ = ["REPORTED", "Configuration"]
 
 _KEPT = kept_options()
 REPORTED = tuple(name for name, option in _KEPT.items() if option.decides == "value")
-_SUBSETS = ("score", "cluster")  # an evaluation may name some of the store's columns
+_SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
 _ALL_STATES = {name: _KEPT[name].rest for name in REPORTED}
 _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 _ARROW = {
@@ -79,6 +79,11 @@ class Configuration:
         if own:
             msg = f"metrics={own[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"
             raise OptionError(msg)
+        ids = [*options["cluster"], options["classes"]]
+        both = [name for name in options["sketch"] if name in ids]
+        if both:
+            msg = f"sketch={both[0]!r}: a store holds this column as ids; use quantile_sketch (streameval sketch)"
+            raise OptionError(msg, "sketch")
         made = cls(options, {})
         made.request()
         return made
@@ -105,6 +110,13 @@ class Configuration:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the ledger."""
         return {"options": self.options, "types": self.types}
+
+    def __str__(self) -> str:
+        """What it keeps, in words."""
+        kinds = {"score": "scores", "cluster": "clusters", "sketch": "sketches of"}
+        parts = [f"{what} {', '.join(self.options[name])}" for name, what in kinds.items() if self.options[name]]
+        parts += ["sampled gain areas"] if self.options["approx_agc"] else []
+        return f"keeps {'; '.join(parts)}"
 
     def refuse_others(self, given: Mapping[str, Any]) -> None:
         """Raise `OptionError` if an update names options that are not the store's."""
@@ -179,9 +191,10 @@ class Configuration:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Score, cluster and class columns."""
+        """Score, cluster, class and sketched columns, each once."""
         classes = [self.options["classes"]] if self.options["classes"] else []
-        return (*self.options["score"], *self.options["cluster"], *classes)
+        named = (*self.options["score"], *self.options["cluster"], *classes, *self.options["sketch"])
+        return tuple(dict.fromkeys(named))
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
         """The states of the partitions with their metrics, as an evaluation of the files plans them."""
@@ -204,7 +217,8 @@ class _Nothing:
 
 def _key_type(configuration: Configuration, field: pa.Field) -> str:
     """The key type of a column."""
-    kind = score_type if field.name in configuration.options["score"] else id_type
+    numbers = (*configuration.options["score"], *configuration.options["sketch"])
+    kind = score_type if field.name in numbers else id_type
     return kind(field.type, field.name)
 
 

@@ -70,7 +70,9 @@ class Workers:
     spill: Any
 
     @classmethod
-    def of(cls, client: Any, threads: int | None, memory: int | str | None, spill: Any) -> Workers | None:
+    def of(
+        cls, client: Any, scheduler_timeout: float, *, threads: int | None, memory: int | str | None, spill: Any
+    ) -> Workers | None:
         """The workers of a client, of the scheduler at an address, or of the active client; None to fold here.
 
         Raises
@@ -82,7 +84,7 @@ class Workers:
             return None
         from streameval.engine.cluster import connect  # here, because a cluster takes long to import
 
-        connection = connect(client, threads)
+        connection = connect(client, threads, scheduler_timeout)
         if connection is None:
             return None
         limit = connection.memory // 4 if memory is None else parse_bytes(memory)

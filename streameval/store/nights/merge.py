@@ -161,10 +161,13 @@ class PrefixMerge:
 
 
 def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:
-    """Spec and state files, in order of the nights, of every column; exact scores and histograms apart."""
+    """Spec and state files, in order of the nights, of every column; exact scores and histograms apart.
+
+    Digests are left out: their numbers depend on how the nights are merged, which must always be the same.
+    """
     found: dict[Any, list[str]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():
-        for kept in (state for entry in entries if (state := entry.state(*column))):
+        for kept in (state for entry in entries if spec.associative and (state := entry.state(*column))):
             found.setdefault(spec if kept.kind == spec.kind else histogram_spec(spec), []).append(kept.file)
     return list(found.items())
 

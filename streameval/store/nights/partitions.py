@@ -68,7 +68,7 @@ class Changes:
     gone: tuple[str, ...]
 
 
-def discover(data: Any, roots: Iterable[str] = ()) -> list[Partition]:
+def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = None) -> list[Partition]:
     """The partitions of paths, patterns or URIs.
 
     Parameters
@@ -76,6 +76,8 @@ def discover(data: Any, roots: Iterable[str] = ()) -> list[Partition]:
     data : str, path, or sequence of those
     roots : iterable of str
         Known roots; a file below one of them is named relative to it.
+    delta_version : int, optional
+        Version of the Delta tables among them, by default the current one.
 
     Returns
     -------
@@ -91,7 +93,7 @@ def discover(data: Any, roots: Iterable[str] = ()) -> list[Partition]:
     if not isinstance(named, list | tuple) or not all(isinstance(item, str | os.PathLike) for item in named):
         msg = f"a store folds files: name paths, patterns or URIs, not a {type(data).__name__}"
         raise OptionError(msg)
-    files = {(_whole(file, file.path), file.name): file for file in locate_all(map(os.fspath, named))}
+    files = {(_whole(file, file.path), file.name): file for file in locate_all(map(os.fspath, named), delta_version)}
     grouped: dict[str, list[File]] = {}
     for (where, _), file in sorted(files.items(), key=lambda pair: pair[0]):
         known = max((root for root in roots if where.startswith(root.rstrip("/") + "/")), key=len, default=None)

@@ -103,7 +103,9 @@ def asked(metric: str) -> dict[str, Any]:
     >>> asked("agc@0.01"), asked("tpr@fpr=0.001")["at"]
     ({'metrics': ('agc@0.01',), 'truncate': (0.01,), 'at': ()}, ('fpr=0.001',))
     """
-    suffix = metric.partition("@")[2]
+    stem, _, suffix = metric.partition("@")
+    if stem == "quantile":
+        return {"metrics": (metric,)}
     try:
         truncate = (float(suffix),) if suffix and "=" not in suffix else ()
     except ValueError:

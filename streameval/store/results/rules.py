@@ -153,17 +153,24 @@ def judge(rules: Sequence[Rule], nights: Sequence[str], results: Mapping[tuple[s
 
 def _before(rule: Rule, passing: Sequence[str], results: Mapping[tuple[str, Rule], Scalar]) -> float | None:
     """The baseline: the median of the last passing nights, each at its upper end."""
-    known = [results[night, rule].upper for night in passing[-BASELINE:]]
+    known = [_end(results[night, rule], upper=True) for night in passing[-BASELINE:]]
     return median(known) if known else None
+
+
+def _end(result: Scalar, *, upper: bool) -> float:
+    """An end of the certain interval; the value of an estimate, which has none."""
+    end = result.upper if upper else result.lower
+    return result.value if end != end else end
 
 
 def _verdict(rule: Rule, result: Scalar, baseline: float | None) -> Verdict:
     """Judge one night by one rule."""
-    worse = result.lower if rule.drop or ">" in rule.sign else result.upper
-    worse = result.value if worse != worse else worse
+    worse = _end(result, upper=not rule.drop and ">" not in rule.sign)
     if worse != worse:
         return Verdict(rule.text, False, None, None, f"{rule.metric} is null: {result.reason or 'undefined'}")
-    end = "" if result.exact else " (the worse end of its interval)"
+    end = (
+        "" if result.exact else " (the worse end of its interval)" if result.upper == result.upper else " (an estimate)"
+    )
     if not rule.drop:
         passed = _SIGNS[rule.sign](worse, rule.bound)
         return Verdict(rule.text, passed, worse, None, f"{rule.metric} is {worse:.6g}{end}")

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import distributed
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from streameval import evaluate
+from streameval import Store, evaluate, quantile_sketch
 from streameval.engine.cluster import ClusterEngine, connect
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, OptionError
@@ -77,6 +78,25 @@ def test_no_worker_in_time_is_an_error() -> None:
     """A scheduler without workers is named, with the seconds that the run waited."""
     with cluster(0) as client, pytest.raises(ClusterError, match=r"tcp://.* has no workers after 0\.2 s; start some"):
         connect(client, None, 0.2)
+
+
+def test_the_time_to_wait_is_an_option(tmp_path: Path) -> None:
+    """Of evaluations, sketches and stores; without a scheduler it is refused."""
+    pq.write_table(DATA, tmp_path / "part.parquet")
+    with cluster(0) as client:
+        run: dict[str, Any] = {"client": client, "scheduler_timeout": 0.2}
+        for call in (
+            lambda: evaluate(DATA, score="score", **run),
+            lambda: quantile_sketch(DATA, "score", **run),
+            lambda: Store(tmp_path / "store", **run).update(tmp_path / "part.parquet", score="score"),
+        ):
+            with pytest.raises(ClusterError, match=r"has no workers after 0\.2 s"):
+                call()
+    for alone in (lambda: quantile_sketch(DATA, "score", scheduler_timeout=3), lambda: Store("x", scheduler_timeout=3)):
+        with pytest.raises(OptionError, match="scheduler_timeout=3 would change nothing without a scheduler"):
+            alone()
+    with pytest.raises(OptionError, match="a number of seconds, at least 0"):
+        evaluate(DATA, score="score", client="tcp://127.0.0.1:1", scheduler_timeout=-1)
 
 
 def test_workers_that_left_are_named(
@@ -174,7 +194,8 @@ def test_a_class_of_a_function_travels_by_value(client: Any) -> None:
 SCRIPT = """
 import distributed
 import pyarrow as pa
-from streameval import evaluate
+import pyarrow.parquet as pq
+from streameval import Store, evaluate, quantile_sketch
 {metric}
 if __name__ == "__main__":
     data = pa.table({{"label": [0, 1, 0, 1], "score": [0.1, 0.9, 0.4, 0.3]}})
