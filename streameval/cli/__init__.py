@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval._version import __version__
-from streameval.cli import simulate, store
+from streameval.cli import gate, simulate, store
 from streameval.cli.console import as_json, deliver, piped, progress_bar, refuse_directory, table
 from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
@@ -128,5 +128,5 @@ def _finite(value: float) -> float | str | None:
     return value if abs(value) < float("inf") else None if value != value else str(value)
 
 
-for command in (*store.COMMANDS, *simulate.COMMANDS):
+for command in (*store.COMMANDS, *gate.COMMANDS, *simulate.COMMANDS):
     main.add_command(command)

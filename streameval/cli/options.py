@@ -13,7 +13,7 @@ import click
 
 from streameval.errors import OptionError
 from streameval.options import honoured, kept_options, refuse
-from streameval.options.kinds import ANY, FLAG, NUMBERS
+from streameval.options.kinds import ANY, FLAG, NAMES, NUMBERS
 from streameval.options.table import Option
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-__all__ = ["given", "options", "options_of"]
+__all__ = ["given", "options", "options_of", "toml_of"]
 
 _DATA = ("evaluate", "sketch", "metrics", "show", "versions", "history", "check")
 _ALL = ("evaluate", "update", "show", "replace", "remove", "versions", "history", "check", "add", "vacuum", "sketch")
@@ -32,6 +32,11 @@ SHOWN = (
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
     Option("quantiles", NUMBERS, (), ("sketch",), "value", flag="quantile",
            help="Quantile in [0, 1]; repeat for several. [default: 0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]"),
+    Option("rules_file", ANY, None, ("check",), "value", flag="rules", metavar="FILE",
+           help="TOML file of rules by name, such as auc_floor = \"roc_auc[score] >= 0.97\"."),
+    Option("accepted", NAMES, (), ("check",), "nothing", flag="accept", metavar="NIGHT",
+           help="Accept the recorded failures of this night, of all rules or of --rule NAME; repeat for several."),
+    Option("why", ANY, None, ("check",), "nothing", flag="reason", metavar="TEXT", help="Why a failure is accepted."),
     Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
            metavar="FILE|-"),
     Option("plot", ANY, None, ("history",), "nothing", "Write a picture, such as history.svg.", metavar="FILE"),
@@ -114,17 +119,7 @@ def _configured(path: str, command: click.Command) -> dict[str, Any]:
     OptionError
         If the file cannot be read, or holds what the command does not take.
     """
-    import tomllib
-    from pathlib import Path
-
-    try:
-        found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        msg = f"--config {path}: cannot be read ({error.strerror})"
-        raise OptionError(msg) from None
-    except ValueError as error:
-        msg = f"--config {path}: is not a TOML file ({error})"
-        raise OptionError(msg) from None
+    found = toml_of(path, "--config")
     known = [option for option in command.params if isinstance(option, click.Option) and option.expose_value]
     by_key = {key: option for option in known for key in (option.name, option.opts[0][2:].replace("-", "_"))}
     values: dict[str, Any] = {}
@@ -137,6 +132,27 @@ def _configured(path: str, command: click.Command) -> dict[str, Any]:
             raise OptionError(msg)
         values[str(option.name)] = _words(option, value, f"--config {path}: {key}")
     return values
+
+
+def toml_of(path: str, option: str) -> dict[str, Any]:
+    """What a TOML file holds.
+
+    Raises
+    ------
+    OptionError
+        If it cannot be read; the message names the option.
+    """
+    import tomllib
+    from pathlib import Path
+
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"{option} {path}: cannot be read ({error.strerror})"
+        raise OptionError(msg) from None
+    except ValueError as error:
+        msg = f"{option} {path}: is not a TOML file ({error})"
+        raise OptionError(msg) from None
 
 
 def _words(option: click.Option, value: Any, where: str) -> Any:

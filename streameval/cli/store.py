@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from streameval.store import Store, Update
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "opened_store"]
 
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)
 _RUN = ("memory", "spill", "threads", "client", "scheduler_timeout")
 
 
-def _open(path: str, asked: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
+def opened_store(path: str, asked: dict[str, Any], progress: Callable[..., None] | None = None) -> Store:
     """The store, with the options of its constructor taken out of those that were given."""
     from streameval.store import Store
 
@@ -48,7 +48,7 @@ def update(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None
     The first update names the columns and options; later ones need none.
     """
     with progress_bar(quiet) as advance:
-        opened = _open(store, asked, advance)
+        opened = opened_store(store, asked, advance)
         done = opened.update(list(data), **given(asked))
     _told(opened, done, quiet, bool(asked["dry_run"]))
 
@@ -60,7 +60,7 @@ def update(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None
 def replace(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None:
     """Fold corrected partitions of DATA into STORE again."""
     with progress_bar(quiet) as advance:
-        opened = _open(store, asked, advance)
+        opened = opened_store(store, asked, advance)
         done = opened.replace(list(data), **given(asked))
     _told(opened, done, quiet)
 
@@ -74,7 +74,7 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) ->
 
     An update that meets their files again takes them in again.
     """
-    opened = _open(store, asked)
+    opened = opened_store(store, asked)
     _told(opened, opened.remove(partition), quiet)
 
 
@@ -88,7 +88,7 @@ def add(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None:
     DATA is where their files are, if they have moved.
     """
     with progress_bar(quiet) as advance:
-        opened = _open(store, asked, advance)
+        opened = opened_store(store, asked, advance)
         done = opened.add(data=list(data) or None, **given(asked))
     _told(opened, done, quiet)
 
@@ -98,7 +98,7 @@ def add(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None:
 @options("vacuum")
 def vacuum(store: str, quiet: bool, **asked: Any) -> None:
     """Delete unneeded files of STORE, merge old nights."""
-    opened = _open(store, asked)
+    opened = opened_store(store, asked)
     done = opened.vacuum(**given(asked))
     if not quiet:
         click.echo(f"{opened.name}: {done}", err=True)
@@ -112,7 +112,7 @@ def show(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
     from streameval.report import render
 
     refuse_directory(json_to)
-    found = _open(store, asked).evaluate(**given(asked))
+    found = opened_store(store, asked).evaluate(**given(asked))
     deliver(json_to, lambda: found.to_json(indent=2), lambda: render(found, plain=piped()), quiet)
 
 
@@ -127,7 +127,7 @@ def versions(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None
     from streameval.errors import StoreError
 
     refuse_directory(json_to)
-    opened = _open(store, asked)
+    opened = opened_store(store, asked)
     found = opened.versions()
     if not found:
         msg = f"{opened.name}: there is no store; begin it with update"
@@ -151,7 +151,7 @@ def history(
     from streameval.report import series
 
     refuse_directory(json_to, csv_to, plot)
-    found = _open(store, asked).history(**given(asked), cumulative=not nightly)
+    found = opened_store(store, asked).history(**given(asked), cumulative=not nightly)
     points = [(point.partition, point.night, point.cumulative) for point in found.points]
     if plot is not None:
         found.plot(plot)
@@ -159,29 +159,6 @@ def history(
         emit(csv_to, found.to_csv())
     shown = series(f"{found.metric} of {found.of}", points, plain=piped())
     deliver(json_to, lambda: found.to_json(indent=2), lambda: shown, quiet or csv_to == "-")
-
-
-@click.command()
-@_STORE
-@options("check")
-def check(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
-    """Judge the last night of STORE by rules: status 3 if one fails.
-
-    A rule is 'metric[column] >= x' (or >, <=, <), or 'metric[column] drop <= x': how far the night may be below the
-    median of the last 7 nights that passed.
-    """
-    from rich.text import Text
-
-    refuse_directory(json_to)
-    found = _open(store, asked).check(**given(asked))
-    rows = [("passed" if verdict.passed else "failed", verdict.rule, verdict.reason) for verdict in found.verdicts]
-    lines = [f"{found.partition}: {': '.join(row)}" for row in rows]
-    deliver(json_to, lambda: as_json(found.to_dict()), lambda: Text("\n".join(lines)), quiet)
-    for line, (judged, *_) in zip(lines, rows, strict=True):
-        if judged == "failed" and (quiet or json_to == "-"):
-            click.echo(line, err=True)
-    if not found.passed:
-        raise SystemExit(3)
 
 
 def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:
@@ -192,4 +169,4 @@ def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> Non
         click.echo(f"{store.name}: {'would do: ' if dry_run else ''}{done}{rows}; {version}", err=True)
 
 
-COMMANDS = (update, show, replace, remove, versions, history, check, add, vacuum)
+COMMANDS = (update, show, replace, remove, versions, history, add, vacuum)

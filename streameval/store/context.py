@@ -15,6 +15,7 @@ from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Workers
 from streameval.store.nights.merge import columns_kept
 from streameval.store.results.cache import ResultCache
+from streameval.store.results.judgements import Judgements
 from streameval.store.results.nightly import MetricSeries
 
 if TYPE_CHECKING:
@@ -98,6 +99,10 @@ class StoreContext:
     def cache(self) -> ResultCache:
         """The cached results, as they are now."""
         return ResultCache(self.location.child("history"))
+
+    def judgements(self) -> Judgements:
+        """What rules said of nights."""
+        return Judgements(self.location.child("checks"))
 
     def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
         """The cached results of a snapshot."""

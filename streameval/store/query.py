@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from streameval.store.nights.merge import evaluated, labels_of, states_of
 from streameval.store.nights.partitions import chosen
 from streameval.store.nights.remote import evaluated_on_worker
 from streameval.store.results.cache import key_of
+from streameval.store.results.gate import Gate, named_rules
+from streameval.store.results.gate import accept as accepted
 from streameval.store.results.history import History, Point
-from streameval.store.results.rules import Rule, judge
+from streameval.store.vacuum import seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +29,10 @@ if TYPE_CHECKING:
     from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
-    from streameval.store.results.rules import Check
+    from streameval.store.results.gate import Check
+    from streameval.store.results.judgements import Judgement
 
-__all__ = ["check", "evaluate", "history"]
+__all__ = ["accept", "check", "evaluate", "history"]
 
 
 def evaluate(
@@ -86,20 +90,40 @@ def history(
     return History(metric, nights[0].of, tuple(points))
 
 
-def check(context: StoreContext, rules: Sequence[str], partition: str | None) -> Check:
-    """Judge a night; see `Store.check`."""
-    read = [Rule.read(text) for text in rules]
-    if not read:
-        msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule)"
-        raise OptionError(msg)
+def check(
+    context: StoreContext,
+    rules: Any,
+    partition: Sequence[str],
+    since: str | date | None,
+    *,
+    again: bool,
+    mature: str | None,
+    allow_incomplete: bool,
+) -> Check:
+    """Judge the nights that need it; see `Store.check`."""
+    read, hours = named_rules(rules), seconds(mature) / 3600 if mature else 0.0
     snapshot, configuration = context.begun()
-    entries = chosen(snapshot.entries)
-    if partition is not None:
-        [tonight] = chosen(snapshot.entries, partition=[partition])
-        entries = entries[: entries.index(tonight) + 1]
-    nightly = context.nightly(snapshot, configuration)
+    entries = chosen(snapshot.entries) if snapshot.entries or not partition else []
+    if since is not None:
+        chosen(snapshot.entries, since=since)  # refuses what is no date
+    nightly, log = context.nightly(snapshot, configuration), context.judgements()
     nightly.evaluated = _evaluator(context)
-    names = [entry.partition for entry in entries]
-    columns = [(rule, nightly.nights(entries, rule.metric, rule.of)) for rule in read]
+    gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
+    found = gate.check(
+        read, partition, None if since is None else str(since), again=again, allow_incomplete=allow_incomplete
+    )
+    log.write()
     nightly.write()
-    return judge(read, names, {(night, rule): r for rule, row in columns for night, r in zip(names, row, strict=True)})
+    return found
+
+
+def accept(context: StoreContext, partition: Sequence[str], rules: Sequence[str], why: str) -> list[Judgement]:
+    """Accept recorded failures; see `Store.accept`."""
+    if not why.strip():
+        msg = "say why the failure is accepted (--reason)"
+        raise OptionError(msg)
+    snapshot, _ = context.begun()
+    log = context.judgements()
+    found = accepted(chosen(snapshot.entries, partition=partition), log, rules, why.strip(), datetime.now(UTC))
+    log.write()
+    return found

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.ledger import Entry
     from streameval.store.ingest import Update
+    from streameval.store.results.gate import Check
     from streameval.store.results.history import History
-    from streameval.store.results.rules import Check
+    from streameval.store.results.judgements import Judgement
     from streameval.store.vacuum import Vacuumed
 
 __all__ = ["Store"]
@@ -305,24 +306,75 @@ class Store:
         selection = {"since": since, "until": until, "last": last}
         return query.history(self._context, metric, of, as_of, selection, cumulative=cumulative)
 
-    def check(self, rules: str | Sequence[str], partition: str | None = None) -> Check:
-        """Judge the last night, or the one named, by rules such as ``roc_auc[score] >= 0.97``.
+    def check(
+        self,
+        rules: str | Sequence[str] | Mapping[str, str],
+        partition: str | Sequence[str] = (),
+        *,
+        since: str | date | None = None,
+        again: bool = False,
+        mature: str | None = None,
+        allow_incomplete: bool = False,
+    ) -> Check:
+        """Judge every night that needs it by rules such as ``roc_auc[score] >= 0.97``, and keep the judgements.
 
-        `streameval.store.results.rules` defines them.
+        A night is judged once by each rule; one that is folded again is judged again. A night that failed keeps failing
+        until it is replaced, removed or accepted (`accept`). A rule that is new to the store judges the newest night
+        and what is folded later. An incomplete night fails. `streameval.store.results.rules` defines the rules.
 
         Parameters
         ----------
-        rules : str or sequence of str
-        partition : str, optional
+        rules : str, sequence of str, or mapping of names to rules
+            A rule without a name is known by its text.
+        partition : str or sequence of str
+            Judge these nights and speak of them alone; one that the store does not have fails.
+        since : str or date, optional
+            Also judge nights from this date on that were folded before a rule was new.
+        again : bool
+            Judge anew what was judged before, accepted failures too; with `since` from that date on.
+        mature : str, optional
+            A span such as ``3d`` after the end of a night in which rules on labels leave it pending.
+        allow_incomplete : bool
+            Do not fail nights from which files were left out.
 
         Returns
         -------
         Check
-            Whether it `passed`, and a verdict on each rule.
+            Whether it `passed`, and the judgements: those made now, and those that still fail.
 
         Raises
         ------
         OptionError
             If a rule is malformed, or names a metric that the store does not have.
+        StoreError
+            If another check was committed meanwhile.
         """
-        return query.check(self._context, [rules] if isinstance(rules, str) else rules, partition)
+        named = [partition] if isinstance(partition, str) else list(partition)
+        return query.check(
+            self._context, rules, named, since, again=again, mature=mature, allow_incomplete=allow_incomplete
+        )
+
+    def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
+        """Accept the failures that checks have recorded of nights; later ones are not accepted.
+
+        Accepted nights pass, and stay out of the usual values of the rules that they failed.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+        reason : str
+            Kept with the judgements.
+        rule : str or sequence of str
+            Names of rules; by default all that the nights fail.
+
+        Returns
+        -------
+        list of Judgement
+
+        Raises
+        ------
+        DataError
+            If no such failure is recorded.
+        """
+        named, rules = ([given] if isinstance(given, str) else list(given) for given in (partition, rule))
+        return query.accept(self._context, named, rules, reason)

@@ -145,6 +145,7 @@ def vacuum(context: StoreContext, keep: str | None, grace: str) -> Vacuumed:
         context.files.delete(dead)
     merged = context.compact(snapshot, configuration, engine, exact=True)
     context.cache().vacuum(oldest)
+    context.judgements().vacuum(oldest)
     return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged)
 
 

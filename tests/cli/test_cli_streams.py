@@ -54,7 +54,7 @@ def test_tables_are_on_stdout_and_plain_when_piped(data: Path, store: str) -> No
         (["show", store], "aul"),
         (["versions", store], "2 new"),
         (["history", store, "--metric", "aul"], "night=2026-01-02"),
-        (["check", store, "--rule", "aul >= 0"], "night=2026-01-02: passed: aul >= 0: "),
+        (["check", store, "--rule", "aul >= 0"], "ok  night=2026-01-02  aul >= 0  0."),
     ]
     for words, text in commands:
         done = run(*words)
@@ -98,7 +98,7 @@ def test_a_failed_rule_is_told_on_stderr_where_there_is_no_table(store: str) -> 
     words = ["check", store, "--rule", "aul >= 2", "--rule", "aul >= 0"]
     table, quiet, as_json = run(*words), run(*words, "--quiet"), run(*words, "--json", "-")
     assert [done.exit_code for done in (table, quiet, as_json)] == [3, 3, 3]
-    assert len(table.stdout.splitlines()) == 2
+    assert len(table.stdout.splitlines()) == 3
     assert (table.stderr, quiet.stdout) == ("", "")
     assert quiet.stderr == as_json.stderr == table.stdout.splitlines()[0] + "\n"
 
@@ -138,7 +138,7 @@ def test_exit_statuses(data: Path, store: str, monkeypatch: pytest.MonkeyPatch) 
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(store_commands, "_open", interrupt)
+    monkeypatch.setattr(store_commands, "opened_store", interrupt)
     done = run("show", store)
     assert done.exit_code == 130
     assert done.stderr == "streameval: error: interrupted; nothing was kept of what it had written\n"

@@ -16,14 +16,13 @@ import pytest
 from click.testing import CliRunner
 from nightly import DATA, FEW, NIGHTS, correct, land
 
-from streameval import Scalar, Store, evaluate
+from streameval import Store, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
 from streameval.store.context import StoreContext
 from streameval.store.files.compaction import Compaction
 from streameval.store.files.states import StateFiles
 from streameval.store.results import cache
-from streameval.store.results.rules import Rule, judge
 
 
 @pytest.fixture
@@ -210,94 +209,11 @@ def test_a_night_of_one_class_has_a_reason_and_no_value(tmp_path):
     assert (tmp_path / "history.svg").read_text().startswith("<?xml")
 
 
-# -- rules ------------------------------------------------------------------------------------------------------------
-
-
-def judged(texts, *nights):
-    """Judge values, one or several a night; a pair is an interval, None is null."""
-    rules = [Rule.read(text) for text in ([texts] if isinstance(texts, str) else texts)]
-    results = {}
-    for i, values in enumerate(nights):
-        for rule, value in zip(rules, values if isinstance(values, list) else [values] * len(rules), strict=True):
-            if value is None:
-                result = Scalar.undefined(rule.metric, "one class only")
-            elif isinstance(value, tuple):
-                result = Scalar.between(rule.metric, sum(value) / 2, *value)
-            else:
-                result = Scalar.certain(rule.metric, value)
-            results[str(i), rule] = result
-    return judge(rules, [str(i) for i in range(len(nights))], results)
-
-
-@pytest.mark.parametrize(
-    ("rule", "value", "passed"),
-    [
-        ("m >= 0.5", 0.5, True),
-        ("m > 0.5", 0.5, False),
-        ("m[c]<=5e-1", 0.5, True),
-        ("m < 0.5", 0.5, False),
-        ("m >= 0.5", (0.49, 0.6), False),
-        ("m <= 0.5", (0.4, 0.51), False),
-        ("m >= 0.5", None, False),
-        ("m drop <= 0.1", None, False),
-        ("m drop <= 0.1", 0.1, True),
-    ],
-)
-def test_bounds_are_judged_at_the_worse_end(rule, value, passed):
-    """What passes, passes for certain; a null value fails."""
-    assert judged(rule, value).passed is passed
-
-
-def test_a_drop_is_measured_from_the_median_of_seven_passing_nights():
-    """The first of eight nights before is forgotten."""
-    check = judged("m drop <= 0.1", 0.9, 0.4, *[0.9] * 3, *[0.8] * 4, 0.75)
-    assert check.passed
-    assert check.verdicts[0].baseline == 0.8
-    assert "no passing night" in judged("m drop <= 0.1", 0.9).verdicts[0].reason
-    assert "is 0.8, 0.1 below the baseline 0.9" in judged("m drop <= 0.2", 0.9, 0.8).verdicts[0].reason
-    assert "is 0.9, 0.1 above the baseline 0.8" in judged("m drop <= 0.2", 0.8, 0.9).verdicts[0].reason
-
-
-def test_failed_nights_stay_out_of_the_baseline():
-    """A bad week does not become the norm, and a night that fails another rule is a bad night."""
-    assert not judged("m drop <= 0.1", 0.9, *[0.5] * 20).passed
-    check = judged(["m drop <= 0.1", "n >= 0"], [0.9, 1], [0.82, -1], [0.81, 1])
-    assert check.verdicts[0].baseline == 0.9
-    assert judged("m drop <= 0.1", None, None, 0.9).verdicts[0].baseline is None
-
-
-def test_intervals_are_far_apart_at_their_worse_ends():
-    """The baseline counts from above, the night from below."""
-    check = judged("m drop <= 0.1", (0.8, 0.9), (0.79, 0.95))
-    assert (check.verdicts[0].baseline, check.verdicts[0].value, check.passed) == (0.9, 0.79, False)
-
-
-@pytest.mark.parametrize(
-    "text", ["", "m", "m >= ", "m = 3", "m >= x", "m drop >= 1", "m[] >= 1", "m >= nan", "a b >= 1"]
-)
-def test_what_is_no_rule_is_refused(text):
-    """The message shows two that are."""
-    with pytest.raises(OptionError, match="is no rule; write"):
-        Rule.read(text)
-
-
-def test_names_of_metrics_may_hold_signs():
-    """Operating points have an equals sign in their names."""
-    rule = Rule.read("tpr@fpr=0.001[score]>=0.5")
-    assert (rule.metric, rule.of, rule.sign, rule.bound) == ("tpr@fpr=0.001", "score", ">=", 0.5)
-
-
-def test_the_command_line_stops_a_scheduler(nights, tmp_path):
-    """Status 0 and 3; the reason on stderr; a series as a table, JSON, CSV and a picture."""
+def test_the_command_line_shows_a_series(nights, tmp_path):
+    """As a table, JSON, CSV and a picture."""
     _, store = nights
     path = str(tmp_path / "store")
     invoke = CliRunner().invoke
-    good = invoke(main, ["check", path, "--rule", "roc_auc[score_lr] >= 0.97", "--json", "-"])
-    assert (good.exit_code, json.loads(good.stdout)["passed"]) == (0, True)
-    bad = invoke(main, ["check", path, "--rule", "aul drop <= -1", "--partition", NIGHTS[1], "--quiet"])
-    assert (bad.exit_code, bad.stdout) == (3, "")
-    assert bad.stderr.startswith(f"{NIGHTS[1]}: failed: aul drop <= -1: aul is ")
-    assert invoke(main, ["check", path, "--rule", "nonsense"]).exit_code == 2
     words = ["history", path, "--metric", "roc_auc"]
     assert NIGHTS[4] in invoke(main, words).stdout
     assert json.loads(invoke(main, [*words, "--json", "-"]).stdout) == store.history("roc_auc").to_dict()

@@ -89,8 +89,8 @@ def data_files(table: DeltaTable) -> list[str]:
     return [str(name) for name in table.get_add_actions(flatten=True).column("path").to_pylist()]
 
 
-def read_rows(location: Location, names: Iterable[str], schema: pa.Schema) -> pa.Table:
-    """The rows of published files.
+def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None = None) -> pa.Table:
+    """The rows of published files, in a schema or as they are.
 
     Raises
     ------
@@ -98,8 +98,12 @@ def read_rows(location: Location, names: Iterable[str], schema: pa.Schema) -> pa
         If one is missing or damaged, or has other columns.
     """
     files = PublishedFiles(location)
-    parts = [pq.read_table(pa.BufferReader(files.load(name)), use_threads=False).cast(schema) for name in names]
-    return pa.concat_tables([schema.empty_table(), *parts])
+    parts = [pq.read_table(pa.BufferReader(files.load(name)), use_threads=False) for name in names]
+    return (
+        pa.concat_tables(parts)
+        if schema is None
+        else pa.concat_tables([schema.empty_table(), *(part.cast(schema) for part in parts)])
+    )
 
 
 def publish_rows(location: Location, rows: pa.Table) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
+from functools import cached_property
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -51,8 +52,10 @@ _SCHEMA = pa.schema(
         "labels": pa.string(),
         "states": pa.list_(_STATE),
         "updated": pa.timestamp("us", "UTC"),
+        "facts": pa.string(),
     }
 )
+_LATER = {"facts": "{}"}  # columns that early ledgers do not have, with what stands for them
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,7 @@ class Entry:
     labels : the state of the labels, as JSON
     states : the other states, each in a file
     updated : when it was folded
+    facts : nulls by column, rows and nulls by file, and files left out, as JSON; see `streameval.store.nights.facts`
     """
 
     partition: str
@@ -110,6 +114,22 @@ class Entry:
     labels: str
     states: tuple[StoredState, ...]
     updated: datetime
+    facts: str = "{}"
+
+    @cached_property
+    def noted(self) -> dict[str, Any]:
+        """The facts."""
+        return dict(json.loads(self.facts))
+
+    @property
+    def left_out(self) -> list[tuple[str, str]]:
+        """Files that could not be read, each with the reason."""
+        return [(name, why) for name, why in self.noted.get("left_out", ())]
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether files were left out."""
+        return bool(self.left_out)
 
     def state(self, group: str, of: str) -> StoredState | None:
         """The state of a column, if there is one."""
@@ -257,14 +277,14 @@ class Ledger:
     def _rows(self, table: DeltaTable, published: str | None) -> pa.Table:
         """The rows of a version: of its published file, or of the files of an early store, which have no checksum."""
         if published is not None:
-            return read_rows(self.location, [published], _SCHEMA)
+            return _whole(read_rows(self.location, [published]))
         names = data_files(table)
         outside = [name for name in names if PurePosixPath(name).name != name]
         if outside:
             msg = f"{outside[0]!r} is outside of the ledger and was not opened"
             raise FormatError(msg)
         contents = [pa.BufferReader(self.location.child(name).read()) for name in names]
-        return pa.concat_tables([_SCHEMA.empty_table(), *(pq.read_table(file).cast(_SCHEMA) for file in contents)])
+        return pa.concat_tables([_SCHEMA.empty_table(), *(_whole(pq.read_table(file)) for file in contents)])
 
     def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
         """The version of a number or time."""
@@ -284,9 +304,17 @@ class Ledger:
         return int(max(before))
 
 
+def _whole(rows: pa.Table) -> pa.Table:
+    """Rows with the columns that an early ledger does not have."""
+    for name, value in _LATER.items():
+        if name not in rows.column_names:
+            rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
+    return rows.cast(_SCHEMA)
+
+
 def _row(entry: Entry) -> dict[str, Any]:
     """The row of an entry."""
-    return vars(entry) | {"states": [vars(state) for state in entry.states]}
+    return {name: getattr(entry, name) for name in _SCHEMA.names} | {"states": [vars(state) for state in entry.states]}
 
 
 def _changed(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:

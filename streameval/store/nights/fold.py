@@ -24,6 +24,7 @@ from streameval.errors import ClusterError, DataError, MissingInputError
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.store.files.ledger import Entry, StoredState
+from streameval.store.nights.facts import gathered
 from streameval.store.nights.partitions import fingerprint
 
 if TYPE_CHECKING:
@@ -190,7 +191,9 @@ def _fold(
         raise DataError(msg)
     kept = tuple(StoredState(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in wanted)
     evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
-    return Night(_entry(partition, folded.states[request.label], kept), evaluation)
+    pairs = [(w, folded.states[w.spec]) for w in wanted]
+    facts = gathered(partition.files, found.schema.names, pairs, ())
+    return Night(_entry(partition, folded.states[request.label], kept, facts), evaluation)
 
 
 def _evaluation(
@@ -207,7 +210,7 @@ def _evaluation(
         return None
 
 
-def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, ...]) -> Entry:
+def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, ...], facts: str = "{}") -> Entry:
     """The ledger's row of a partition."""
     return Entry(
         partition.name,
@@ -219,4 +222,5 @@ def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, .
         json.dumps(labels.header(), sort_keys=True),
         kept,
         datetime.now(UTC),
+        facts,
     )

@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
     from streameval.store.files.ledger import Entry
 
-__all__ = ["Changes", "Partition", "changes", "chosen", "discover", "fingerprint", "in_order", "moment", "order"]
+__all__ = [
+    "Changes",
+    "Partition",
+    "between",
+    "changes",
+    "chosen",
+    "discover",
+    "fingerprint",
+    "in_order",
+    "moment",
+    "order",
+]
 
 _NUMBER = re.compile(r"(\d+)")
 _DATE = re.compile(r"(?<!\d)(\d{4})[-_/.]?(\d{1,2})(?:[-_/.]?(\d{1,2}))?(?!\d)")
@@ -233,7 +244,7 @@ def chosen(
             msg = f"{option}={text!r} must be a date such as 2026-01-08"
             raise OptionError(msg)
     if since or until:
-        names = [name for name in names if _between(name, since, until)]
+        names = [name for name in names if between(name, since, until)]
     names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
     if not names:
         msg = f"no partition is of these dates; the store has {kept}" if known else f"the store has {kept}"
@@ -241,8 +252,14 @@ def chosen(
     return [entries[name] for name in names]
 
 
-def _between(name: str, since: str | None, until: str | None) -> bool:
-    """Whether the date of a name is in a span; a month as an end means all of it."""
+def between(name: str, since: str | None, until: str | None) -> bool:
+    """Whether the date of a name is in a span; a month as an end means all of it.
+
+    Raises
+    ------
+    OptionError
+        If it has no date.
+    """
     when = moment(name)
     if not when:
         msg = f"{name}: there is no date in this partition's name; choose it with partition= (--partition)"

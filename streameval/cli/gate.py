@@ -1,0 +1,133 @@
+"""The command that a scheduler waits for: judge the nights of a store by rules.
+
+Everything is imported where it is used, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.console import as_json, deliver, refuse_directory
+from streameval.cli.options import given, options, toml_of
+from streameval.cli.store import opened_store
+from streameval.errors import OptionError
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.store import Check, Store
+    from streameval.store.results.judgements import Judgement
+
+__all__ = ["COMMANDS"]
+
+
+@click.command()
+@click.argument("store")
+@options("check")
+def check(
+    store: str,
+    json_to: str | None,
+    quiet: bool,
+    rules_file: str | None,
+    accepted: tuple[str, ...],
+    why: str | None,
+    **asked: Any,
+) -> None:
+    """Judge the nights of STORE that need it: status 3 unless all are good.
+
+    A rule is 'metric[column] >= x' (or >, <=, <), or 'metric[column] drop <= x' (or rise, change; x or x%): how far the
+    night may be from the median of the last 7 good nights. There are also rows, positives, nulls[column], age and
+    missing. A night that failed keeps failing until it is replaced, removed or accepted.
+    """
+    from rich.text import Text
+
+    refuse_directory(json_to)
+    opened, asked = opened_store(store, asked), given(asked)
+    if accepted or why is not None:
+        _accept(opened, accepted, why, rules_file, asked, json_to, quiet)
+        return
+    found = opened.check(_rules(asked.pop("rules", ()), rules_file), **asked)
+    lines = _lines(found, asked.get("partition", ()))
+    shown = [*lines, *_closing(opened, found)]
+    deliver(json_to, lambda: as_json(found.to_dict()), lambda: Text("\n".join(shown)), quiet)
+    for line, one in zip(lines, found.judgements, strict=False):
+        if not one.good and (quiet or json_to == "-"):
+            click.echo(line, err=True)
+    if not found.passed:
+        raise SystemExit(3)
+
+
+def _rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
+    """The rules of the command line and of a file, by name."""
+    rules = {" ".join(text.split()): text for text in texts}
+    for name, text in (toml_of(path, "--rules") if path is not None else {}).items():
+        if not isinstance(text, str):
+            msg = f"--rules {path}: {name} must be a rule in quotes, such as 'roc_auc[score] >= 0.97'"
+            raise OptionError(msg)
+        rules[name] = text
+    return rules
+
+
+def _accept(
+    store: Store,
+    nights: Sequence[str],
+    why: str | None,
+    rules_file: str | None,
+    asked: dict[str, Any],
+    json_to: str | None,
+    quiet: bool,
+) -> None:
+    """Accept failures, and say which."""
+    from rich.text import Text
+
+    others = [name for name in asked if name != "rules"] + ["rules_file"] * (rules_file is not None)
+    if not nights or why is None or others:
+        also = f"; {others[0]}= would change nothing" if others else ""
+        msg = f"accepting takes --accept NIGHT and --reason TEXT, and --rule NAME for some rules alone{also}"
+        raise OptionError(msg)
+    found = store.accept(nights, why, asked.get("rules", ()))
+    lines = [f"accepted {one.partition}: {one.rule}" for one in found]
+    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: Text("\n".join(lines)), quiet)
+
+
+def _lines(found: Check, named: Sequence[str]) -> list[str]:
+    """A line for each judgement, in columns."""
+    rows = [_row(one, len(named) != 1) for one in found.judgements]
+    if not any(row[-3] for row in rows):
+        rows = [[*row[:-3], *row[-2:]] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _row(one: Judgement, with_night: bool) -> list[str]:
+    """Outcome, night, name, rule, and what was found."""
+    value = "" if one.value != one.value else f"{one.value:.6g}"
+    usual = "" if one.usual != one.usual else f"usual {one.usual:.6g} ({plural(one.nights, 'night')})"
+    why = one.reason if not usual else ""
+    told = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
+    names = [one.rule] if one.rule != one.text else []
+    return [one.word, *[one.partition] * with_night, " ".join(names), one.text, told]
+
+
+def _closing(store: Store, found: Check) -> list[str]:
+    """What else is unusual, and what to do next."""
+    lines = ["; ".join(found.odd)] if found.odd else []
+    if not found.judged and found.passed:
+        lines.append(f"nothing new to judge; {plural(found.nights, 'night')} up to {found.partition} passed")
+    if not found.passed:
+        absent = all(one.rule == "present" for one in found.judgements if not one.good)
+        night = shlex.quote(found.failing[0])
+        name = shlex.quote(store.name)
+        lines.append(
+            f"next: streameval update {name} DATA"
+            if absent
+            else f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
+        )
+    return lines
+
+
+COMMANDS = (check,)

@@ -1,0 +1,106 @@
+"""Facts of a night that the ledger keeps beside its states: nulls by column, rows and nulls by file, files left out.
+
+They come from the states and from the files' footers, and tell what changed when a rule fails, without the data.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+
+from streameval.results import Scalar
+from streameval.scan import READ_ERRORS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streameval.evaluation.families import MetricRequest
+    from streameval.scan import File
+    from streameval.store.files.ledger import Entry
+
+__all__ = ["fact", "gathered"]
+
+
+def gathered(
+    files: Sequence[File],
+    columns: Sequence[str],
+    states: Iterable[tuple[MetricRequest, Any]],
+    left_out: Sequence[tuple[str, str]],
+) -> str:
+    """The facts of a night as JSON.
+
+    Parameters
+    ----------
+    files : its files
+    columns : that were read
+    states : each with its request
+    left_out : names of files that could not be read, and why
+    """
+    told = [_file(file, columns) for file in files if file.name not in dict(left_out)]
+    nulls: dict[str, int] = {}
+    for name in columns:
+        counts = [one["nulls"].get(name) for one in told]
+        if all(count is not None for count in counts):
+            nulls[name] = sum(counts)
+    for wanted, state in states:
+        if wanted.group == "score":
+            nulls[wanted.of] = int(state.nan_rows.sum())
+    return json.dumps({"nulls": nulls, "files": told, "left_out": [list(one) for one in left_out]})
+
+
+def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
+    """Rows of a file, and nulls of its columns where the footer counts them."""
+    try:
+        footer = pq.read_metadata(file.path, filesystem=file.filesystem)
+    except READ_ERRORS:
+        return {"file": file.name, "rows": None, "nulls": {}}
+    place = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
+    nulls = {name: _nulls(footer, place[name]) for name in columns if name in place}
+    return {
+        "file": file.name,
+        "rows": footer.num_rows,
+        "nulls": {name: n for name, n in nulls.items() if n is not None},
+    }
+
+
+def _nulls(footer: Any, i: int) -> int | None:
+    """Nulls of a column; None where a row group does not say."""
+    total = 0
+    for group in range(footer.num_row_groups):
+        said = footer.row_group(group).column(i).statistics
+        if said is None or not said.has_null_count:
+            return None
+        total += said.null_count
+    return total
+
+
+def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False) -> Scalar:
+    """A fact of a night as a result: its ``rows``, ``positives``, or ``nulls`` of a column.
+
+    Parameters
+    ----------
+    share : whether to divide positives by labelled rows, and nulls by rows
+
+    Returns
+    -------
+    Scalar
+        Null, with the reason, where it was not recorded.
+    """
+    labels = json.loads(entry.labels)
+    labelled = labels["neg"] + labels["pos"]
+    if name == "rows":
+        return Scalar.certain(name, entry.rows)
+    if name == "positives":
+        value, of_all = labels["pos"], labelled
+    elif of == labels["spec"]["column"]:
+        value, of_all = labels["null"], entry.rows
+    else:
+        value, of_all = entry.noted.get("nulls", {}).get(of), entry.rows
+    if value is None:
+        return replace(Scalar.undefined(name, f"nulls of {of} were not recorded; fold the night again"), of=of)
+    found = (value / of_all if of_all else math.nan) if share else value
+    return replace(Scalar.certain(name, found), of=of, reason="no rows" if math.isnan(found) else None)

@@ -1,0 +1,345 @@
+"""The gate: which nights the rules judge, what becomes of failures, and whether a scheduler may go on.
+
+A night is judged once by each rule and keeps its judgement until it is folded again: a failed one fails every check,
+so that a retry does not open the gate. A rule that is new to the store judges the newest night and whatever is folded
+later.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import DataError, OptionError
+from streameval.results import Scalar
+from streameval.store.nights.facts import fact
+from streameval.store.nights.partitions import between, moment
+from streameval.store.results.judgements import Judgement, Judgements, digests
+from streameval.store.results.rules import BASELINE, FACTS, LIVE, Rule, judge
+from streameval.wording import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.store.files.ledger import Entry
+    from streameval.store.results.nightly import MetricSeries
+
+__all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "named_rules"]
+
+COMPLETE, PRESENT = "complete", "present"  # rules that every store has
+
+
+@dataclass(frozen=True)
+class Check:
+    """Outcome of a check.
+
+    Attributes
+    ----------
+    partition : the newest night that the check speaks of
+    nights : number of nights that it speaks of
+    judgements : those made now, those that keep the gate closed, and those of the newest night and of nights that were
+        asked for; in order of the nights
+    judged : number of those made now
+    passed : whether every night that it speaks of is good
+    odd : what else is unusual in the newest night
+    """
+
+    partition: str
+    nights: int
+    judgements: tuple[Judgement, ...]
+    judged: int
+    odd: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing fails and nothing that must be decided is undecided."""
+        return all(one.good for one in self.judgements)
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Nights that fail, in order."""
+        return tuple(dict.fromkeys(one.partition for one in self.judgements if not one.good))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        told = {"partition": self.partition, "passed": self.passed, "failing": list(self.failing)}
+        return told | {"rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd)}
+
+
+def named_rules(given: Any) -> list[Rule]:
+    """Rules of texts, or of a mapping of names to texts.
+
+    Raises
+    ------
+    OptionError
+        If there are none, one is malformed, or two have one name.
+
+    Examples
+    --------
+    >>> [rule.name for rule in named_rules({"floor": "roc_auc >= 0.9"}) + named_rules("aul > 0.1")]
+    ['floor', 'aul > 0.1']
+    """
+    if isinstance(given, dict):
+        found = [Rule.read(text, name) for name, text in given.items()]
+    else:
+        found = [Rule.read(text) for text in dict.fromkeys([given] if isinstance(given, str) else given)]
+    if not found:
+        msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule, or --rules FILE.toml)"
+        raise OptionError(msg)
+    taken = [rule.name for rule in found if rule.name in (COMPLETE, PRESENT)]
+    if taken:
+        msg = f"rule {taken[0]!r}: every store has a rule of this name; choose another"
+        raise OptionError(msg)
+    return found
+
+
+class Gate:
+    """One check of a store.
+
+    Parameters
+    ----------
+    entries : all nights of the store, in order
+    nightly : MetricSeries
+        Their metrics.
+    log : Judgements
+        What was judged before; new judgements are added.
+    mature : hours after the end of a night in which rules on labels leave it pending
+    now : the time, UTC
+    """
+
+    def __init__(
+        self, entries: Sequence[Entry], nightly: MetricSeries, log: Judgements, mature: float, now: datetime
+    ) -> None:
+        self.entries = entries
+        self.nightly = nightly
+        self.log = log
+        self.mature = timedelta(hours=mature)
+        self.now = now
+        self.made: list[Judgement] = []
+        self._columns: dict[str, tuple[str, str]] = {}
+        self._digests = {entry.partition: digests(entry) for entry in entries}
+
+    def check(
+        self, rules: Sequence[Rule], named: Sequence[str], since: str | None, *, again: bool, allow_incomplete: bool
+    ) -> Check:
+        """Judge what needs it; see `Store.check`."""
+        scope = [entry for entry in self.entries if not named or entry.partition in named]
+        list(map(self._refuse_unknown, rules))
+        shown: list[Judgement] = []
+        if not allow_incomplete:
+            shown += [one for entry in scope if entry.incomplete for one in [self._incomplete(entry)]]
+        for rule in rules:
+            if rule.metric in LIVE:
+                shown += self._live(rule, scope if named else scope[-1:])
+            else:
+                shown += self._judged(rule, scope, named, since, again)
+        known = {entry.partition for entry in self.entries}
+        shown += [self._absent(name) for name in named if name not in known]
+        place = {entry.partition: i for i, entry in enumerate(self.entries)}
+        shown.sort(key=lambda one: place.get(one.partition, len(place)))
+        newest = scope[-1].partition if scope else named[-1]
+        return Check(newest, len(scope), tuple(shown), len(self.made))
+
+    def _judged(
+        self, rule: Rule, scope: Sequence[Entry], named: Sequence[str], since: str | None, again: bool
+    ) -> list[Judgement]:
+        """New judgements of a rule, and earlier ones that keep the gate closed."""
+        fresh = rule.name not in self.log.rules
+        due, seen = [], {entry.partition for entry in scope}
+        for entry in self.entries:
+            known, newest = self._known(rule, entry), entry is self.entries[-1]
+            asked = since is not None and between(entry.partition, since, None)
+            called = entry.partition in seen and (bool(named) or newest or asked)
+            if known is None:
+                needed = entry.partition in seen and (called or not fresh)
+            else:
+                needed = called and (known.outcome == "earlier" or known.text != rule.text)
+                needed |= entry.partition in seen and known.outcome == "undecided" and known.accepted is None
+                needed |= entry.partition in seen and again and (since is None or asked) and known.outcome != "earlier"
+            if needed:
+                due.append(entry)
+            elif known is None and fresh and not newest:
+                self.log.add(self._judgement(rule, entry, "earlier", "folded before the rule was new"))
+        values = self._values(rule, due)
+        made = {entry.partition: self._judge(rule, entry, values) for entry in due}
+        kept = {e.partition: one for e in scope if (one := self._known(rule, e)) and one.outcome != "earlier"}
+        told = {name: one for name, one in kept.items() if named or not one.good or name == self.entries[-1].partition}
+        return list((told | made).values())
+
+    def _refuse_unknown(self, rule: Rule) -> None:
+        """Raise `OptionError` if a rule speaks of what the store does not have."""
+        columns = self.nightly.configuration.folding.columns
+        if rule.metric == "nulls" and rule.of not in columns:
+            close = get_close_matches(str(rule.of), columns, 1)
+            remedy = f"did you mean {close[0]!r}?" if close else f"it reads {', '.join(columns)}"
+            msg = f"{rule.text!r}: the store reads no column {rule.of!r}; {remedy}"
+            raise OptionError(msg)
+        self._column(rule)
+
+    def _known(self, rule: Rule, entry: Entry) -> Judgement | None:
+        return self.log.find(rule.name, entry.partition, self._digest(rule, entry))
+
+    def _digest(self, rule: Rule, entry: Entry) -> str:
+        """The digest of what a rule reads of a night."""
+        found = self._digests[entry.partition]
+        return found.get(self._column(rule), found["", ""])
+
+    def _column(self, rule: Rule) -> tuple[str, str]:
+        if rule.metric in FACTS or rule.metric in LIVE:
+            return "", ""
+        if rule.name not in self._columns:
+            wanted, _ = self.nightly.column(rule.metric, rule.of)
+            self._columns[rule.name] = wanted.group, wanted.of
+        return self._columns[rule.name]
+
+    def _judge(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> Judgement:
+        """Judge a night by a rule, and keep it unless its labels may still come."""
+        if rule.labelled and self.mature and self.now < _end(entry.partition) + self.mature:
+            until = _end(entry.partition) + self.mature
+            return self._judgement(rule, entry, "pending", f"labels are mature at {until:%Y-%m-%dT%H:%MZ}")
+        before = self._before(rule, entry, value) if rule.how else []
+        verdict = judge(rule, value(entry), before)
+        made = self._judgement(rule, entry, verdict.outcome, verdict.reason)
+        made = replace(made, value=verdict.value, usual=verdict.usual, nights=verdict.nights)
+        return self._keep(made)
+
+    def _before(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> list[Scalar]:
+        """Values of the last complete nights before one that did not fail the rule."""
+        found: list[Scalar] = []
+        for other in reversed(self.entries[: self.entries.index(entry)]):
+            known = self._known(rule, other)
+            if other.incomplete or (known is not None and known.outcome == "failed"):
+                continue
+            result = value(other)
+            found += [] if result.value != result.value else [result]
+            if len(found) == BASELINE:
+                break
+        return found
+
+    def _values(self, rule: Rule, due: Sequence[Entry]) -> Callable[[Entry], Scalar]:
+        """The value of a rule's metric on a night; those that will probably be asked for are computed together."""
+        known: dict[str, Scalar] = {}
+
+        def computed(entries: Sequence[Entry]) -> None:
+            if rule.metric in FACTS:
+                found = [fact(entry, rule.metric, rule.of, share=rule.share and not rule.how) for entry in entries]
+            else:
+                found = self.nightly.nights(entries, rule.metric, rule.of)
+            known.update(zip((entry.partition for entry in entries), found, strict=True))
+
+        def value(entry: Entry) -> Scalar:
+            if entry.partition not in known:
+                computed([entry])
+            return known[entry.partition]
+
+        if due:
+            first = self.entries.index(due[0]) - (BASELINE if rule.how else 0)
+            computed(self.entries[max(first, 0) :] if rule.how else due)
+        return value
+
+    def _live(self, rule: Rule, entries: Sequence[Entry]) -> list[Judgement]:
+        """Judge the store as it is now, at the newest of these nights."""
+        if not entries:
+            return []
+        newest = entries[-1]
+        value = self._age(newest) if rule.metric == "age" else self._missing(rule, newest)
+        verdict = judge(rule, value, [])
+        made = replace(self._judgement(rule, newest, verdict.outcome, value.reason or ""), value=verdict.value)
+        known = self._known(rule, newest)
+        accepted = known is not None and known.accepted is not None
+        if known and accepted and (made.good or rule.metric == "age" or made.value <= known.value):
+            return [known]
+        return [self._keep(made)]
+
+    def _age(self, entry: Entry) -> Scalar:
+        """Hours since a night ended."""
+        return Scalar.certain("age", (self.now - _end(entry.partition)) / timedelta(hours=1))
+
+    def _missing(self, rule: Rule, newest: Entry) -> Scalar:
+        """Days without a night, up to one; days before a night whose failure was accepted do not count."""
+        upto = self.entries[: self.entries.index(newest) + 1]
+        accepted = [i for i, e in enumerate(upto[:-1]) if (one := self._known(rule, e)) and one.accepted is not None]
+        days = sorted({_dated(entry) for entry in upto[accepted[-1] if accepted else 0 :]})
+        absent = [
+            (a + timedelta(days=i)).isoformat() for a, b in itertools.pairwise(days) for i in range(1, (b - a).days)
+        ]
+        return replace(Scalar.certain("missing", len(absent)), reason=f"no {few(absent)}" if absent else None)
+
+    def _incomplete(self, entry: Entry) -> Judgement:
+        """A night that lacks files fails, whatever the rules, until it is whole or accepted."""
+        known = self.log.find(COMPLETE, entry.partition, self._digests[entry.partition]["", ""])
+        if known is not None:
+            return known
+        lost = entry.left_out
+        reason = f"{len(lost)} of {plural(entry.files, 'file')} left out ({few([name for name, _ in lost])})"
+        return self._keep(self._own(COMPLETE, entry.partition, self._digests[entry.partition]["", ""], reason))
+
+    def _absent(self, name: str) -> Judgement:
+        """A night that was asked for and is not there."""
+        kept = f"{self.entries[0].partition} to {self.entries[-1].partition}" if self.entries else "no nights"
+        return self._own(PRESENT, name, "", f"the store has no such night; it has {kept}")
+
+    def _own(self, rule: str, partition: str, digest: str, reason: str) -> Judgement:
+        nan = float("nan")
+        return Judgement(rule, rule, partition, digest, "failed", nan, nan, 0, reason, None, self.now)
+
+    def _judgement(self, rule: Rule, entry: Entry, outcome: str, reason: str) -> Judgement:
+        made = self._own(rule.name, entry.partition, self._digest(rule, entry), reason)
+        return replace(made, text=rule.text, outcome=outcome)
+
+    def _keep(self, made: Judgement) -> Judgement:
+        """Take a judgement in, unless it says again what is known."""
+        known = self.log.find(made.rule, made.partition, made.digest)
+        if known is None or known.accepted is not None or known != replace(made, judged=known.judged):
+            self.log.add(made)
+            self.made.append(made)
+        return made
+
+
+def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why: str, now: datetime) -> list[Judgement]:
+    """Accept the failures that were recorded of nights, of all rules or of some.
+
+    Raises
+    ------
+    DataError
+        If no such failure is recorded.
+    """
+    found = []
+    for entry in entries:
+        open_ = [one for one in log.of(entry) if not one.good and (not rules or one.rule in rules)]
+        if not open_:
+            of = f" of {few(list(rules))}" if rules else ""
+            msg = f"{entry.partition}: no failure{of} is recorded; check first, then accept"
+            raise DataError(msg)
+        found += [replace(one, accepted=why, judged=now) for one in open_]
+    for one in found:
+        log.add(one)
+    return found
+
+
+def _dated(entry: Entry) -> date:
+    """The date of a night.
+
+    Raises
+    ------
+    OptionError
+        If its name has none.
+    """
+    try:
+        return date(*moment(entry.partition))
+    except (TypeError, ValueError):
+        msg = f"{entry.partition}: there is no date in this partition's name, which age, missing and --mature need"
+        raise OptionError(msg) from None
+
+
+def _end(name: str) -> datetime:
+    """When the day of a night ends, UTC."""
+    try:
+        day = date(*moment(name))
+    except (TypeError, ValueError):
+        msg = f"{name}: there is no date in this partition's name, which age, missing and --mature need"
+        raise OptionError(msg) from None
+    return datetime.combine(day, time(), UTC) + timedelta(days=1)

@@ -1,0 +1,225 @@
+"""Judgements: what rules said of nights, kept with the store in the Delta table ``checks``.
+
+A judgement belongs to a rule's name, a night, and the digest of the fold that made the night's states. A night that is
+folded again has another digest, and is judged again. Rows are appended; the newest row of a key counts. Once there are
+many files, they are written anew as one, with the newest rows alone.
+
+The table cannot be derived from anything else, so a damaged one is refused by name.
+
+============ ===============================================================================
+``passed``
+``failed``    fails every check until the night is replaced, removed, or accepted
+``undecided`` too few nights to compare with; judged again by the next check
+``earlier``   folded before the rule was new to the store, and never judged by it
+============ ===============================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import pyarrow as pa
+
+from streameval.errors import FormatError, StoreError
+from streameval.store.files.delta import FORGET, commit, data_files, open_table, publish_rows, read_rows, reading
+from streameval.store.files.published import PublishedFiles
+from streameval.store.results.cache import key_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.store.files.ledger import Entry
+    from streameval.store.files.location import Location
+
+__all__ = ["Judgement", "Judgements", "digests"]
+
+FILES = 32  # of the table: then it is written anew as one
+_SCHEMA = pa.schema(
+    {
+        "rule": pa.string(),
+        "text": pa.string(),
+        "partition": pa.string(),
+        "digest": pa.string(),
+        "outcome": pa.string(),
+        "value": pa.float64(),
+        "usual": pa.float64(),
+        "nights": pa.int64(),
+        "reason": pa.string(),
+        "accepted": pa.string(),
+        "judged": pa.timestamp("us", "UTC"),
+        "number": pa.int64(),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a rule said of a night.
+
+    Attributes
+    ----------
+    rule, text : name of the rule, and the rule as it was written
+    partition : the night
+    digest : of the fold that was judged
+    outcome : see the module; also ``pending``, which is never kept
+    value, usual, nights : as `Verdict` has them
+    reason : what was compared, in words
+    accepted : why a failure was accepted; None where it was not
+    judged : when, UTC
+    """
+
+    rule: str
+    text: str
+    partition: str
+    digest: str
+    outcome: str
+    value: float
+    usual: float
+    nights: int
+    reason: str
+    accepted: str | None
+    judged: datetime
+
+    @property
+    def good(self) -> bool:
+        """Whether it lets the night pass."""
+        return self.accepted is not None or self.outcome not in ("failed", "undecided")
+
+    @property
+    def word(self) -> str:
+        """The outcome as tables have it.
+
+        Examples
+        --------
+        >>> words = ("passed", "failed", "undecided", "pending")
+        >>> [_blank(outcome, None).word for outcome in words], _blank("failed", "known").word
+        (['ok', 'FAIL', 'undecided', 'pending'], 'accepted')
+        """
+        return (
+            "accepted"
+            if self.accepted is not None
+            else {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; a NaN is None."""
+        told: dict[str, Any] = {
+            "rule": self.rule,
+            "text": self.text,
+            "partition": self.partition,
+            "outcome": self.outcome,
+        }
+        told |= {"passed": self.good}
+        told |= {
+            name: None if number != number else number for name in ("value", "usual") for number in [vars(self)[name]]
+        }
+        return told | {"nights": self.nights, "reason": self.reason, "accepted": self.accepted}
+
+
+def _blank(outcome: str, accepted: str | None) -> Judgement:
+    nan = float("nan")
+    return Judgement("", "", "", "", outcome, nan, nan, 0, "", accepted, datetime.fromtimestamp(0, UTC))
+
+
+def digests(entry: Entry) -> dict[tuple[str, str], str]:
+    """Digests of a fold, by the state that a rule reads; under ``("", "")`` for a rule that reads none.
+
+    A column that is added later gives the rules on it another digest, and leaves the others alone.
+    """
+    fold = entry.partition, entry.fingerprint, entry.updated.isoformat()
+    columns = [("", ""), *((kept.group, kept.of) for kept in entry.states)]
+    return {column: key_of(*fold, *column) for column in columns}
+
+
+class Judgements:
+    """The judgements of a store.
+
+    Parameters
+    ----------
+    location : Location
+        Directory of the table.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._new: list[Judgement] = []
+
+    @cached_property
+    def _table(self) -> Any:
+        return open_table(self.location)
+
+    @cached_property
+    def _newest(self) -> dict[tuple[str, str, str], Judgement]:
+        """The newest row of each key.
+
+        Raises
+        ------
+        StoreError
+            If the table is damaged.
+        """
+        if self._table is None:
+            return {}
+        try:
+            with reading(self.location):
+                rows = read_rows(self.location, data_files(self._table), _SCHEMA)
+        except FormatError as error:
+            msg = (
+                f"{self.location.name}: cannot be read: {error}; restore it from a copy, or take it away to judge anew"
+            )
+            raise StoreError(msg) from error
+        rows = rows.sort_by("number").drop_columns(["number"])
+        names = [field.name for field in fields(Judgement)]
+        found = (Judgement(**{name: row[name] for name in names}) for row in rows.to_pylist())
+        return {(one.rule, one.partition, one.digest): one for one in found}
+
+    @cached_property
+    def rules(self) -> set[str]:
+        """Names of the rules that have judged a night of the store."""
+        return {rule for rule, *_ in self._newest}
+
+    def find(self, rule: str, partition: str, digest: str) -> Judgement | None:
+        """The judgement of a key."""
+        return self._newest.get((rule, partition, digest))
+
+    def of(self, entry: Entry) -> list[Judgement]:
+        """What all rules say of a night as it is now."""
+        now = set(digests(entry).values())
+        return [one for one in self._newest.values() if one.partition == entry.partition and one.digest in now]
+
+    def add(self, one: Judgement) -> None:
+        """Take a judgement in; `write` keeps it."""
+        self._newest[one.rule, one.partition, one.digest] = one
+        self._new.append(one)
+
+    def write(self) -> None:
+        """Keep what was taken in.
+
+        Raises
+        ------
+        StoreError
+            If another process wrote meanwhile.
+        """
+        if not self._new:
+            return
+        base = self._table
+        files = [] if base is None else data_files(base)
+        anew = len(files) >= FILES
+        rows = _rows(self._newest.values() if anew else self._new, 0 if base is None else base.version() + 1)
+        mode: Literal["overwrite", "append", "error"] = "error" if base is None else "overwrite" if anew else "append"
+        added = publish_rows(self.location, rows)
+        commit(self.location, base, added, _SCHEMA, {"action": f"{len(self._new)} judged"}, FORGET, mode)
+        self._new = []
+
+    def vacuum(self, oldest: float) -> None:
+        """Delete files that were replaced, or never committed, and have not changed since a time."""
+        if self._table is not None:
+            files, due = PublishedFiles(self.location), set(data_files(self._table))
+            files.delete([name for name, _, when in files.list() if name not in due and when <= oldest])
+
+
+def _rows(judged: Iterable[Judgement], number: int) -> pa.Table:
+    """Judgements as rows."""
+    return pa.Table.from_pylist([vars(one) | {"number": number} for one in judged], schema=_SCHEMA)

@@ -1,0 +1,156 @@
+"""Rules: what they say, and how they judge values."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval import Scalar
+from streameval.errors import OptionError
+from streameval.store.results.rules import ENOUGH, Rule, judge
+
+
+def result(value):
+    """A value; a pair is an interval, None is null."""
+    if value is None:
+        return Scalar.undefined("m", "one class only")
+    return Scalar.between("m", sum(value) / 2, *value) if isinstance(value, tuple) else Scalar.certain("m", value)
+
+
+def judged(text, value, *before):
+    """The verdict on a value after others."""
+    return judge(Rule.read(text), result(value), list(map(result, before)))
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "outcome"),
+    [
+        ("m >= 0.5", 0.5, "passed"),
+        ("m > 0.5", 0.5, "failed"),
+        ("m[c]<=5e-1", 0.5, "passed"),
+        ("m < 0.5", 0.5, "failed"),
+        ("m == 0", 0, "passed"),
+        ("m == 0", 1, "failed"),
+        ("m == 0.5", (0.5, 0.6), "failed"),
+        ("m >= 0.5", (0.49, 0.6), "failed"),
+        ("m <= 0.5", (0.4, 0.51), "failed"),
+        ("m >= 0.5", None, "failed"),
+        ("m drop <= 0.1", None, "failed"),
+        ("m drop <= 0.1 or undecided", None, "failed"),
+        ("m drop <= 0.1", 0.1, "undecided"),
+        ("m drop <= 0.1 or undecided", 0.1, "passed"),
+    ],
+)
+def test_bounds_are_judged_at_the_worse_end(rule, value, outcome):
+    """What passes, passes for certain; a null value fails, whatever else."""
+    assert judged(rule, value).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "outcome"),
+    [
+        ("m drop <= 0.25", 0.5, "passed"),
+        ("m drop < 0.25", 0.5, "failed"),
+        ("m drop <= 0.2", 0.5, "failed"),
+        ("m drop <= 0", 0.9, "passed"),
+        ("m rise <= 0.25", 1.0, "passed"),
+        ("m rise <= 0.2", 1.0, "failed"),
+        ("m rise <= 0", 0.1, "passed"),
+        ("m change <= 0.2", 0.5, "failed"),
+        ("m change <= 0.2", 1.0, "failed"),
+        ("m change <= 0.25", 0.5, "passed"),
+        ("m drop <= 34%", 0.5, "passed"),
+        ("m drop <= 33%", 0.5, "failed"),
+        ("m change <= 33%", 1.0, "failed"),
+    ],
+)
+def test_distances_are_from_the_usual_value(rule, value, outcome):
+    """The median of 0.5, 0.75 and 0.75, absolute or in per cent of it."""
+    verdict = judged(rule, value, 0.5, 0.75, 0.75)
+    assert (verdict.outcome, verdict.usual, verdict.nights) == (outcome, 0.75, 3)
+
+
+def test_too_few_nights_decide_nothing():
+    """Two are not enough, nulls do not count, and the reason says it."""
+    verdict = judged("m drop <= 0.1", 0.1, 0.9, 0.9, None)
+    assert (verdict.outcome, verdict.nights) == ("undecided", 2)
+    assert verdict.reason == "undecided: 2 nights to compare with, 3 are needed"
+
+
+def test_a_usual_value_of_zero_has_no_share():
+    """No change is none; any other is more than every percentage."""
+    assert judged("m change <= 5%", 0, 0, 0, 0).outcome == "passed"
+    assert judged("m rise <= 500%", 1, 0, 0, 0).outcome == "failed"
+    assert judged("m drop <= 5%", 1, 0, 0, 0).outcome == "passed"
+
+
+def test_intervals_are_far_apart_at_their_worse_ends():
+    """The usual value counts from above, the night from below; a rise the other way round."""
+    before = [(0.8, 0.9)] * 3
+    drop, rise = judged("m drop <= 0.1", (0.79, 0.95), *before), judged("m rise <= 0.1", (0.79, 0.95), *before)
+    assert (drop.usual, drop.value, drop.outcome) == (0.9, 0.79, "failed")
+    assert (rise.usual, rise.value, rise.outcome) == (0.8, 0.95, "failed")
+
+
+@given(
+    st.sampled_from(["drop", "rise", "change"]),
+    st.booleans(),
+    st.integers(0, 16),
+    st.integers(0, 16),
+    st.lists(st.integers(1, 16), min_size=ENOUGH, max_size=7),
+)
+def test_distances_are_those_of_exact_fractions(how, share, limit, value, before):
+    """Of sixteenths, in absolute terms and in per cent."""
+    usual, night = Fraction(median(map(Fraction, before))) / 16, Fraction(value, 16)
+    moved = {"drop": usual - night, "rise": night - usual, "change": abs(usual - night)}[how]
+    bound = f"{limit}%" if share else f"{limit / 16}"
+    within = moved <= (usual * limit / 100 if share else Fraction(limit, 16))
+    if share and abs(moved - usual * limit / 100) < Fraction(1, 10**9):
+        return  # the bound itself: a share is rounded
+    verdict = judged(f"m {how} <= {bound}", float(night), *(n / 16 for n in before))
+    assert (verdict.outcome == "passed") == within
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "expected"),
+    [
+        ("", "at its end", "the name of a metric"),
+        ("m", "at its end", "a comparison"),
+        ("m >= ", "at its end", "a number"),
+        ("m = 3", "'= 3' (column 3)", "a comparison"),
+        ("m >> 3", "'>> 3' (column 3)", "a comparison"),
+        ("m >= x", "'x' (column 6)", "a number"),
+        ("m >= nan", "'nan' (column 6)", "a number"),
+        ("m drop >= 1", "'>= 1' (column 8)", "a drop is bounded from above"),
+        ("m[] >= 1", "'[] >= 1' (column 2)", "a column in brackets"),
+        ("a b >= 1", "'b >= 1' (column 3)", "drop, rise, change or a comparison"),
+        ("m >= 1 or else", "'or else' (column 8)", "or undecided"),
+        ("m >= 1kg", "'kg' (column 7)", "%, m, h, d or the end"),
+        ("m >= 5%", "'%' (column 7)", "m has no share"),
+        ("nulls <= 5%", "'<= 5%' (column 7)", "nulls are of a column"),
+        ("rows[a] >= 5", "'[a] >= 5' (column 5)", "of the night"),
+        ("age <= 36", "at its end", "an age has a unit"),
+        ("rows <= 36h", "'h' (column 11)", "only an age has a unit"),
+        ("missing drop <= 1", "'drop <= 1' (column 9)", "no usual value"),
+    ],
+)
+def test_what_is_no_rule_is_refused_with_its_place(text, place, expected):
+    """The message points at the place, and shows two that are rules."""
+    with pytest.raises(OptionError, match=r"is no rule; at .*; write") as refused:
+        Rule.read(text)
+    assert place in str(refused.value)
+    assert expected in str(refused.value)
+
+
+def test_parts_of_rules():
+    """Names of metrics may hold signs; spans of time are in hours, per cent is a fraction."""
+    rule = Rule.read("tpr@fpr=0.001[score]>=0.5")
+    assert (rule.metric, rule.of, rule.sign, rule.bound) == ("tpr@fpr=0.001", "score", ">=", 0.5)
+    assert [Rule.read(f"age <= {span}").bound for span in ("36h", "2d", "30m")] == [36.0, 48.0, 0.5]
+    rule = Rule.read(" nulls[a b]  <= 5%  or  undecided ", "few")
+    assert (rule.name, rule.text, rule.of, rule.bound) == ("few", "nulls[a b] <= 5% or undecided", "a b", 0.05)
+    assert (rule.lenient, rule.share, rule.labelled) == (True, True, False)

@@ -1,0 +1,326 @@
+"""The gate: every night is judged, a failure stays one, and what is usual is told from what is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from statistics import median
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from nightly import FEW, NIGHTS, land
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.errors import DataError, OptionError, StoreError
+from streameval.store.results import judgements
+
+FLOOR = "roc_auc[score_lr] >= 0.95"
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Where nights land."""
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def store(data, tmp_path):
+    """The first eight nights, judged by one rule."""
+    for name in NIGHTS[:8]:
+        land(name, data)
+    made = Store(tmp_path / "store", threads=1)
+    made.update(data, **FEW)
+    assert made.check(FLOOR).passed
+    return made
+
+
+def rewritten(night, data, change):
+    """A night with a changed table."""
+    path = land(night, data) / "part-0.parquet"
+    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
+    return path.parent
+
+
+def broken(night, data):
+    """A night whose score is turned round."""
+    return rewritten(
+        night, data, lambda t: set_column(t, "score_lr", pc.subtract(pa.scalar(1, pa.float32()), t["score_lr"]))
+    )
+
+
+def set_column(table, name, values):
+    """The table with other values in a column."""
+    return table.set_column(table.column_names.index(name), name, values)
+
+
+def run(*words):
+    """Run a command."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def outcomes(check):
+    """Outcome by night and rule."""
+    return {(one.partition, one.rule): one.outcome for one in check.judgements}
+
+
+def test_a_broken_night_in_a_backfill_fails_and_keeps_failing(store, data):
+    """Five nights at once, the third broken: found, and a retry does not open the gate, nor does a good night."""
+    for name in NIGHTS[8:13]:
+        (broken if name == NIGHTS[10] else land)(name, data)
+    store.update(data)
+    for expected in (5, 0, 0):
+        found = store.check(FLOOR)
+        assert (found.passed, found.failing, found.judged) == (False, (NIGHTS[10],), expected)
+    store.update(land(NIGHTS[13], data))
+    found = store.check(FLOOR)
+    assert (found.judged, found.failing) == (1, (NIGHTS[10],))
+    assert store.check(FLOOR, NIGHTS[13]).passed  # the status speaks of that night alone
+    assert not store.check(FLOOR, [NIGHTS[10], NIGHTS[13]]).passed
+    store.replace(land(NIGHTS[10], data))
+    found = store.check(FLOOR)
+    assert (found.passed, found.judged) == (True, 1)
+
+
+def test_a_removed_night_no_longer_fails(store, data):
+    """It is gone, and so is its failure; if it comes back as it was it is judged again."""
+    store.update(broken(NIGHTS[8], data))
+    assert not store.check(FLOOR).passed
+    store.remove(NIGHTS[8])
+    assert store.check(FLOOR).passed
+    store.update(data)
+    assert store.check(FLOOR).failing == (NIGHTS[8],)
+
+
+def test_only_recorded_failures_are_accepted(store, data):
+    """Of one rule or of all, with a reason; not those of a later fold, and not of a night that is good."""
+    other = "roc_auc[score_lr] >= 0.9"
+    store.check(other)
+    store.update(broken(NIGHTS[8], data))
+    assert len(store.check([FLOOR, other]).judgements) == 2
+    accepted = store.accept(NIGHTS[8], "the model was swapped", rule=FLOOR)
+    assert [(one.rule, one.accepted) for one in accepted] == [(FLOOR, "the model was swapped")]
+    assert store.check(FLOOR).passed
+    assert not store.check([FLOOR, other]).passed
+    store.accept(NIGHTS[8], "known")
+    assert store.check([FLOOR, other]).passed
+    with pytest.raises(DataError, match="night=2026-01-09: no failure is recorded; check first"):
+        store.accept(NIGHTS[8], "known")
+    with pytest.raises(OptionError, match="say why"):
+        store.accept(NIGHTS[8], " ")
+    store.replace(data / NIGHTS[8])  # as it was: another fold
+    assert not store.check([FLOOR, other]).passed
+
+
+def test_a_new_column_leaves_other_judgements_alone(store, data):
+    """An accepted failure stays accepted, and a bounded night is not judged again."""
+    store.update(broken(NIGHTS[8], data))
+    store.check(FLOOR)
+    store.accept(NIGHTS[8], "known")
+    assert not store.check(["roc_auc[score_lr] >= 0"], NIGHTS[0]).judgements[0].reason
+    store.add(score="score_nb")
+    store.vacuum(keep="2d", grace="0s")
+    found = store.check(FLOOR)
+    assert (found.passed, found.judged) == (True, 0)
+
+
+def test_a_new_rule_judges_the_newest_night_and_what_comes_later(store, data):
+    """`since` reaches back, `again` judges anew; a rule whose text changed is new to the newest night."""
+    high = "roc_auc[score_lr] >= 0.999"
+    aucs = {name: evaluate(data / name, **FEW).value("roc_auc") for name in NIGHTS[:8]}
+    first = store.check({"high": high})
+    assert [one.partition for one in first.judgements] == [NIGHTS[7]]
+    found = store.check({"high": high}, since="2026-01-03")
+    assert {one.partition: one.value for one in found.judgements if one.partition > NIGHTS[1]} == {
+        name: aucs[name] for name in NIGHTS[2:8] if aucs[name] < 0.999 or name == NIGHTS[7]
+    } | {one.partition: one.value for one in found.judgements}
+    assert found.judged == 5  # the newest is judged already
+    assert store.check({"high": high}).failing == tuple(name for name in NIGHTS[2:8] if aucs[name] < 0.999)
+    again = store.check({"high": "roc_auc[score_lr] >= 0"}, again=True)
+    assert (again.passed, again.judged) == (True, 6)
+    changed = store.check({"high": high})
+    assert changed.judged == 1
+    assert changed.failing == ((NIGHTS[7],) if aucs[NIGHTS[7]] < 0.999 else ())
+
+
+def test_the_usual_value_is_the_median_of_seven_good_nights(store, data):
+    """A failed night is left out, also an accepted one; a failing rule leaves the others their usual value."""
+    rules = ["aul drop <= 5%", "roc_auc[score_lr] >= 0.999"]
+    store.update(broken(NIGHTS[8], data))
+    auls = [evaluate(data / name, **FEW).value("aul") for name in NIGHTS[:9]]
+    [aul, _] = store.check(rules).judgements
+    assert (aul.usual, aul.nights, aul.value) == (median(auls[1:8]), 7, auls[8])
+    rule = "roc_auc[score_lr] drop <= 0.1"
+    assert not store.check(rule).passed
+    store.accept(NIGHTS[8], "known", rule)
+    store.update(land(NIGHTS[9], data))
+    aucs = [evaluate(data / name, **FEW).value("roc_auc") for name in NIGHTS[1:8]]
+    found = store.check(rule, NIGHTS[9]).judgements[0]
+    assert (found.usual, found.nights, found.outcome) == (median(aucs), 7, "passed")
+
+
+def test_too_few_nights_are_undecided_until_accepted(data, tmp_path):
+    """Status 3 and the reason, unless the rule says `or undecided`; judged again when earlier nights arrive."""
+    store, rule = Store(tmp_path / "store"), "aul drop <= 0.5"
+    store.update(land(NIGHTS[3], data), **FEW)
+    found = store.check(rule)
+    assert (found.passed, outcomes(found)) == (False, {(NIGHTS[3], rule): "undecided"})
+    assert store.check(f"{rule} or undecided").passed
+    for name in NIGHTS[:3]:
+        store.update(land(name, data))
+    found = store.check(rule)
+    assert outcomes(found)[NIGHTS[3], rule] == "passed"
+    assert found.failing == tuple(NIGHTS[:3])
+    store.accept(NIGHTS[:3], "the first nights")
+    assert store.check(rule).passed
+
+
+def test_rules_on_what_is_there(store, data):
+    """Rows, positives and nulls of columns, from the ledger."""
+    table = pq.read_table(data / NIGHTS[7], partitioning=None)
+    rules = ["rows >= 1", "positives >= 1", "positives >= 1%", "nulls[label] <= 5%", "nulls[score_lr] == 0",
+             "nulls[cluster_loose] == 0", "rows drop <= 90%", "positives change <= 95%"]  # fmt: skip
+    found = store.check(rules)
+    positives = pc.sum(table["label"]).as_py()
+    values = [len(table), positives, positives / len(table), 0, 0, 0, len(table), positives]
+    assert [one.value for one in found.judgements] == values
+    assert found.passed
+    store.update(rewritten(NIGHTS[8], data, lambda table: table.slice(0, 30)))
+    found = store.check(rules)
+    assert [rule for (_, rule), outcome in outcomes(found).items() if outcome == "failed"] == rules[6:]
+    with pytest.raises(OptionError, match=r"reads no column .labe.; did you mean .label."):
+        store.check("nulls[labe] == 0")
+    with pytest.raises(OptionError, match=r"no metric is named .nothing."):
+        store.check("nothing >= 1")
+
+
+def test_nulls_are_counted_by_column(data, tmp_path):
+    """Null labels, null and NaN scores, null ids; in per cent of the rows."""
+
+    def holes(table):
+        label = table["label"].to_pylist()
+        label[:6] = [None] * 6
+        score = table["score_lr"].to_pylist()
+        score[10:13] = [None, None, float("nan")]
+        ids = table["cluster_loose"].to_pylist()
+        ids[20:22] = [None] * 2
+        table = set_column(table, "label", pa.array(label, pa.int8()))
+        table = set_column(table, "score_lr", pa.array(score, pa.float32()))
+        return set_column(table, "cluster_loose", pa.array(ids, pa.int64()))
+
+    store = Store(tmp_path / "store")
+    store.update(rewritten(NIGHTS[0], data, holes), **FEW, nan="drop", nulls="drop")
+    rows = store.partitions()[0].rows
+    rules = ["nulls[label] == 6", "nulls[score_lr] == 3", "nulls[cluster_loose] == 2", "nulls[label] <= 0.5%"]
+    found = store.check(rules)
+    assert [one.value for one in found.judgements] == [6, 3, 2, 6 / rows]
+    assert [one.outcome for one in found.judgements] == ["passed"] * 3 + ["failed"]
+
+
+def test_a_series_is_daily_and_fresh(data, tmp_path):
+    """Days without a night are counted up to the newest, and named; the age is that of the newest night."""
+    store = Store(tmp_path / "store")
+    for name in (NIGHTS[0], NIGHTS[1], NIGHTS[4]):
+        land(name, data)
+    store.update(data, **FEW)
+    found = store.check("missing == 0")
+    assert (found.passed, found.judgements[0].value) == (False, 2)
+    assert found.judgements[0].reason == "no 2026-01-03, 2026-01-04"
+    store.update(land(NIGHTS[2], data))
+    assert store.check("missing == 0").judgements[0].value == 1
+    store.accept(NIGHTS[4], "there was no mail that day")
+    assert store.check("missing == 0").passed
+    store.update(land(NIGHTS[5], data))
+    assert store.check("missing == 0").passed
+    store.update(land(NIGHTS[8], data))
+    assert store.check("missing == 0").judgements[0].value == 2
+    found = store.check("age <= 36h").judgements[0]
+    age = datetime.now(UTC) - datetime(2026, 1, 10, tzinfo=UTC)
+    assert found.outcome == "failed"
+    assert found.value == pytest.approx(age / timedelta(hours=1), abs=0.1)
+
+
+def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
+    """A night that ended yesterday waits for its labels; when it is mature it is judged."""
+    land(NIGHTS[0], data)
+    today = f"night={datetime.now(UTC).date() - timedelta(days=1)}"
+    shutil.copytree(data / NIGHTS[0], data / today)
+    store, rules = Store(tmp_path / "store"), ["roc_auc >= 2", "positives >= 1e9", "rows >= 1", "nulls[label] == 0"]
+    store.update(data, **FEW)
+    found = store.check(rules, mature="3d")
+    assert found.passed
+    assert [outcomes(found)[today, rule] for rule in rules] == ["pending", "pending", "passed", "passed"]
+    assert "mature at" in found.judgements[0].reason
+    assert store.check("age <= 36h").passed
+    found = store.check(rules)
+    assert [outcomes(found)[today, rule] for rule in rules[:2]] == ["failed"] * 2
+
+
+def test_a_null_value_fails_with_its_reason(store, data):
+    """Such as that of a night without positives."""
+    store.update(rewritten(NIGHTS[8], data, lambda t: t.filter(pc.equal(t["label"], 0))))
+    [one] = store.check(FLOOR).judgements
+    assert one.outcome == "failed"
+    assert one.reason.startswith("roc_auc is null: ")
+    assert one.to_dict()["value"] is None
+
+
+def test_judgements_outlive_everything_that_is_derived(store, data, tmp_path, monkeypatch):
+    """Also when the table is written anew as one file; a damaged one is refused by name."""
+    monkeypatch.setattr(judgements, "FILES", 3)
+    for name in NIGHTS[8:13]:
+        store.update((broken if name == NIGHTS[9] else land)(name, data))
+        store.check(FLOOR)
+    shutil.rmtree(tmp_path / "store" / "history")
+    store.vacuum(grace="0s")
+    found = Store(tmp_path / "store").check(FLOOR)
+    assert (found.judged, found.failing) == (0, (NIGHTS[9],))
+    files = sorted((tmp_path / "store" / "checks").glob("*.parquet"))
+    assert len(files) <= 3
+    files[0].write_bytes(b"nothing")
+    with pytest.raises(StoreError, match=r"checks: cannot be read: .*restore it from a copy"):
+        Store(tmp_path / "store").check(FLOOR)
+
+
+def test_the_command_line_of_a_scheduler(store, data, tmp_path):
+    """Rules by name from a file, options from another; one line a rule; status 3 for what fails or is absent."""
+    path = tmp_path / "store"
+    rules, config = tmp_path / "rules.toml", tmp_path / "check.toml"
+    rules.write_text(f'auc_floor = "{FLOOR}"\naul_drop = "aul[cluster_loose] drop <= 0.3"\n')
+    config.write_text(f'rules = "{rules}"\n')
+    good = run("check", path, "--config", config, "--partition", NIGHTS[7])
+    assert (good.exit_code, good.stderr) == (0, "")
+    lines = good.stdout.splitlines()
+    assert lines[0].split() == ["ok", "auc_floor", *FLOOR.split(), f"{store.evaluate(last=1).value('roc_auc'):.6g}"]
+    assert lines[1].startswith("ok  aul_drop   aul[cluster_loose] drop <= 0.3  0.")
+    assert lines[1].endswith("(7 nights)")
+    store.update(broken(NIGHTS[8], data))
+    bad = run("check", path, "--rules", rules)
+    assert bad.exit_code == 3
+    assert f"FAIL  {NIGHTS[8]}  auc_floor" in bad.stdout
+    retried = run("check", path, "--rules", rules, "--json", "-")
+    told = json.loads(retried.stdout)
+    assert (retried.exit_code, told["failing"], told["passed"]) == (3, [NIGHTS[8]], False)
+    assert f"FAIL  {NIGHTS[8]}  auc_floor" in retried.stderr
+    done = run("check", path, "--accept", NIGHTS[8], "--rule", "auc_floor", "--reason", "known")
+    assert (done.exit_code, done.stdout) == (0, f"accepted {NIGHTS[8]}: auc_floor\n"), done.stderr
+    assert run("check", path, "--rules", rules).exit_code == 0
+    absent = run("check", path, "--rules", rules, "--partition", "night=2026-01-20")
+    assert (absent.exit_code, "the store has no such night" in absent.stdout) == (3, True)
+    for words, said in (
+        (["--accept", NIGHTS[8]], "--reason"),
+        (["--reason", "x"], "--accept"),
+        (["--accept", NIGHTS[8], "--reason", "x", "--again"], "--again"),
+        (["--rules", tmp_path / "none.toml"], "cannot be read"),
+        (["--rule", "roc_auc >>"], "column 9"),
+        (["--mature", "soon", "--rule", FLOOR], "is not a span of time"),
+        ([], "name a rule"),
+    ):
+        done = run("check", path, *words)
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+    rules.write_text("auc = 1\n")
+    assert "auc must be a rule in quotes" in run("check", path, "--rules", rules).stderr
