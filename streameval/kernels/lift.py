@@ -42,11 +42,12 @@ def _slot_bits(rows):
 
 
 @jit
-def keep_shared(words, bounds, known):
+def keep_shared(words, bounds, counted, cuts, known):
     """Move the rows that may share their cluster with others to the front, stretch by stretch.
 
     Returns the bounds of the stretches that are left, and the positives among the other rows. A stretch goes from one
-    of `bounds` to the next, and all rows of a cluster are in one. A row has a slot of its stretch by the bits of its
+    of `bounds` to the next, and all rows of a cluster are in one. The words of clusters that have more rows, which are
+    `counted` elsewhere, go from one of `cuts` to the next. A row has a slot of its stretch by the bits of its
     word below the `known` highest, which are the same for most rows. One that is alone in its slot is alone in its
     cluster: most of those that are, if there are a few slots a row, and they need not be sorted.
     """
@@ -61,6 +62,8 @@ def keep_shared(words, bounds, known):
         bits = _slot_bits(stretch.size)
         shift = np.uint64(64 - bits)
         marks[: 1 << bits] = 0
+        for i in range(cuts[j], cuts[j + 1]):
+            marks[(counted[i] << known) >> shift] = 2
         for i in range(stretch.size):
             slot = (stretch[i] << known) >> shift
             marks[slot] = np.uint8(1) + np.uint8(marks[slot] != 0)

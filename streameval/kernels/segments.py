@@ -22,6 +22,7 @@ __all__ = [
     "scatter",
     "scatter_rows",
     "sum_pieces",
+    "take_out",
     "tally",
     "tally_sorted",
     "tally_weights",
@@ -291,6 +292,32 @@ def tally_sorted(words, top):
         positives &= last - 1
     group += words.size > 0
     return keys[:group], neg[:group], pos[:group]
+
+
+@jit
+def take_out(words, keys, neg, pos):
+    """Take the rows of some keys out of sorted `labelled` words, the others to the front; returns how many these are.
+
+    `keys` ascend, shifted left by one; their rows are added to `neg` and `pos`.
+    """
+    kept, i = 0, 0
+    for k in range(keys.size + 1):
+        low, stop = i, words.size
+        while k < keys.size and low < stop:
+            middle = (low + stop) // 2
+            if words[middle] < keys[k]:
+                low = middle + 1
+            else:
+                stop = middle
+        for row in range(i, stop):
+            words[kept] = words[row]
+            kept += 1
+        i = stop
+        while k < keys.size and i < words.size and words[i] - keys[k] <= np.uint64(1):
+            pos[k] += np.int64(words[i] & np.uint64(1))
+            neg[k] += np.int64(~words[i] & np.uint64(1))
+            i += 1
+    return kept
 
 
 @jit

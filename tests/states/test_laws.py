@@ -40,7 +40,9 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import Blocks, By, GroupedSpec
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped import state as grouped_state
+from streameval.states.keyed import builder as keyed_builder
 from streameval.states.keyed import counts as runs
+from streameval.states.keyed import hot
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.scores.counts import ScoreSpec
@@ -59,6 +61,8 @@ def sizes(*, tiny: bool) -> Iterator[None]:
     """The engine's constants as they are, or so small that a few rows take every path."""
     with pytest.MonkeyPatch.context() as patch:
         if tiny:
+            patch.setattr(hot, "LEARN", 6)
+            patch.setattr(keyed_builder, "BLOCK", 4)
             patch.setattr(runs, "CHUNK", 8)
             patch.setattr(runs, "DENSE", 4)
             patch.setattr(runs, "SLAB", 16)

@@ -26,7 +26,7 @@ from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.grouping import Counts, Labelled
+from streameval.states.keyed.grouping import Counts, Labelled, taken_out
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify
 from streameval.states.keyed.layout import Interval, Layout
 from streameval.states.keyed.packing import Packing
@@ -230,17 +230,10 @@ class ClusterCounts:
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         tables = []
         for rows in self.keyed.stretches(shard, budget):
-            if isinstance(rows, Labelled):
-                bounds, alone = keep_shared(rows.words, rows.bounds, _KNOWN)
-                clusters[1] += rows.words.size - bounds[-1]
-                positives[1] += alone
-                for start, stop in pairwise(bounds.tolist()):
-                    rows.words[start:stop].sort()
-                sizes, large = tally_labelled(rows.words[: bounds[-1]], clusters, positives)
-            else:
-                sizes, large = tally_sizes(rows.neg, rows.pos, clusters, positives)
-            if sizes.size:
-                tables.append(SizeTable.of(sizes, large))
+            large = (
+                [_sizes(rows, clusters, positives)] if isinstance(rows, Counts) else _by_size(rows, clusters, positives)
+            )
+            tables += [SizeTable.of(*each) for each in large if each[0].size]
         if shard == self.shards()[0]:
             clusters[1] += self.single_rows.sum()
             positives[1] += self.single_rows[1]
@@ -267,6 +260,28 @@ class ClusterCounts:
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)
+
+
+def _sizes(counts: Counts, clusters: Array, positives: Array) -> tuple[Array, Array]:
+    """Tally clusters by size; returns the sizes and positives of those larger than the tables."""
+    large: tuple[Array, Array] = tally_sizes(counts.neg, counts.pos, clusters, positives)
+    return large
+
+
+def _by_size(rows: Labelled, clusters: Array, positives: Array) -> Iterator[tuple[Array, Array]]:
+    """As `_sizes`, of rows that are not counted."""
+    bounds, alone = keep_shared(rows.words, rows.bounds, *rows.counted_words(), _KNOWN)
+    clusters[1] += rows.words.size - bounds[-1]
+    positives[1] += alone
+    for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        words = rows.words[start:stop]
+        words.sort()
+        if rows.counted:
+            words, counted = taken_out(words, rows.counted[j])
+            yield _sizes(counted, clusters, positives)
+            yield tally_labelled(words, clusters, positives)
+    if not rows.counted:
+        yield tally_labelled(rows.words[: bounds[-1]], clusters, positives)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels import segments as kernels
+from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import distinct
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SegmentBuilder"]
 
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
+BLOCK = 1 << 16  # rows from which hot keys are taken at a time: they stay in the cache
 
 
 class SegmentBuilder:
@@ -48,6 +50,9 @@ class SegmentBuilder:
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
         self._table = np.zeros(layout.codes + 2, np.int64)
         self._size = 0
+        self._hot: hot.HotKeys | None = None
+        self._may_learn = layout.bits == 64 and not counted and not layout.weighted
+        self._learns = self._may_learn
         self._segments: list[Segment] = []
         self.nan_rows = np.zeros(2, np.int64)  # rows by label whose score is NaN
         self._nan_weights: tuple[list[float], list[float]] = ([], [])
@@ -79,6 +84,26 @@ class SegmentBuilder:
                 self._weights[room] = weights[part]
             if counts.size:
                 self._counts[room] = counts[part]
+            self._take_hot(room)
+
+    def _take_hot(self, room: slice) -> None:
+        """Count the rows of hot keys among those just encoded; or learn which keys are hot, from all collected rows."""
+        if self._hot is None and self._learns and self._size >= hot.LEARN:
+            room, self._learns = slice(0, self._size), False
+            columns = self._words[room], self._rest[room], self._codes[room]
+            self._hot = hot.HotKeys.learned(*columns, self.layout.codes)
+        if self._hot is not None:
+            columns = self._words[room], self._rest[room], self._codes[room]
+            self._size = room.start + self._hot.absorb(*columns, self._table)
+
+    def _store_hot(self) -> None:
+        """Store the counts of the hot keys; which keys are hot is to be learned again."""
+        if self._hot is not None:
+            codes, words, rest, counts = self._hot.items()
+            self._hot = None
+            if codes.size:
+                codes, starts = np.unique(codes, return_index=True)
+                self._store(codes, np.append(starts, words.size), words, rest, counts, NO_WEIGHTS)
 
     def add_items(self, words: Array, codes: Array, rest: Array | None, counts: Array, weights: Array) -> None:
         """Take encoded items, with or without counts."""
@@ -97,14 +122,16 @@ class SegmentBuilder:
         while done < rows:
             if self._size == self.capacity:
                 self._flush()
-            count = min(rows - done, self.capacity - self._size)
-            yield slice(done, done + count), slice(self._size, self._size + count)
-            done += count
+            count = min(rows - done, self.capacity - self._size, BLOCK if self._hot else rows)
+            start = self._size
             self._size += count
+            yield slice(done, done + count), slice(start, self._size)
+            done += count
 
     def finish(self) -> tuple[Segment, ...]:
         """The segments of everything added; the builder is spent."""
         self._flush()
+        self._store_hot()
         for column in (self._words, self._codes, self._rest, self._counts, self._weights):
             self.budget.give_back(column)
         return tuple(self._segments)
@@ -131,6 +158,9 @@ class SegmentBuilder:
             self._emit(codes, np.append(starts[codes], kept), *(column[:kept] for column in columns))
         self._table[:] = 0
         self._size = 0
+        if self._hot is None or not self._hot.worth:
+            self._store_hot()
+            self._learns = self._may_learn
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         """Store the pieces: as (word, count) where words repeat, else unchanged."""

@@ -6,7 +6,8 @@ scatter, and to merge is to put two tuples of segments one after the other. Beca
 buckets, any interval of buckets can be gathered from all segments on its own: work, spilling and shards are intervals,
 and no cut changes a result.
 
-Pieces in which words repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
+Keys of many rows are counted before they are partitioned (`streameval.states.keyed.hot`), and pieces in which words
+repeat are stored as (word, count). Memory is 2 bytes a row for 32-bit keys, 8 for 64-bit keys, 8
 more for each further word and for weights, and a count for each distinct key once keys repeat.
 
 `KeyedCounts.grouped` sorts an interval and yields its distinct keys with their counts by label. A bucket of 16-bit
@@ -205,26 +206,42 @@ class KeyedCounts:
         yield from self._gathered(start, stop, items)
 
     def _plain(self, start: int, stop: int) -> bool:
-        """Whether some buckets hold only words, with a spare bit for the label."""
-        counted = any(segment.counts is not None and segment.has(2 * start, 2 * stop) for segment in self.segments)
-        return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and not counted
+        """Whether some buckets hold rows uncounted, with a spare bit for the label."""
+        plain = any(segment.counts is None and segment.has(2 * start, 2 * stop) for segment in self.segments)
+        return self.layout.halved and self.layout.words == 1 and not self.layout.weighted and plain
+
+    @cached_property
+    def _forms(self) -> tuple[KeyedCounts, KeyedCounts]:
+        """The rows uncounted, and those that are counted."""
+        plain = tuple(segment for segment in self.segments if segment.counts is None)
+        counted = tuple(segment for segment in self.segments if segment.counts is not None)
+        return KeyedCounts(self.layout, plain), KeyedCounts(self.layout, counted)
 
     def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
-        """Plain rows of an interval, in one piece for each half of the buckets."""
+        """Rows of an interval, in one piece for each half of the buckets; those that are counted apart."""
+        plain, counted = self._forms
+        items = plain.items + counted.items
+        _check(items[2 * start : 2 * stop], self.items[2 * start : 2 * stop])
         middle = self.layout.buckets // 2
         for a, b in ((start, min(stop, middle)), (max(start, middle), stop)):
             if a >= b:
                 continue
-            starts = np.concatenate(([0], np.cumsum(self.items[2 * a : 2 * b])))
+            starts = np.concatenate(([0], np.cumsum(plain.items[2 * a : 2 * b])))
             words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
-            for segment in self.segments:
+            for segment in plain.segments:
                 i, j = np.searchsorted(segment.codes, (2 * a, 2 * b)).tolist()
                 codes, pieces = segment.codes[i:j] - np.uint32(2 * a), segment.starts[i : j + 1]
                 given = segment.words.read(int(pieces[0]), int(pieces[-1]))
                 kernels.place_labelled(given, pieces, codes, cursor, words)
-            _check(cursor, starts[1:])
-            bounds = [starts[2 * last] for _, last in _batches(np.diff(starts[::2]))]
-            yield Labelled(words, np.array([0, *bounds]), (a >= middle) << 63)
+            parts = list(_batches(items[2 * a : 2 * b : 2] + items[2 * a + 1 : 2 * b : 2]))
+            bounds = np.array([0, *(starts[2 * last] for _, last in parts)])
+            yield Labelled(words, bounds, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
+
+    def aligned_parts(self, start: int, stop: int, parts: list[Interval]) -> Iterator[Counts]:
+        """Distinct keys of parts of an interval, numbered from its start; none at all where it is empty."""
+        if self.items[2 * start : 2 * stop].any():
+            sides = self.gather(start, stop)
+            yield from (aligned(*(distinct(*side.cut(i, j)) for side in sides)) for i, j in parts)
 
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Labelled]:
         """As `stretches`, of an interval that fits into memory."""

@@ -7,7 +7,7 @@ words of a full bucket are counted in a table.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from streameval.typing import Array
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "tallied", "together"]
+__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "taken_out", "tallied", "together"]
 
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
@@ -53,19 +53,53 @@ class Labelled:
     words : uint64 array of shape (n,), which its user may sort and overwrite
     bounds : int64 array of shape (n_stretches + 1,); keys ascend from a stretch to the next, inside they have no order
     top : the bit that the shift lost, the same for all keys, in its place
+    counted : further rows of each stretch, which are counted; empty where no stretch has any
     """
 
     words: Array
     bounds: Array
     top: int
+    counted: tuple[Counts, ...] = ()
 
     def counts(self) -> Iterator[Counts]:
         """Distinct keys with their counts, stretch by stretch."""
-        for start, stop in pairwise(self.bounds.tolist()):
+        for j, (start, stop) in enumerate(pairwise(self.bounds.tolist())):
             words = self.words[start:stop]
             words.sort()
+            more = None
+            if self.counted:
+                words, more = taken_out(words, self.counted[j])
             keys, neg, pos = kernels.tally_sorted(words, np.uint64(self.top))
-            yield Counts(keys, _no_rest(keys), neg, pos)
+            if more is None or not more.keys.size:
+                yield Counts(keys, _no_rest(keys), neg, pos)
+                continue
+            keys = np.concatenate((keys, more.keys))
+            order = np.argsort(keys, kind="stable")  # of two sorted lists
+            neg, pos = np.concatenate((neg, more.neg)), np.concatenate((pos, more.pos))
+            yield Counts(keys[order], _no_rest(keys), neg[order], pos[order])
+
+    def counted_words(self) -> tuple[Array, Array]:
+        """Words of the counted keys, and the first one of each stretch."""
+        if not self.counted:
+            return np.empty(0, np.uint64), np.zeros(self.bounds.size, np.int64)
+        sizes = [part.keys.size for part in self.counted]
+        return np.concatenate([part.keys for part in self.counted]) << np.uint64(1), np.cumsum([0, *sizes])
+
+
+def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
+    """Sorted words of a `Labelled` stretch without the rows of counted keys, and the counts of these with the rows.
+
+    Examples
+    --------
+    >>> none, one = np.empty((2, 0), np.uint64), np.ones(2, np.int64)
+    >>> words = np.array([2, 4, 5, 5, 6], np.uint64)  # of the keys 1, 2 and 3
+    >>> left, counted = taken_out(words, Counts(np.array([2, 7], np.uint64), none, one, one))
+    >>> left, counted.neg, counted.pos
+    (array([2, 6], dtype=uint64), array([2, 1]), array([3, 1]))
+    """
+    neg, pos = counted.neg.copy(), counted.pos.copy()
+    left = kernels.take_out(words, counted.keys << np.uint64(1), neg, pos)
+    return words[:left], replace(counted, neg=neg, pos=pos)
 
 
 def together(neg: Array, pos: Array) -> Labelled:

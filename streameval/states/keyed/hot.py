@@ -1,0 +1,92 @@
+"""Hot keys: the few with many rows, counted in a small table before rows are partitioned.
+
+In data with a heavy tail, or one giant cluster, a few thousand keys have a large part of the rows. They are learned
+from a sample spread over the rows collected first: those seen `SEEN` times or more, of which each slot of a table keeps
+the most frequent. Rows of these keys are counted and take no room; all others are partitioned. What the table holds
+decides speed and memory only: its counts are exact, and a key may have rows both in it and elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.hot import SLOT_BITS, absorb, slots_of
+
+if TYPE_CHECKING:
+    from streameval.typing import Array
+
+__all__ = ["LEARN", "HotKeys"]
+
+LEARN = 1 << 16  # rows from which keys are learned
+SEEN = 3  # times that a hot key is in the sample
+WORTH = 8  # one row of this many, at least, must be of a hot key
+
+_SAMPLE = 1 << 15  # rows of the sample, about
+
+
+class HotKeys:
+    """Counts the rows of the keys that it has learned; owned by one builder.
+
+    Examples
+    --------
+    >>> words = np.array([7, 7, 9, 7, 5, 7, 7], np.uint64)
+    >>> codes, none = np.array([2, 3, 4, 2, 2, 2, 3], np.uint32), np.empty((7, 0), np.uint64)
+    >>> hot = HotKeys.learned(words, none, codes, 6)
+    >>> table = np.bincount(codes, minlength=6)
+    >>> left = hot.absorb(words, none, codes, table)
+    >>> words[:left].tolist(), table.tolist()
+    ([9, 5], [0, 0, 1, 0, 1, 0])
+    >>> hot.items()[0].tolist(), hot.items()[-1].tolist()
+    ([2, 3], [3, 2])
+    """
+
+    def __init__(self, words: Array, rest: Array, buckets: Array) -> None:
+        """Of keys that may share a slot: the last one keeps it."""
+        slots = slots_of(words, rest)
+        self._keys = np.zeros((1 << SLOT_BITS, 1 + rest.shape[1]), np.uint64)
+        self._keys[0] = ~np.uint64(0)  # a free slot holds a key of another slot, so that no row is found there
+        self._keys[slots] = np.column_stack((words, rest))
+        self._buckets = np.zeros(1 << SLOT_BITS, np.int64)
+        self._buckets[slots] = buckets
+        self._tally = np.zeros((1 << SLOT_BITS, 2), np.int64)
+        self._further = tuple(range(rest.shape[1]))
+        self._rows = 0
+
+    @classmethod
+    def learned(cls, words: Array, rest: Array, codes: Array, known: int) -> HotKeys | None:
+        """The hot keys of some rows; None where there are not enough of them. Codes from `known` on have no keys."""
+        step = max(1, words.size // _SAMPLE)
+        words, rest, codes = words[::step], rest[::step], codes[::step]
+        whole = words.copy()
+        for column in rest.T:  # two keys taken for one only make the sample a little wrong
+            whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
+        ordered = np.sort(whole)
+        if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * WORTH < words.size:
+            return None
+        _, first, times = np.unique(whole, return_index=True, return_counts=True)
+        hot = (times >= SEEN) & (codes[first] < known)
+        first, times = first[hot], times[hot]
+        first = first[np.argsort(times, kind="stable")]
+        return cls(words[first], rest[first], codes[first] >> 1)
+
+    def absorb(self, words: Array, rest: Array, codes: Array, table: Array) -> int:
+        """Count the rows of hot keys and move the others to the front; returns how many these are."""
+        self._rows += words.size
+        left: int = absorb(words, rest, codes, self._further, self._keys, self._tally, table)
+        return left
+
+    @property
+    def worth(self) -> bool:
+        """Whether enough of the rows were of hot keys."""
+        return bool(self._tally.sum() * WORTH >= self._rows)
+
+    def items(self) -> tuple[Array, Array, Array, Array]:
+        """Codes, words, further words and counts of everything counted, by code."""
+        slots, labels = np.nonzero(self._tally)
+        codes = (2 * self._buckets[slots] + labels).astype(np.uint32)
+        order = np.argsort(codes, kind="stable")
+        slots, labels = slots[order], labels[order]
+        keys = self._keys[slots]
+        return codes[order], keys[:, 0].copy(), keys[:, 1:].copy(), self._tally[slots, labels]

@@ -1,0 +1,102 @@
+"""Hot keys: whatever is counted before it is moved, every row is counted once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval.budget import Budget
+from streameval.kernels import hot as kernel
+from streameval.kernels.keys import ID_BUCKETS, MIX
+from streameval.states.clusters.counts import ClusterSpec, SizeTable
+from streameval.states.contingency.class_sizes import encode
+from streameval.states.keyed import hot
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.grouping import Counts, Labelled, taken_out
+from streameval.states.keyed.layout import Layout
+from streameval.states.protocol import Batch
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from([0, 1, 2, 2**63, 2**64 - 1]), st.integers(0, 2), st.integers(0, 1)), max_size=60
+)
+
+
+@given(ROWS, st.integers(1, 70), st.integers(1, 9), st.integers(1, 40), st.integers(1, 2))
+def test_rows_are_counted_once(
+    rows: list[tuple[int, int, int]], capacity: int, learn: int, cut: int, words: int
+) -> None:
+    """With any capacity and from any row on, keys of one word or two have the counts that a Counter finds."""
+    layout = Layout(ID_BUCKETS, 64, words)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hot, "LEARN", learn)
+        builder = SegmentBuilder(layout, Budget(), capacity)
+        for label in (0, 1):
+            mine = [row for row in rows if row[2] == label]
+            for part in (mine[:cut], mine[cut:]):
+                ids = np.array([row[0] for row in part], np.uint64)
+                more = np.array([row[1] for row in part], np.uint64).reshape(-1, 1)[:, : words - 1]
+                encode(builder, ids, more, label)
+        keyed = KeyedCounts.built(builder)
+    found: Counter[tuple[int, ...]] = Counter()
+    for counts in keyed.grouped((0, ID_BUCKETS)):
+        for key, rest, *each in zip(counts.keys.tolist(), counts.rest.tolist(), counts.neg, counts.pos, strict=True):
+            found.update({(key, *rest, label): int(times) for label, times in enumerate(each) if times})
+    mixed = [row[0] * MIX % 2**64 for row in rows]
+    assert found == Counter((key, *row[1:words], row[2]) for key, row in zip(mixed, rows, strict=True))
+    assert keyed.rows.sum() == len(rows)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 1))), st.sets(st.integers(0, 9)))
+def test_counted_keys_are_taken_out_of_sorted_words(rows: list[tuple[int, int]], keys: set[int]) -> None:
+    """What is left has none of the keys, and these have all their rows."""
+    words = np.array(sorted(2 * key + label for key, label in rows), np.uint64)
+    some, none = np.array(sorted(keys), np.uint64), np.zeros(len(keys), np.int64)
+    left, counted = taken_out(words.copy(), Counts(some, np.empty((len(keys), 0), np.uint64), none, none))
+    assert left.tolist() == [word for word in words.tolist() if word // 2 not in keys]
+    times = Counter(words.tolist())
+    assert [counted.neg.tolist(), counted.pos.tolist()] == [[times[2 * k + n] for k in some.tolist()] for n in (0, 1)]
+    together = [*Labelled(words, np.array([0, words.size]), 0, (replaced(some),)).counts()]
+    assert [*zip(together[0].keys.tolist(), together[0].neg.tolist(), together[0].pos.tolist(), strict=True)] == [
+        (k, times[2 * k] + (k in keys), times[2 * k + 1]) for k in sorted(keys | {key for key, _ in rows})
+    ]
+
+
+def replaced(keys: np.ndarray) -> Counts:
+    """One more negative of each key."""
+    return Counts(
+        keys, np.empty((keys.size, 0), np.uint64), np.ones(keys.size, np.int64), np.zeros(keys.size, np.int64)
+    )
+
+
+def test_a_free_slot_matches_no_key() -> None:
+    """The key that free slots hold, zeros, has slot 0, and the one that slot 0 holds has another."""
+    for words in (1, 2, 3, 4):
+        keys = np.zeros((2, words), np.uint64)
+        keys[1] = ~np.uint64(0)
+        slots = kernel.slots_of(keys[:, 0], keys[:, 1:])
+        assert slots[0] == 0
+        assert slots[1] != 0
+
+
+def test_heavy_tails_take_little_room() -> None:
+    """Of Zipf's law with exponent 1.5, and of a thousand clusters, most rows are never partitioned."""
+    rng = np.random.default_rng(7)
+    for ids, most in ((rng.zipf(1.5, 1 << 18), 0.4), (rng.integers(0, 1000, 1 << 18), 0.1)):
+        builder = ClusterSpec("cluster").builder(Budget(), 1 << 20)
+        label = (ids & 1).astype(np.uint8)
+        for part in np.array_split(np.arange(ids.size), 5):
+            builder.update(Batch(label[part], None, {"cluster": pa.array(ids[part])}))
+        state = builder.state()
+        assert state.keyed.items.sum() < most * ids.size
+        _, inverse = np.unique(ids, return_inverse=True)
+        sizes, positives = np.bincount(inverse), np.bincount(inverse, label).astype(np.int64)
+        tables = SizeTable.union(table for shard in state.shards() for table in state.parts(shard))
+        expected = SizeTable.of(sizes, positives)
+        for name in ("size", "clusters", "positives"):
+            assert np.array_equal(getattr(tables, name), getattr(expected, name))
