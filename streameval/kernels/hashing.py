@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import jit, read_only
+from streameval.kernels.jit import inlined, jit, read_only
+from streameval.kernels.prefetch import eight_bytes
 
 __all__ = ["hash_bytes", "hash_strings"]
 
@@ -33,24 +34,26 @@ def _finish(x):
     return x ^ (x >> np.uint64(33))
 
 
-@jit
+@inlined
 def _word(data, start, count):
-    """Little-endian word of `count` bytes, at most 8."""
+    """Little-endian word of `count` bytes, at most 8; of the last bytes where eight bytes before can be read at once."""
+    if start + count >= 8 and count:
+        return eight_bytes(data, start + count - 8) >> np.uint64(64 - 8 * count)
     word = np.uint64(0)
     for i in range(count):
         word |= np.uint64(data[start + i]) << np.uint64(8 * i)
     return word
 
 
-@jit
+@inlined
 def _murmur(data, start, size):
     h1, h2 = np.uint64(0), np.uint64(0)
     blocks = size // 16
     for b in range(blocks):
-        k1 = _word(data, start + 16 * b, 8) * _C1
+        k1 = eight_bytes(data, start + 16 * b) * _C1
         h1 ^= _rotate(k1, 31) * _C2
         h1 = (_rotate(h1, 27) + h2) * _FIVE + _ADD1
-        k2 = _word(data, start + 16 * b + 8, 8) * _C2
+        k2 = eight_bytes(data, start + 16 * b + 8) * _C2
         h2 ^= _rotate(k2, 33) * _C1
         h2 = (_rotate(h2, 31) + h1) * _FIVE + _ADD2
     tail = start + 16 * blocks

@@ -5,7 +5,9 @@ hand such a cell needs no second look: what the other cells of its class leave o
 
 Small integers, as codes are, count in an array by themselves. Other classes are counted in a hash table as large as a
 builder's buffers. Where that fills and a class has come less than twice on average, as if every message were a
-class, rows are kept uncounted, in 8 bytes a word; rows that come with counts keep them.
+class, rows are kept uncounted, in 8 bytes a word; rows that come with counts keep them. How often classes have come
+again by the time the table outgrows the cache tells how many there are (the birthday problem): where the largest table
+would fill in vain, counting is given up then.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ __all__ = ["ClassRows", "encode"]
 
 _FIRST, _GROWTH = 1 << 13, 4  # slots of a new table, and how many times as many the next one has
 _FEW = 2  # rows of a class, on average, below which counting is given up
+_CACHED = 1 << 16  # slots of a table that the second-level cache holds
 _LARGEST = 1 << 31  # count of a small integer: batches are smaller
 
 
@@ -102,15 +105,25 @@ class ClassRows:
     def _make_room(self) -> None:
         """A larger table, or an empty one; or none where that does not pay."""
         slots = self._table.shape[0]
-        if slots < self._most:
+        if slots < self._most and not self._in_vain:
             first, rest, counts = self._counted()
             self._budget.give_back(self._table)
             self._table = self._cleared(min(slots * _GROWTH, self._most))
             self._used = count_keys(read_only(first), rest, counts, self._further, self._table, 0, first.size)[1]
             return
-        if self._rows < _FEW * self._used:
+        if self._in_vain or self._rows < _FEW * self._used:
             self._plain = SegmentBuilder(self._layout, self._budget, self._capacity)
         self._flush()
+
+    @property
+    def _in_vain(self) -> bool:
+        """Whether the largest table would be full before a class has come twice on average.
+
+        If classes were equally large there would be about used² / (2 · repeats) of them, and four in five would be in
+        the table when that happens. Where some are larger, the estimate is too low, and counting goes on.
+        """
+        repeats = self._rows - self._used
+        return self._table.shape[0] >= _CACHED and 2 * self._used**2 > 5 * repeats * (self._most // 2)
 
     def _counted(self) -> tuple[Array, Array, Array]:
         """Words and rows of the classes in the table."""

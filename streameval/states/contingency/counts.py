@@ -179,13 +179,13 @@ class _ContingencyBuilder:
     def _add(self, clusters: pa.Array, classes: pa.Array | None, partition: str) -> None:
         """Rows that have a cluster; without `classes` each is a singleton class."""
         first, rest = identify(clusters, self.spec.cluster_type, self.spec.scope, partition)
-        if classes is None:
-            words = np.zeros((first.size, self.spec.keys.class_), np.uint64)
-        else:
+        words = np.zeros((first.size, sum(self.spec.keys) - 1), np.uint64)
+        words[:, : rest.shape[1]] = rest
+        if classes is not None:
             one, more = self._class_words(classes)
             self._class_rows.add(one, more)
-            words = np.column_stack((one, more)) if more.shape[1] else one.reshape(-1, 1)
-        encode(self._cells, first, np.hstack((rest, words)) if rest.shape[1] else words, int(classes is None))
+            words[:, rest.shape[1]], words[:, rest.shape[1] + 1 :] = one, more
+        encode(self._cells, first, words, int(classes is None))
 
     def state(self) -> ContingencyCounts:
         alone = KeyedCounts(self.spec.class_layout) if self._alone is None else KeyedCounts.built(self._alone)
