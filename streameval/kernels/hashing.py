@@ -36,7 +36,7 @@ def _finish(x):
 
 @inlined
 def _word(data, start, count):
-    """Little-endian word of `count` bytes, at most 8; of the last bytes where eight bytes before can be read at once."""
+    """Little-endian word of `count` bytes, at most 8; read at once where eight bytes end there."""
     if start + count >= 8 and count:
         return eight_bytes(data, start + count - 8) >> np.uint64(64 - 8 * count)
     word = np.uint64(0)

@@ -34,6 +34,7 @@ __all__ = ["ClassRows", "encode"]
 _FIRST, _GROWTH = 1 << 13, 4  # slots of a new table, and how many times as many the next one has
 _FEW = 2  # rows of a class, on average, below which counting is given up
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds
+_SAMPLED = 1 << 8  # one id of this many tells whether a batch has small integers
 _LARGEST = 1 << 31  # count of a small integer: batches are smaller
 
 
@@ -94,7 +95,9 @@ class ClassRows:
             encode(self._plain, first, rest)
 
     def _without_small(self, first: Array, rest: Array) -> tuple[Array, Array]:
-        """Count small integers; returns the other rows."""
+        """Count small integers, if a sample of the batch has any; returns the other rows."""
+        if first.size and first[::_SAMPLED].min() >= self._small.size:
+            return first, rest
         others = np.empty(first.size, np.int32)
         others = others[: count_dense(first, self._small, others)]
         self._small_rows += first.size - others.size
