@@ -20,6 +20,8 @@ __all__ = ["Found", "cell", "render", "series", "tables", "text"]
 _TEXT = 32  # characters of a line of text in a table that is short of room
 _GAP = 3  # characters between columns
 _EDGES = 4  # characters left and right of a table
+_SLICES = 40  # slices in a table for a terminal
+_WIDE = 6  # metrics in a table of slices for a terminal
 
 
 class Found(Protocol):
@@ -101,8 +103,10 @@ def render(found: Found, *, plain: bool = False) -> RenderableType:
     parts: list[RenderableType] = [f"{plural(found.rows, 'row')}, {found.positives:,} positive{share}"]
     parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
     parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
-    for group in tables(found.results):
+    for group in tables([result for result in found.results if result.slice is None]):
         parts += [*([""] if plain else []), _Side(*group, plain)]
+    for by, rows in by_slicing(found.results).items():
+        parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
     return Group(*parts)
 
 
@@ -182,6 +186,58 @@ class _Side:
 def _is_number(text: str) -> bool:
     """Whether a cell is a number, with its threshold or half-width, and no text."""
     return not text.startswith("–") and "sampled" not in text
+
+
+def by_slicing(results: Sequence[Scalar]) -> dict[str, list[list[Scalar]]]:
+    """The results of each slice, by slicing, in the order of the results."""
+    slicings: dict[str, list[list[Scalar]]] = {}
+    for result in results:
+        if result.slice is not None:
+            slices = slicings.setdefault(",".join(result.slice), [])
+            if not slices or slices[-1][0].slice is not result.slice:
+                slices.append([])
+            slices[-1].append(result)
+    return slicings
+
+
+def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = False) -> Iterator[Table]:
+    """Tables of a slicing: one row a slice, most rows first, and one table for each score or cluster column.
+
+    A table for a terminal has at most `_SLICES` slices and `_WIDE` metrics; its title says what it leaves out. A plain
+    table has all.
+    """
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    shown = slices if plain else slices[:_SLICES]
+    first = slices[0]
+    for of in dict.fromkeys(result.of for result in first):
+        at = [i for i, result in enumerate(first) if result.of == of]
+        more = [len(slices) - len(shown), len(at) - (len(at) if plain else min(_WIDE, len(at)))]
+        told = [plural(count, what) for count, what in zip(more, ("slice", "metric"), strict=True) if count]
+        title = f"{of} by {by}" + (f" (without {' and '.join(told)}; --json has all)" if told else "")
+        table = Table(box=None if plain else box.SIMPLE_HEAD, header_style="bold", title=escape(title))
+        for name in first[0].slice or ():
+            table.add_column(escape(name))
+        for name in ("rows", "positive", *(first[i].metric for i in at[: len(at) - more[1]])):
+            table.add_column(escape(name), justify="right")
+        for row in shown:
+            own = [row[i] for i in at]
+            values = [_shown(value) for value in (row[0].slice or {}).values()]
+            cells = [_short(result) for result in own[: len(at) - more[1]]]
+            table.add_row(*map(escape, (*values, f"{own[0].rows:,}", f"{own[0].positives:,}", *cells)))
+        yield table
+
+
+def _shown(value: object) -> str:
+    """The value of a slicing column: null without quotes, texts that read like it with them."""
+    return "null" if value is None else repr(value) if value in ("null", "") else str(value)
+
+
+def _short(result: Scalar) -> str:
+    """A value without its reason, which JSON has."""
+    return cell(result) if result.value == result.value else "–"
 
 
 def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> Table:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.budget import Budget
+    from streameval.scan import Derived, Test
     from streameval.states.protocol import Builder, Spec
     from streameval.typing import Array
 
@@ -66,6 +67,8 @@ class Plan:
     specs : the states to build
     skip : whether a file that cannot be read is skipped instead of ending the run
     by_row_group : whether every piece is read separately; otherwise adjacent pieces of a file are joined
+    where : which rows to fold; all without it
+    derived : columns that are computed from those that are read
     """
 
     schema: pa.Schema
@@ -74,6 +77,8 @@ class Plan:
     specs: tuple[Spec, ...]
     skip: bool = False
     by_row_group: bool = False
+    where: Test | None = None
+    derived: tuple[Derived, ...] = ()
 
     @property
     def associative(self) -> bool:
@@ -193,17 +198,23 @@ def batch_rows(schema: pa.Schema, capacity: int) -> int:
 
 
 def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
-    """Decode labels and weights, and drop the rows without a label; yields nothing if no row is left."""
-    label, keep = np.zeros(batch.num_rows, np.uint8), None
-    if reader is not None:
-        label, keep = reader.read(batch.column(reader.spec.column), piece.name)
-    if keep is not None:
-        batch = batch.filter(pa.array(keep))
+    """Decode labels and weights, and drop rows that are filtered out or have no label; nothing if no row is left."""
+    kept = None
+    if plan.where is not None:
+        kept = np.flatnonzero(plan.where.kept(batch, piece.name))
+        batch = batch if kept.size == batch.num_rows else batch.take(pa.array(kept))
+    label, labelled = np.zeros(batch.num_rows, np.uint8), None
+    if reader is not None and batch.num_rows:
+        label, labelled = reader.read(batch.column(reader.spec.column), piece.name)
+    if labelled is not None:
+        batch = batch.filter(pa.array(labelled))
+        kept = np.flatnonzero(labelled) if kept is None else kept[labelled]
     if not batch.num_rows:
         return
     weight = None if plan.weight is None else _weights(batch.column(plan.weight), plan.weight, piece.name)
-    columns = {name: batch.column(name) for spec in plan.specs for name in spec.columns}
-    kept = None if keep is None else np.flatnonzero(keep)
+    made = {each.name: each for each in plan.derived}
+    names = dict.fromkeys(name for spec in plan.specs for name in spec.columns)
+    columns = {name: made[name].of(batch, piece.name) if name in made else batch.column(name) for name in names}
     yield Batch(label, weight, columns, piece.partition, piece.name, row, kept, piece.origin, piece.row)
 
 

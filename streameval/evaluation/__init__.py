@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Sequence
 
+    import pyarrow.compute as pc
+
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.forecast import Forecast
     from streameval.evaluation.result import Evaluation
@@ -57,6 +59,9 @@ def evaluate(
     nan: str = "error",
     nulls: str = "error",
     cluster_scope: str = "global",
+    where: str | pc.Expression | None = None,
+    by: str | Sequence[str] | None = None,
+    max_slices: int = 10_000,
     approx: bool = False,
     approx_agc: bool = False,
     sample: float = 1.0,
@@ -116,6 +121,15 @@ def evaluate(
         id. With ``drop``, rows without a label are left out of every metric.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
+    where : str or pyarrow.compute.Expression, optional
+        Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons, AND, OR, NOT, IN,
+        BETWEEN and IS NULL. Files and row groups that cannot hold such a row are not read.
+    by : str or sequence of str, optional
+        Evaluate every slice as well, each exactly as if its rows were evaluated alone: for each value of a column
+        (``"country"``; null is a value), for each pair of values (``"country,channel"``), for parts of a time
+        (``"hour(sent_at)"``, also ``day``, ``week``, ``month``), for numbers by edges (``"length=0,20,80"``).
+    max_slices : int
+        Refuse more slices than this.
     approx : bool
         Count scores in a fixed histogram (16 MiB a score) instead of keeping every distinct score. Results are then
         certain intervals.
@@ -189,6 +203,9 @@ def evaluate(
         "nan": nan,
         "nulls": nulls,
         "cluster_scope": cluster_scope,
+        "where": where,
+        "by": by,
+        "max_slices": max_slices,
         "approx": approx,
         "approx_agc": approx_agc,
         "sample": sample,
@@ -262,7 +279,7 @@ def explain(data: Any, **options: Any) -> Forecast:
         msg = f"explain() {error}; its arguments are those of evaluate()"
         raise TypeError(msg) from None
     run = _Run.of(data, Request.checked(options), estimate=True)
-    return forecast(run.engine, run.found, run.plan, run.wanted)
+    return forecast(run.engine, run.found, run.plan, run.wanted, run.pruned)
 
 
 @dataclass(frozen=True)
@@ -275,6 +292,7 @@ class _Run:
     found: scan.Scan
     wanted: list[MetricRequest]
     plan: Plan
+    pruned: scan.Pruned | None = None
 
     @classmethod
     def of(cls, data: Any, request: Request, *, estimate: bool) -> _Run:
@@ -291,7 +309,11 @@ class _Run:
             estimate=estimate and not request.estimates,
         )
         schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
-        found = replace(found, schema=schema)
+        found, test, pruned = replace(found, schema=schema), None, None
+        if request.where is not None:
+            test = request.where.bound(schema)
+            found, pruned = scan.prune(found, test)
+        request.slicing.check(schema, found.pieces[0].name)
         try:
             wanted = planned(request, found)
         except SchemaError:
@@ -299,9 +321,17 @@ class _Run:
                 raise
             return cls.of(data, request, estimate=False)
         engine.check(metric for w in wanted if w.family.sharded for metric in w.metrics)
-        specs = tuple({w.spec: None for w in wanted})
-        plan = Plan(found.schema, request.label, request.weight, specs, on_error == "skip")
-        return cls(data, request, engine, found, wanted, plan)
+        specs = request.slicing.specs(tuple({w.spec: None for w in wanted}))
+        plan = Plan(
+            found.schema,
+            request.label,
+            request.weight,
+            specs,
+            on_error == "skip",
+            where=test,
+            derived=request.slicing.derived,
+        )
+        return cls(data, request, engine, found, wanted, plan, pruned)
 
     def again(self) -> _Run:
         """The same run, planned without estimates."""
@@ -320,7 +350,16 @@ class _Run:
             folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
             names = [piece.name for piece in found.pieces]
             folded.states[plan.label].check_found(names[0] if len(set(names)) == 1 else f"all of {names[0]}, …")
-            result = finalize_all(engine, names, plan, wanted, folded, threshold=self.request.aul_threshold)
+            result = finalize_all(
+                engine,
+                names,
+                plan,
+                wanted,
+                folded,
+                threshold=self.request.aul_threshold,
+                slicing=self.request.slicing,
+                filtered=self.request.where.text if self.request.where else "",
+            )
             return replace(result, options=recorded(self.request.options))
         except BaseException:
             engine.progress.cancel()

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from streameval.errors import LabelError, MissingInputError
 from streameval.evaluation.families import MetricRequest, finalize
 from streameval.evaluation.result import Evaluation
+from streameval.evaluation.slices import slice_results
+from streameval.evaluation.slicing import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded, Plan
+    from streameval.evaluation.slicing import Slicing
     from streameval.states.labels import LabelCounts
 
 __all__ = ["finalize_all"]
@@ -27,6 +30,8 @@ def finalize_all(
     folded: Folded,
     *,
     threshold: float,
+    slicing: Slicing = WHOLE,
+    filtered: str = "",
 ) -> Evaluation:
     """Finalize what was folded, and put the results together.
 
@@ -38,6 +43,8 @@ def finalize_all(
     wanted : the states and their metrics
     folded : the states
     threshold : clusters above it count as if all positive, in `aul` and in the lift curve
+    slicing : the slices to finalize as well
+    filtered : the filter that rows had to meet
 
     Raises
     ------
@@ -46,8 +53,9 @@ def finalize_all(
     """
     labels: LabelCounts = folded.states[plan.label]
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
-    _check_labels(labels, where, folded.skipped)
-    answered = [(w, folded.states[w.spec]) for w in wanted]
+    _check_labels(labels, where, folded.skipped, filtered)
+    wholes = slicing.wholes(folded.states, [w.spec for w in wanted])
+    answered = [(w, wholes[w.spec]) for w in wanted]
     dropped = {"null label": labels.null}
     for w, state in answered:
         if plan.weight is not None:
@@ -55,6 +63,7 @@ def finalize_all(
         for reason, rows in w.family.counted(w, state).dropped:
             dropped.setdefault(reason, rows)  # a second state of the column may hold a sample of them
     results = tuple(finalize(engine, answered))
+    results += tuple(slice_results(engine, slicing, folded.states, wanted, weighted=plan.weight is not None))
     if not labels.pos and plan.label is not None and plan.label.pos_label is not None:
         absent = f"no row has the label {plan.label.pos_label!r}"
         results = tuple(replace(result, reason=absent) if result.reason else result for result in results)
@@ -70,7 +79,7 @@ def finalize_all(
     )
 
 
-def _check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, str]]) -> None:
+def _check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, str]], filtered: str) -> None:
     """Raise if the labels cannot be evaluated, or there are none."""
     try:
         labels.check()
@@ -79,5 +88,5 @@ def _check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, 
         raise LabelError(msg) from None
     if not labels.totals().rows and not labels.null:
         reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
-        msg = f"there are no rows to evaluate{reason}"
+        msg = f"{where}: no row meets where: {filtered}" if filtered else f"there are no rows to evaluate{reason}"
         raise MissingInputError(msg)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.engine.fold import Plan
     from streameval.evaluation.families import MetricRequest
-    from streameval.scan import Piece, Scan
+    from streameval.scan import Piece, Pruned, Scan
 
 __all__ = ["Forecast", "StateForecast", "forecast"]
 
@@ -65,6 +65,7 @@ class Forecast:
     ranges : ranges that states are split into
     tasks : number of tasks by name
     memory : bytes that a task needs, by name
+    filtered : what a filter leaves to read; empty without one
     """
 
     where: str
@@ -77,6 +78,7 @@ class Forecast:
     ranges: int
     tasks: dict[str, int]
     memory: dict[str, int]
+    filtered: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -92,6 +94,7 @@ class Forecast:
         reads = ", ".join(f"{name} ({kind})" for name, kind in self.columns)
         lines = [
             f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{_size(self.bytes)}: {reads}",
+            *([f"where  {self.filtered}"] if self.filtered else []),
             *(f"state  {s.kind} of {s.of}: at most {_size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
             *(
                 f"tasks  {count:,} {name}" + (f", {_size(self.memory[name])} each" if name in self.memory else "")
@@ -118,7 +121,9 @@ def _size(nbytes: int) -> str:
     return f"{value:.{0 if unit == 'B' else 1}f} {unit}"
 
 
-def forecast(engine: Engine, found: Scan, plan: Plan, wanted: Sequence[MetricRequest]) -> Forecast:
+def forecast(
+    engine: Engine, found: Scan, plan: Plan, wanted: Sequence[MetricRequest], pruned: Pruned | None = None
+) -> Forecast:
     """What a run of this plan will do.
 
     Parameters
@@ -127,6 +132,7 @@ def forecast(engine: Engine, found: Scan, plan: Plan, wanted: Sequence[MetricReq
     found : the data
     plan : what will be folded
     wanted : states and metrics
+    pruned : what a filter leaves to read
     """
     work = engine.assigned(found.pieces, found.rows, plan)
     states = tuple(_state(w, found.rows) for w in wanted)
@@ -145,6 +151,7 @@ def forecast(engine: Engine, found: Scan, plan: Plan, wanted: Sequence[MetricReq
         ranges,
         tasks,
         {"fold": _fold_bytes(engine, found, plan, work, states), "finalize": SLAB * _SORT},
+        "" if pruned is None else str(pruned),
     )
 
 

@@ -5,12 +5,15 @@ Whatever can be refused without looking at the data is refused here, before anyt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from streameval.errors import OptionError
 from streameval.evaluation.sampling import Sampling
+from streameval.evaluation.slicing import Slicing
 from streameval.metrics.catalogue import Selection
 from streameval.options import checked
+from streameval.scan import Where
 from streameval.states.labels import LabelSpec
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ class Request:
     approx : whether scores are counted in a histogram
     sampling : options of the approximate gain area, where it is asked for
     selection : the metrics that are asked for
+    slicing : how rows are sliced
+    where : which rows are evaluated; all without it
     """
 
     options: Mapping[str, Any]
@@ -48,6 +53,8 @@ class Request:
     approx: bool
     sampling: Sampling | None
     selection: Selection
+    slicing: Slicing = field(default_factory=Slicing)
+    where: Where | None = None
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> Request:
@@ -60,10 +67,13 @@ class Request:
             is asked for.
         """
         options = checked(given)
-        drawn = Sampling(**{field.name: options[field.name] for field in fields(Sampling)})
+        drawn = Sampling(**{option.name: options[option.name] for option in fields(Sampling)})
         sampling = drawn if options["approx_agc"] else None
         selection = _selection(options, sampling)
         selection.check()
+        if sampling and options["by"]:
+            msg = "approx_agc is not computed by slices; leave out approx_agc (--approx-agc) or by (--by)"
+            raise OptionError(msg)
         return cls(
             options=options,
             label=LabelSpec(options["label"], options["pos_label"], options["nulls"]),
@@ -78,13 +88,16 @@ class Request:
             approx=options["approx"],
             sampling=sampling,
             selection=selection,
+            slicing=Slicing.of(options["by"], options["max_slices"]),
+            where=None if options["where"] is None else Where.of(options["where"]),
         )
 
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
         named = (self.label.column, *self.scores, *self.clusters, *self.sketches, self.classes, self.weight)
-        return list(dict.fromkeys(name for name in named if name))
+        filtered = self.where.columns if self.where else ()
+        return list(dict.fromkeys(name for name in (*named, *filtered, *self.slicing.columns) if name))
 
     @property
     def estimates(self) -> bool:

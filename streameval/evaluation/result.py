@@ -13,10 +13,10 @@ from streameval.errors import OptionError
 from streameval.evaluation.families import FAMILIES
 from streameval.metrics.curves import CURVES
 from streameval.metrics.scores.threshold import ConfusionAt
-from streameval.results import to_arrow
+from streameval.results import same_slice, slice_table, to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
@@ -68,11 +68,16 @@ class Evaluation:
 
         return text(self)
 
-    def _find(self, metric: str, of: str | None) -> Scalar:
-        found = [r for r in self.results if r.metric == metric and of in (None, r.of)]
+    def _find(self, metric: str, of: str | None, slice: Mapping[str, Any] | None) -> Scalar:  # noqa: A002 - as users name it
+        results = [r for r in self.results if same_slice(r.slice, slice)]
+        if not results:
+            slicings = "; ".join(dict.fromkeys(",".join(r.slice) for r in self.results if r.slice))
+            msg = f"there is no slice {slice!r}; there are slices by: {slicings or 'nothing, since by was not given'}"
+            raise OptionError(msg)
+        found = [r for r in results if r.metric == metric and of in (None, r.of)]
         if len(found) == 1:
             return found[0]
-        have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in self.results}))
+        have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in results}))
         problem = (
             "was not computed"
             if not found
@@ -83,23 +88,60 @@ class Evaluation:
         )
         raise OptionError(msg)
 
-    def value(self, metric: str, of: str | None = None) -> float:
+    def value(self, metric: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> float:  # noqa: A002
         """Value of a metric; `of` names the score or cluster column where there are several.
+
+        With `slice`, such as ``{"country": "DE"}``, the value of that slice; dates and times are texts there.
 
         Raises
         ------
         OptionError
-            If it was not computed, or `of` is needed.
-        """
-        return self._find(metric, of).value
+            If it was not computed, or `of` is needed, or there is no such slice.
 
-    def interval(self, metric: str, of: str | None = None) -> tuple[float, float]:
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.4, 0.8, 0.3], "country": ["DE", "DE", "FR", "FR"]})
+        >>> result = evaluate(data, score="score", by="country")
+        >>> result.value("roc_auc"), result.value("roc_auc", slice={"country": "FR"})
+        (0.5, 0.0)
+        """
+        return self._find(metric, of, slice).value
+
+    def slices(self, column: str) -> pa.Table:
+        """One row for each slice of a slicing, such as ``"country"`` or ``"country,channel"``; most rows first.
+
+        The columns are the slicing columns, `rows`, `positives`, and the value of each metric, such as
+        ``roc_auc[score]``; null where it is undefined.
+
+        Raises
+        ------
+        OptionError
+            If there is no such slicing.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 1], "score": [0.1, 0.4, 0.8], "country": ["DE", "DE", None]})
+        >>> evaluate(data, score="score", by="country", metrics="roc_auc").slices("country").to_pylist()[0]
+        {'country': 'DE', 'rows': 2, 'positives': 1, 'roc_auc[score]': 1.0}
+        """
+        return slice_table(self.results, column)
+
+    def interval(
+        self,
+        metric: str,
+        of: str | None = None,
+        slice: Mapping[str, Any] | None = None,  # noqa: A002
+    ) -> tuple[float, float]:
         """Ends of the interval that is certain to hold the exact value.
 
         NaN where the value is not defined, and where it was sampled: then nothing is certain, and the result's `bound`
         and `stderr` say what is likely, see `streameval.metrics.scores.gain_sampled`.
         """
-        result = self._find(metric, of)
+        result = self._find(metric, of, slice)
         return result.lower, result.upper
 
     def _counts(self, family: str, of: str | None, what: str, default: str) -> tuple[Engine, str, Any]:

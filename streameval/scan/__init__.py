@@ -28,12 +28,14 @@ The modules, in the order the data meet them:
 - ``widen``: the smallest type that holds every file's values, and the cast to it;
 - ``pieces``: units of work, and how each kind is opened; ``versions``: whether a file changed; ``ranges``: whether an
   object store answered in full;
+- ``where``: filters of rows, and pieces that they leave out; ``derived``: columns made from those that are read;
 - ``planning`` and ``reading``: the two halves themselves.
 
 Memory: a plan costs about a kilobyte a piece. A read holds the compressed column chunks of one row group and one batch.
 """
 
 from streameval.scan.deferred_footers import DeferredFile, LayoutError
+from streameval.scan.derived import Derived
 from streameval.scan.files.listing import details
 from streameval.scan.files.paths import File, locate, locate_all
 from streameval.scan.files.uris import shown
@@ -42,23 +44,29 @@ from streameval.scan.messages import READ_ERRORS, reason
 from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join, row_groups
 from streameval.scan.planning import plan
 from streameval.scan.reading import read
+from streameval.scan.where import Pruned, Test, Where, prune
 from streameval.scan.widen import widen as widened
 
 __all__ = [
     "READ_ERRORS",
     "DeferredFile",
+    "Derived",
     "File",
     "LayoutError",
     "LazySource",
     "Piece",
+    "Pruned",
     "RowGroups",
     "Scan",
     "TableSource",
+    "Test",
+    "Where",
     "details",
     "join",
     "locate",
     "locate_all",
     "plan",
+    "prune",
     "read",
     "reason",
     "row_groups",

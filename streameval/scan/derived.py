@@ -1,0 +1,167 @@
+"""Derived columns: parts of a time, and numbers by edges, computed batch by batch from the columns that are read.
+
+===========================  =====================================================================
+``hour(sent_at)``            hour of the day, 0 to 23
+``day(sent_at)``             day, such as ``2026-01-31``
+``week(sent_at)``            ISO 8601 week, such as ``2026-W05``
+``month(sent_at)``           month, such as ``2026-01``
+``length=0,20,80``           ``<0``, ``[0, 20)``, ``[20, 80)``, ``>=80``; ``nan`` for a NaN
+===========================  =====================================================================
+
+Times with a time zone are taken in their zone. A null stays null.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from streameval.errors import OptionError, SchemaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Derived", "slicing"]
+
+_PARTS = {"hour": "", "day": "%Y-%m-%d", "week": "%G-W%V", "month": "%Y-%m"}
+_CALL = re.compile(r"(\w+)\((.+)\)")
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A column that is computed from another.
+
+    Attributes
+    ----------
+    name : as it was asked for, such as ``hour(sent_at)``
+    column : the column that is read
+    part : ``hour``, ``day``, ``week`` or ``month``; empty with edges
+    edges : ascending, as they were written
+
+    Examples
+    --------
+    >>> batch = pa.record_batch({"length": [-1, 0, 19, 80, None]})
+    >>> Derived.of_text("length=0,20,80").of(batch).to_pylist()
+    ['<0', '[0, 20)', '[0, 20)', '>=80', None]
+    """
+
+    name: str
+    column: str
+    part: str = ""
+    edges: tuple[str, ...] = ()
+
+    @classmethod
+    def of_text(cls, text: str) -> Derived | None:
+        """The column that a text describes; None where it is the name of a column itself.
+
+        Raises
+        ------
+        OptionError
+            If there is no such part, or edges are not ascending numbers.
+        """
+        call = _CALL.fullmatch(text)
+        if call:
+            if call[1] not in _PARTS:
+                msg = f"by={text!r}: there is no part {call[1]!r} of a time; there are {', '.join(_PARTS)}"
+                raise OptionError(msg)
+            return cls(text, call[2].strip(), call[1])
+        column, equals, rest = text.partition("=")
+        if not equals:
+            return None
+        edges = tuple(edge.strip() for edge in rest.split(","))
+        numbers = list(map(_number, edges))
+        if not column.strip() or not all(a < b for a, b in pairwise([-math.inf, *numbers, math.inf])):
+            msg = f"by={text!r}: edges are ascending numbers after the column, such as length=0,20,80"
+            raise OptionError(msg)
+        return cls(text, column.strip(), edges=edges)
+
+    def check(self, kind: pa.DataType, name: str) -> None:
+        """Raise `SchemaError` if the column has another type; `name` is the file in the message."""
+        kind = kind.value_type if types.is_dictionary(kind) else kind
+        numbers = types.is_integer(kind) or types.is_floating(kind)
+        dates = types.is_timestamp(kind) or (types.is_date(kind) and self.part != "hour")
+        if not (numbers if self.edges else dates):
+            wanted = "a column of numbers" if self.edges else "a column of timestamps"
+            wanted += " or dates" if self.part not in ("", "hour") else ""
+            msg = f"{name}: by={self.name!r} needs {wanted}; column {self.column!r} has type {kind}: cast it"
+            raise SchemaError(msg)
+
+    def of(self, batch: pa.RecordBatch, name: str = "input") -> pa.Array:
+        """The derived column of a batch."""
+        array = batch.column(self.column)
+        self.check(array.type, name)
+        if types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        if self.edges:
+            return self._binned(array.cast(pa.float32()) if types.is_float16(array.type) else array)
+        return pc.hour(array) if self.part == "hour" else _formatted(array, _PARTS[self.part])
+
+    def _binned(self, array: pa.Array) -> pa.Array:
+        """The interval of each number."""
+        at = np.zeros(len(array), np.int32)
+        for edge in self.edges:
+            at += pc.fill_null(_reached(array, edge), False).to_numpy(zero_copy_only=False)
+        names = [f"<{self.edges[0]}", *(f"[{a}, {b})" for a, b in pairwise(self.edges)), f">={self.edges[-1]}", "nan"]
+        if types.is_floating(array.type):
+            at[pc.fill_null(pc.is_nan(array), False).to_numpy(zero_copy_only=False)] = len(names) - 1
+        mask = array.is_null().to_numpy(zero_copy_only=False)
+        return pa.DictionaryArray.from_arrays(pa.array(at, mask=mask), pa.array(names))
+
+
+def _formatted(array: pa.Array, layout: str) -> pa.Array:
+    """Times as texts; each distinct time is formatted once."""
+    encoded = array.dictionary_encode()
+    texts = pc.strftime(encoded.dictionary, layout)
+    return pa.DictionaryArray.from_arrays(encoded.indices, texts)
+
+
+def _number(edge: str) -> float:
+    """An edge; NaN, which no order holds for, where it is no number.
+
+    >>> _number("20"), _number("x")
+    (20, nan)
+    """
+    try:
+        return int(edge)
+    except ValueError:
+        try:
+            return float(edge)
+        except ValueError:
+            return math.nan
+
+
+def _reached(array: pa.Array, edge: str) -> pa.Array:
+    """Whether each number is at least an edge; exact for integers of any size."""
+    number: Any = _number(edge)
+    if types.is_floating(array.type):
+        return pc.greater_equal(array, pa.scalar(array.type.to_pandas_dtype()(edge), array.type))
+    limits = np.iinfo(array.type.to_pandas_dtype())
+    least = math.ceil(number)
+    if not limits.min <= least <= limits.max:
+        return pc.is_in(array, value_set=array.slice(0, 0)) if least > 0 else array.is_valid()
+    return pc.greater_equal(array, pa.scalar(least, array.type))
+
+
+def slicing(text: str) -> Iterator[str]:
+    """The columns of a slicing, which commas part; numbers after edges are edges.
+
+    Examples
+    --------
+    >>> list(slicing("country,length=0,20,80,hour(sent_at)"))
+    ['country', 'length=0,20,80', 'hour(sent_at)']
+    """
+    parts: list[str] = []
+    for part in text.split(","):
+        if parts and "=" in parts[-1] and not math.isnan(_number(part)):
+            parts[-1] += f",{part.strip()}"
+        else:
+            parts.append(part.strip())
+    yield from parts

@@ -1,0 +1,138 @@
+"""Conditions: what rows to keep, as SQL text or as an Arrow expression, and the test of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from streameval.errors import OptionError, SchemaError
+from streameval.scan.messages import reason
+from streameval.scan.where.expressions import expression_columns
+from streameval.scan.where.sql import column_names, parsed
+from streameval.scan.where.translation import decides_by_nan, translated
+
+if TYPE_CHECKING:
+    from streameval.typing import Array
+
+__all__ = ["Test", "Where"]
+
+
+@dataclass(frozen=True)
+class Where:
+    """A filter of rows, before the types of its columns are known.
+
+    Attributes
+    ----------
+    text : the filter as messages show it
+    columns : columns that it reads
+
+    Examples
+    --------
+    >>> where = Where.of("country = 'DE' AND n_chars > 5")
+    >>> where.columns
+    ('country', 'n_chars')
+    >>> schema = pa.schema({"country": "string", "n_chars": "int32"})
+    >>> batch = pa.record_batch({"country": ["DE", "DE", None], "n_chars": [7, 5, 9]}, schema)
+    >>> where.bound(schema).kept(batch)
+    array([ True, False, False])
+    """
+
+    text: str
+    columns: tuple[str, ...]
+    _tree: Any = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, given: Any) -> Where:
+        """The filter of an SQL text or a `pyarrow.compute.Expression`.
+
+        Raises
+        ------
+        OptionError
+            If it is neither, or the text cannot be parsed.
+        """
+        if isinstance(given, pc.Expression):
+            return cls(str(given), expression_columns(given), given)
+        tree = parsed(given)
+        return cls(given, column_names(tree), tree)
+
+    def bound(self, schema: pa.Schema) -> Test:
+        """The test of rows that have these columns.
+
+        Raises
+        ------
+        OptionError
+            If a column is compared with a value of another kind.
+        """
+        schema = pa.schema([(name, _plain(schema.field(name).type)) for name in self.columns])
+        if isinstance(self._tree, pc.Expression):
+            blind = any(types.is_floating(kind) for kind in schema.types)
+            test = Test(self.text, self._tree, schema, not blind)
+        else:
+            expression = translated(self._tree, schema)
+            test = Test(self.text, expression, schema, not decides_by_nan(self._tree, schema))
+        test.check()
+        return test
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    return pa.float32() if types.is_float16(kind) else kind
+
+
+@dataclass(frozen=True)
+class Test:
+    """A filter of rows.
+
+    Attributes
+    ----------
+    text : the filter as messages show it
+    expression : true for rows to keep
+    schema : its columns
+    prunes : whether statistics of row groups, which do not tell of NaN, can show that no row meets it
+    """
+
+    __test__ = False  # for pytest, which collects classes of this name
+
+    text: str
+    expression: Any = field(compare=False, repr=False)
+    schema: pa.Schema
+    prunes: bool
+
+    def check(self) -> None:
+        """Raise `OptionError` if Arrow cannot evaluate the expression, or it is not true or false."""
+        try:
+            found = self._evaluated(self.schema.empty_table())
+        except (pa.ArrowException, ValueError, TypeError, KeyError) as error:
+            msg = f"where: {self.text} cannot be evaluated: {reason(error)}; check the types of its columns"
+            raise OptionError(msg) from None
+        if not types.is_boolean(found.type):
+            msg = f"where: {self.text} has type {found.type}; a filter is true or false"
+            raise OptionError(msg)
+
+    def _evaluated(self, table: pa.Table) -> pa.ChunkedArray:
+        from pyarrow import acero
+
+        made = acero.Declaration("table_source", acero.TableSourceNodeOptions(table))
+        project = acero.Declaration("project", acero.ProjectNodeOptions([self.expression], ["kept"]), inputs=[made])
+        return project.to_table(use_threads=False).column("kept")
+
+    def kept(self, batch: pa.RecordBatch, name: str = "input") -> Array:
+        """Which rows of a batch meet the condition, as a bool array of shape (n,).
+
+        Raises
+        ------
+        SchemaError
+            If the values cannot be evaluated; `name` is the file in the message.
+        """
+        columns = [batch.column(column).cast(self.schema.field(column).type) for column in self.schema.names]
+        try:
+            found = self._evaluated(pa.table(columns, schema=self.schema))
+        except pa.ArrowException as error:
+            msg = f"{name}: where: {self.text} cannot be evaluated: {reason(error)}"
+            raise SchemaError(msg) from None
+        kept: Array = pc.fill_null(found, False).to_numpy()
+        return kept

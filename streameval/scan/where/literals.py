@@ -1,0 +1,131 @@
+"""Literals: a value of a condition in the type of the column that it is compared with."""
+
+from __future__ import annotations
+
+from decimal import Decimal, InvalidOperation
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from streameval.errors import OptionError
+
+__all__ = ["Bounds", "bounds"]
+
+_INVALID = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, InvalidOperation, ValueError)
+
+
+class Bounds(NamedTuple):
+    """The values of a column's type next to a literal.
+
+    Attributes
+    ----------
+    down : the largest value that is not above the literal; None if there is none
+    up : the smallest value that is not below it; None if there is none
+    """
+
+    down: Any
+    up: Any
+
+
+def bounds(value: Any, kind: pa.DataType, column: str) -> Bounds:
+    """A literal, given as a sqlglot node, in the type of a column.
+
+    Numbers take the nearest value of a floating type: in a float column 0.1 means the float nearest to 0.1. Integer
+    columns are compared exactly: no integer equals 2.5, and 3 is the first above it.
+
+    Raises
+    ------
+    OptionError
+        If the type cannot be compared with such a literal.
+
+    Examples
+    --------
+    >>> from sqlglot import exp
+    >>> bounds(exp.Literal.number("2.5"), pa.int32(), "length")
+    Bounds(down=2, up=3)
+    >>> bounds(exp.Literal.number("300"), pa.int8(), "length")
+    Bounds(down=127, up=None)
+    """
+    from sqlglot import exp
+
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    text, what = _told(value)
+    try:
+        if isinstance(value, exp.Boolean) and types.is_boolean(kind):
+            return _one(pa.scalar(bool(value.this), kind))
+        found = {"text": _text, "number": _number}.get(what, _nothing)(text, kind)
+    except _INVALID:
+        found = None
+    if found is None:
+        shown = value.sql()
+        msg = f"where: column {column!r} has type {kind} and cannot be compared with {shown}; {_remedy(kind)}"
+        raise OptionError(msg)
+    return found
+
+
+def _told(value: Any) -> tuple[str, str]:
+    """The text of a literal, and whether it is a number, a text or neither."""
+    from sqlglot import exp
+
+    if isinstance(value, exp.Neg):
+        text, what = _told(value.this)
+        return f"-{text}", what if what == "number" else ""
+    if isinstance(value, exp.Cast):
+        return _told(value.this)
+    if isinstance(value, exp.Literal):
+        return str(value.this), "text" if value.is_string else "number"
+    return "", ""
+
+
+def _one(scalar: Any) -> Bounds:
+    return Bounds(scalar, scalar)
+
+
+def _text(text: str, kind: pa.DataType) -> Bounds | None:
+    """A text as a string, a binary, a date or a time."""
+    if types.is_string(kind) or types.is_large_string(kind):
+        return _one(pa.scalar(text, kind))
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return _one(pa.scalar(text.encode("utf-8", "surrogateescape"), kind))
+    if types.is_date(kind) or types.is_timestamp(kind) or types.is_time(kind):
+        return _one(pa.scalar(text).cast(kind))
+    return None
+
+
+def _nothing(text: str, kind: pa.DataType) -> None:
+    """A truth value is compared with truth values only."""
+
+
+def _number(text: str, kind: pa.DataType) -> Bounds | None:
+    """A number in a type of numbers."""
+    number = Decimal(text)
+    if types.is_integer(kind):
+        limits = np.iinfo(kind.to_pandas_dtype())
+        low, high = int(limits.min), int(limits.max)
+        if number > high or number < low:
+            return Bounds(high, None) if number > high else Bounds(None, low)
+        down = int(number // 1) if number >= 0 or number == int(number) else int(number) - 1
+        return Bounds(down, down + (number != down))
+    if types.is_float16(kind):
+        kind = pa.float32()  # as it is read
+    if types.is_floating(kind):
+        with np.errstate(over="ignore"):
+            return _one(pa.scalar(kind.to_pandas_dtype()(text), kind))
+    return _one(pa.scalar(number)) if types.is_decimal(kind) else None
+
+
+def _remedy(kind: pa.DataType) -> str:
+    """What to write instead."""
+    if types.is_boolean(kind):
+        return "write TRUE or FALSE"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "write a number without quotes"
+    if types.is_timestamp(kind):
+        zone = "Z" if kind.tz else ""
+        return f"write a time such as '2026-01-31 12:00:00{zone}'"
+    if types.is_date(kind) or types.is_time(kind):
+        return "write a date such as '2026-01-31'" if types.is_date(kind) else "write a time such as '12:00:00'"
+    texts = types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+    return "write a text in single quotes" if texts else "cast it"

@@ -1,0 +1,150 @@
+"""Conditions in SQL: comparisons, AND, OR, NOT, IN, BETWEEN and IS NULL, parsed by sqlglot.
+
+sqlglot is imported where it is used: only a run with a filter pays for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["column_name", "column_names", "operands", "parsed"]
+
+_SUBSET = "a filter has comparisons of a column with a value, AND, OR, NOT, IN, BETWEEN and IS NULL"
+
+
+def parsed(text: str) -> Any:
+    """The syntax tree of a condition.
+
+    Raises
+    ------
+    OptionError
+        If it is no SQL, with the place, or uses more than the subset above.
+
+    Examples
+    --------
+    >>> column_names(parsed("country = 'DE' AND NOT n_chars BETWEEN 1 AND 5"))
+    ('country', 'n_chars')
+    >>> parsed("country = 'DE' AND")
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: where: syntax error at character 16 of "country = 'DE' AND", near 'AND': ...
+    """
+    import sqlglot
+    from sqlglot.errors import ParseError, TokenError
+
+    try:
+        tree = sqlglot.parse_one(text, into=sqlglot.exp.Condition)
+    except ParseError as error:
+        raise OptionError(_syntax(text, error.errors[0] if error.errors else {})) from None
+    except (TokenError, RecursionError):
+        msg = f'where: syntax error in "{text}": a quote is not closed, or brackets are nested too deeply'
+        raise OptionError(msg) from None
+    _check(tree)
+    return tree
+
+
+def _syntax(text: str, found: dict[str, Any]) -> str:
+    """The message for a syntax error; sqlglot's column is that of the last character of a token."""
+    near = str(found.get("highlight") or "")
+    lines = text.splitlines() or [""]
+    before = sum(len(line) + 1 for line in lines[: int(found.get("line") or 1) - 1])
+    place = before + int(found.get("col") or 1) - max(len(near) - 1, 0)
+    told = "a value is missing after it" if "missing" in str(found.get("description")) else "nothing fits there"
+    return f'where: syntax error at character {max(place, 1)} of "{text}", near {near!r}: {told}; {_SUBSET}'
+
+
+def _check(node: Any) -> None:
+    """Raise `OptionError` if a condition uses more than the subset."""
+    from sqlglot import exp
+
+    if isinstance(node, exp.And | exp.Or):
+        _check(node.left)
+        _check(node.right)
+    elif isinstance(node, exp.Not | exp.Paren):
+        _check(node.this)
+    elif isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
+        operands(node)
+    elif isinstance(node, exp.Between):
+        _values(node, [node.args["low"], node.args["high"]])
+    elif isinstance(node, exp.In):
+        _values(node, node.expressions)
+    elif isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+        _values(node, [])
+    elif isinstance(node, exp.Column):
+        column_name(node)
+    else:
+        raise _refused(node)
+
+
+def _values(node: Any, values: list[Any]) -> None:
+    """Raise `OptionError` unless a test is of a column against values."""
+    from sqlglot import exp
+
+    idle = isinstance(node, exp.In) and not values
+    if idle or not _given(node) <= {"this", "expressions", "low", "high", "expression"}:
+        raise _refused(node)
+    if not isinstance(node.this, exp.Column):
+        raise _refused(node)
+    column_name(node.this)
+    for value in values:
+        _check_value(node, value)
+
+
+def _given(node: Any) -> set[str]:
+    return {name for name, value in node.args.items() if value}
+
+
+def operands(node: Any) -> tuple[Any, Any, bool]:
+    """The column and the value of a comparison, and whether the value stands first."""
+    from sqlglot import exp
+
+    flipped = isinstance(node.right, exp.Column)
+    column, value = (node.right, node.left) if flipped else (node.left, node.right)
+    if not isinstance(column, exp.Column):
+        raise _refused(node)
+    column_name(column)
+    _check_value(node, value)
+    return column, value, flipped
+
+
+def _check_value(node: Any, value: Any) -> None:
+    """Raise `OptionError` unless a node is a number, a text, a date or a truth value."""
+    from sqlglot import exp
+
+    if isinstance(value, exp.Null):
+        msg = f"where: {node.sql()!r} compares with NULL, which is never true; write IS NULL or IS NOT NULL"
+        raise OptionError(msg)
+    bare = value.this if isinstance(value, exp.Neg) else value
+    if isinstance(bare, exp.Cast) and bare.to.this in (exp.DataType.Type.DATE, exp.DataType.Type.TIMESTAMP):
+        bare = bare.this
+    if not isinstance(bare, exp.Literal | exp.Boolean):
+        raise _refused(node)
+
+
+def _refused(node: Any) -> OptionError:
+    return OptionError(f"where: {node.sql()!r} is not taken: {_SUBSET}")
+
+
+def column_name(node: Any) -> str:
+    """The name of a column; that of a field of a struct has dots."""
+    from sqlglot import exp
+
+    if not all(isinstance(part, exp.Identifier) for part in node.parts):
+        raise _refused(node)
+    return ".".join(part.name for part in node.parts)
+
+
+def column_names(tree: Any) -> tuple[str, ...]:
+    """Columns of a condition, in order, each once."""
+    return tuple(dict.fromkeys(map(column_name, _columns(tree))))
+
+
+def _columns(tree: Any) -> Iterator[Any]:
+    from sqlglot import exp
+
+    yield from tree.find_all(exp.Column, bfs=False)

@@ -1,0 +1,133 @@
+"""Translation: a parsed condition as an Arrow expression, once the types of its columns are known."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+
+from streameval.errors import OptionError
+from streameval.scan.where.literals import Bounds, bounds
+from streameval.scan.where.sql import column_name, operands
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["decides_by_nan", "translated"]
+
+_LISTED = 64  # values of IN that are compared one by one, as statistics of row groups need it
+_MIRRORED = {"GT": "LT", "GTE": "LTE", "LT": "GT", "LTE": "GTE", "EQ": "EQ", "NEQ": "NEQ"}
+
+
+def translated(node: Any, schema: pa.Schema) -> pc.Expression:
+    """The Arrow expression of a condition; it is null where SQL's is.
+
+    Raises
+    ------
+    OptionError
+        If a column is compared with a value of another kind.
+
+    Examples
+    --------
+    >>> from streameval.scan.where.sql import parsed
+    >>> schema = pa.schema({"length": "int32", "country": "string"})
+    >>> print(translated(parsed("2.5 < length OR country IS NULL"), schema))
+    ((length > 2) or is_null(country, {nan_is_null=false}))
+    """
+    from sqlglot import exp
+
+    if isinstance(node, exp.And):
+        return translated(node.left, schema) & translated(node.right, schema)
+    if isinstance(node, exp.Or):
+        return translated(node.left, schema) | translated(node.right, schema)
+    if isinstance(node, exp.Not):
+        return ~translated(node.this, schema)
+    if isinstance(node, exp.Paren):
+        return translated(node.this, schema)
+    if isinstance(node, exp.Column):
+        return _truth(column_name(node), schema)
+    if isinstance(node, exp.Is):
+        return pc.field(column_name(node.this)).is_null()
+    if isinstance(node, exp.In):
+        return _among(column_name(node.this), node.expressions, schema)
+    if isinstance(node, exp.Between):
+        column = column_name(node.this)
+        low, high = (_bounds(column, node.args[end], schema) for end in ("low", "high"))
+        return _compared("GTE", column, low, schema) & _compared("LTE", column, high, schema)
+    named, value, flipped = operands(node)
+    operator, column = type(node).__name__, column_name(named)
+    return _compared(_MIRRORED[operator] if flipped else operator, column, _bounds(column, value, schema), schema)
+
+
+def _bounds(column: str, value: Any, schema: pa.Schema) -> Bounds:
+    return bounds(value, schema.field(column).type, column)
+
+
+def _truth(column: str, schema: pa.Schema) -> pc.Expression:
+    """A column of truth values."""
+    kind = schema.field(column).type
+    if not types.is_boolean(kind):
+        msg = f"where: column {column!r} has type {kind} and is not true or false; compare it with a value"
+        raise OptionError(msg)
+    return pc.field(column)
+
+
+def _compared(operator: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
+    """A comparison of a column with a value; null where the column is."""
+    field, (down, up) = pc.field(column), (_typed(end, schema.field(column).type) for end in literal)
+    if types.is_boolean(schema.field(column).type) and operator not in ("EQ", "NEQ"):
+        msg = f"where: column {column!r} is true or false, which have no order; compare with = or <>"
+        raise OptionError(msg)
+    if operator == "EQ":
+        return field == down if _same(literal) else field != field
+    if operator == "NEQ":
+        return field != down if _same(literal) else field == field
+    if operator in ("GT", "LTE"):
+        always = operator == "GT"
+        if down is None:
+            return field == field if always else field != field
+        return field > down if always else field <= down
+    if up is None:
+        return field == field if operator == "LT" else field != field
+    return field < up if operator == "LT" else field >= up
+
+
+def _typed(end: Any, kind: pa.DataType) -> Any:
+    """An end of `Bounds` as an Arrow scalar, or None."""
+    return pa.scalar(end, kind) if isinstance(end, int) else end
+
+
+def _same(literal: Bounds) -> bool:
+    """Whether the column's type has the value itself."""
+    return literal.down is literal.up or (isinstance(literal.down, int) and literal.down == literal.up)
+
+
+def _among(column: str, values: Sequence[Any], schema: pa.Schema) -> pc.Expression:
+    """Whether a column has one of some values; null where the column is."""
+    found = [_bounds(column, value, schema) for value in values]
+    if len(found) <= _LISTED:
+        return reduce(lambda one, other: one | other, (_compared("EQ", column, each, schema) for each in found))
+    kind = schema.field(column).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    exact = [each.down.as_py() if isinstance(each.down, pa.Scalar) else each.down for each in found if _same(each)]
+    field = pc.field(column)
+    return pc.if_else(field.is_valid(), field.isin(pa.array(exact, kind)), pa.scalar(None, pa.bool_()))
+
+
+def decides_by_nan(tree: Any, schema: pa.Schema) -> bool:
+    """Whether a NaN may meet a condition: statistics of row groups do not tell of NaN.
+
+    Examples
+    --------
+    >>> from streameval.scan.where.sql import parsed
+    >>> schema = pa.schema({"score": "float"})
+    >>> decides_by_nan(parsed("NOT score <= 0.5"), schema), decides_by_nan(parsed("score > 0.5"), schema)
+    (True, False)
+    """
+    from sqlglot import exp
+
+    floating = any(types.is_floating(kind) for kind in schema.types)
+    return floating and next(tree.find_all(exp.Not, exp.NEQ), None) is not None
