@@ -89,7 +89,7 @@ class Request:
             sampling=sampling,
             selection=selection,
             slicing=Slicing.of(options["by"], options["max_slices"]),
-            where=None if options["where"] is None else Where.of(options["where"]),
+            where=None if options["where"] is None else Where.of(options["where"].value),
         )
 
     @property

@@ -53,6 +53,9 @@ class Slicing:
         """
         made = cls(tuple(By(tuple(slicing(text))) for text in texts), most)
         for name in made._names:
+            if not name:
+                msg = f"by={','.join(made._names)!r}: a column is missing beside a comma; write country,channel"
+                raise OptionError(msg)
             if name in ("by", *Scalar.__dataclass_fields__):
                 msg = f"by={name!r}: results have a column of this name; rename the slicing column"
                 raise OptionError(msg)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard
 
@@ -18,10 +18,12 @@ from streameval.errors import OptionError
 __all__ = [
     "ANY",
     "COLUMN",
+    "FILTER",
     "FLAG",
     "METRICS",
     "NAMES",
     "NUMBERS",
+    "Filter",
     "Kind",
     "choice",
     "number",
@@ -190,6 +192,34 @@ def _column(name: str, given: Any) -> str | None:
     return given or None
 
 
+@dataclass(frozen=True)
+class Filter:
+    """A filter of rows in plain form: equal where its text is, whatever comparing its value gives.
+
+    Attributes
+    ----------
+    text : SQL, or how an expression prints
+    value : SQL text, or a `pyarrow.compute.Expression`
+    """
+
+    text: str
+    value: Any = field(compare=False, repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _filter(name: str, given: Any) -> Filter:
+    """A filter of rows."""
+    if isinstance(given, Filter):
+        return given
+    expression = hasattr(given, "to_substrait")
+    if not expression and not (isinstance(given, str) and given.strip()):
+        msg = f'{name}={given!r} is no filter; give SQL such as "n_chars > 5", or a pyarrow.compute.Expression'
+        raise OptionError(msg)
+    return Filter(str(given), given)
+
+
 def _flag(name: str, given: Any) -> bool:
     """A truth value."""
     found = plain(given)
@@ -208,6 +238,7 @@ def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
 
 ANY = Kind(lambda _, given: plain(given))
 COLUMN = Kind(_column)
+FILTER = Kind(_filter)
 FLAG = Kind(_flag, bool)
 NAMES = Kind(texts, many=True)
 METRICS = Kind(_metrics, many=True)

@@ -13,6 +13,7 @@ from streameval.errors import OptionError
 from streameval.options.kinds import (
     ANY,
     COLUMN,
+    FILTER,
     FLAG,
     METRICS,
     NAMES,
@@ -139,7 +140,7 @@ OPTIONS = (
            "Null ids of clusters and classes, and with drop null labels.", needs="clusters", idle=("singleton",)),
     Option("cluster_scope", choice("global", "partition"), "global", _FOLD, "state",
            "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
-    Option("where", ANY, None, _EVALUATE, "state",
+    Option("where", FILTER, None, _EVALUATE, "state",
            "Only these rows, SQL such as \"country = 'DE' AND n_chars > 5\".", metavar="SQL"),
     Option("by", NAMES, None, _EVALUATE, "state",
            "Also each slice: country or country,channel or 'hour(sent_at)' or length=0,20,80; repeat for several.",

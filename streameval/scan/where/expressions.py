@@ -53,6 +53,8 @@ def _missing(expression: pc.Expression, known: dict[str, pa.DataType]) -> str | 
             pa.schema(typed).empty_table().filter(expression)
         except (pa.ArrowException, ValueError, TypeError) as error:
             found = _ABSENT.search(str(error))
+            if "evaluate to bool" in str(error) or "Filter expression" in str(error):
+                return None
             if found and found[1] == "Name" and found[2] not in known:
                 known |= typed
                 return found[2]

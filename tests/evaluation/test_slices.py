@@ -1,0 +1,280 @@
+"""Slices: each equals an evaluation of its rows alone, to the last bit, for every family, on threads and on a cluster."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import distributed
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval import evaluate
+from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.results import Scalar
+from streameval.states.grouped import builder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+COUNTRIES = st.sampled_from(["DE", "FR", "null", "", None])
+SCORES = st.sampled_from([0.0, 0.125, 0.5, 0.5, 0.75, math.nan, None])
+FAMILIES: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "class", "metrics": "*"}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """A small table with everything that can be sliced, and everything to evaluate."""
+    rows = draw(st.integers(1, 24))
+
+    def drawn(values: st.SearchStrategy[Any], kind: pa.DataType) -> pa.Array:
+        return pa.array(draw(st.lists(values, min_size=rows, max_size=rows)), kind)
+
+    few = st.none() | st.integers(0, 3)
+    return pa.table(
+        {
+            "label": drawn(st.integers(0, 1), pa.int8()),
+            "score": drawn(SCORES, pa.float32()),
+            "cluster": drawn(few, pa.int64()),
+            "class": drawn(few.map(lambda k: None if k is None else f"k{k}"), pa.string()),
+            "weight": drawn(st.sampled_from([0.5, 1.0, 3.0]), pa.float64()),
+            "country": drawn(COUNTRIES, pa.string()).dictionary_encode(),
+            "length": drawn(st.none() | st.integers(-2, 9), pa.int32()),
+            "ratio": drawn(st.sampled_from([math.nan, None, -0.0, 0.0, 2.5]), pa.float64()),
+            "sent": drawn(
+                st.none() | st.datetimes(dt.datetime(2026, 1, 30), dt.datetime(2026, 2, 2)), pa.timestamp("us")
+            ),
+        }
+    )
+
+
+def alone(data: pa.Table, found: dict[str, Any], **options: Any) -> list[Scalar]:
+    """The results of the rows of a slice, evaluated alone."""
+    keep = np.ones(len(data), bool)
+    for name, value in found.items():
+        keep &= np.array([same(one, value) for one in sliced(data, name)])
+    results = evaluate(data.filter(pa.array(keep)), **options).results
+    return [replace(result, slice=found) for result in results]
+
+
+def sliced(data: pa.Table, name: str) -> list[Any]:
+    """The values of a slicing column, from Python's own definitions."""
+    if name == "hour(sent)":
+        return [None if at is None else at.hour for at in data["sent"].to_pylist()]
+    if name == "week(sent)":
+        weeks = [None if at is None else at.isocalendar() for at in data["sent"].to_pylist()]
+        return [None if week is None else f"{week.year}-W{week.week:02}" for week in weeks]
+    if name in ("day(sent)", "month(sent)"):
+        layout = "%Y-%m-%d" if name == "day(sent)" else "%Y-%m"
+        return [None if at is None else at.strftime(layout) for at in data["sent"].to_pylist()]
+    if name == "length=0,2.5,7":
+        edges = [(0, "<0"), (2.5, "[0, 2.5)"), (7, "[2.5, 7)"), (math.inf, ">=7")]
+        return [None if n is None else next(t for e, t in edges if n < e) for n in data["length"].to_pylist()]
+    return data[name].to_pylist()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality in which a NaN equals a NaN."""
+    return type(one) is type(other) and (one == other or (one != one and other != other))
+
+
+def told(results: Any) -> list[str]:
+    """Results to the last bit, without the reasons, which may name what all rows lack."""
+    return [repr(replace(result, reason=None)) for result in results]
+
+
+BY = [
+    "country",
+    "country,length",
+    "ratio",
+    "score",
+    "hour(sent)",
+    "day(sent)",
+    "week(sent)",
+    "month(sent),country",
+    "length=0,2.5,7",
+    "length=0,2.5,7,cluster",
+]
+
+
+@given(tables(), st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True), st.data())
+@settings(deadline=None)
+def test_a_slice_is_its_rows_alone(data: pa.Table, by: list[str], draws: st.DataObject) -> None:
+    """Every family, policy and kind of slicing; nulls and NaN are slices; the whole is as without slices."""
+    options: dict[str, Any] = {
+        "nulls": draws.draw(st.sampled_from(["drop", "singleton"])),
+        "nan": draws.draw(st.sampled_from(["drop", "half"])),
+        "weight": draws.draw(st.sampled_from([None, "weight"])),
+        "approx": draws.draw(st.booleans()),
+        "truncate": [0.5, 2],
+        "at": ["fpr=0.1", "k=2"],
+        "threads": 1,
+    }
+    names = draws.draw(st.sets(st.sampled_from(["score", "cluster", "classes"]), min_size=1))
+    options |= {name: FAMILIES[name] for name in names}
+    if "classes" in names:
+        options["cluster"] = "cluster"
+    options = {
+        k: v for k, v in options.items() if "score" in names or k not in ("nan", "weight", "approx", "truncate", "at")
+    }
+    options = {k: v for k, v in options.items() if "cluster" in options or k != "nulls" or v == "drop"}
+    found = evaluate(data, by=by, **options)
+    whole = evaluate(data, **options)
+    compared = [r for r in found.results if r.slice is None]
+    if options.get("weight") is None:
+        assert told(compared) == told(whole.results)
+    for each in by:
+        rows = [r for r in found.results if r.slice is not None and ",".join(r.slice) == each]
+        slices = {id(r.slice): r.slice for r in rows}
+        assert len(slices) == len({tuple(map(repr, values)) for values in zip(*parts(data, each), strict=True)})
+        for one in slices.values():
+            assert told(r for r in rows if r.slice is one) == told(alone(data, one, **options))
+    json.loads(found.to_json())
+
+
+def parts(data: pa.Table, by: str) -> list[list[Any]]:
+    """The values of every slicing column; −0.0 is 0.0."""
+    names = ["length=0,2.5,7", *by.split(",")[3:]] if by.startswith("length=") else by.split(",")
+    return [
+        [0.0 if value == 0 and name in ("ratio", "score") else value for value in sliced(data, name)] for name in names
+    ]
+
+
+def many(rows: int = 6_000, groups: int = 300) -> pa.Table:
+    """Rows of more groups than stand apart, some with one class or a NaN score only."""
+    rng = np.random.default_rng(7)
+    return pa.table(
+        {
+            "label": rng.integers(0, 2, rows),
+            "score": np.where(rng.random(rows) < 0.02, np.nan, rng.integers(0, 50, rows) / 50),
+            "cluster": rng.integers(0, 400, rows),
+            "class": rng.integers(0, 90, rows),
+            "user": pa.array(rng.integers(0, groups, rows).astype(str)),
+            "country": pa.array(rng.choice(["DE", "FR", None], rows)),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`many` in four files of some row groups, by night."""
+    root, data = tmp_path_factory.mktemp("slices"), many()
+    for i in range(4):
+        (root / f"night=2026-01-0{i + 1}").mkdir()
+        pq.write_table(
+            data.slice(i * 1500, 1500), root / f"night=2026-01-0{i + 1}" / "part.parquet", row_group_size=400
+        )
+    return root
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A client of two processes."""
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit="2GiB")
+    with cluster, distributed.Client(cluster, set_as_default=False) as made:
+        yield made
+
+
+SLICED: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "class", "nan": "drop"}
+
+
+def test_many_groups_over_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices that stand apart and joined ones, over files, tasks and threads, are those of one table."""
+    in_memory = evaluate(many(), by=["user", "country"], **SLICED)
+    over_files = evaluate(folder, by=["user", "country", "night"], threads=2, **SLICED)
+    monkeypatch.setattr(builder, "APART", 8)
+    joined = evaluate(folder, by=["user", "country"], threads=2, **SLICED)
+    assert told(joined.results) == told(in_memory.results)
+    assert told(r for r in over_files.results if "night" not in (r.slice or {})) == told(in_memory.results)
+    user = {"user": "17"}
+    expected = alone(many(), user, **SLICED)
+    assert told(r for r in joined.results if r.slice == user) == told(expected)
+    night = evaluate(folder / "night=2026-01-02", **SLICED)
+    assert told(night.results) == told(
+        replace(r, slice=None) for r in over_files.results if r.slice == {"night": "2026-01-02"}
+    )
+
+
+def test_on_a_client_they_are_the_same(folder: Path, client: Any) -> None:
+    """With a filter as well."""
+    options: dict[str, Any] = {**SLICED, "by": ["country", "user,country", "night"], "where": "cluster < 300"}
+    here, there = evaluate(folder, threads=2, **options), evaluate(folder, client=client, **options)
+    assert told(here.results) == told(there.results)
+    assert here.to_json() == there.to_json()
+
+
+def test_values_tables_and_json(folder: Path) -> None:
+    """A slice is found by its values; a table has its columns; null is not the text."""
+    found = evaluate(folder, score="score", nan="drop", by=["country", "country,night"])
+    tall = found.slices("country")
+    assert tall.column_names[:4] == ["country", "rows", "positives", "roc_auc[score]"]
+    assert tall["rows"].to_pylist() == sorted(tall["rows"].to_pylist(), reverse=True)
+    null = tall.filter(tall["country"].is_null()).to_pylist()[0]
+    assert null["roc_auc[score]"] == found.value("roc_auc", slice={"country": None})
+    pair = {"country": "DE", "night": dt.date(2026, 1, 2)}
+    assert found.interval("roc_auc", slice=pair)[0] == found.value("roc_auc", "score", slice=pair)
+    flat = found.to_arrow()
+    assert flat.column_names[-3:] == ["by", "country", "night"]
+    assert flat.filter(pc.is_null(flat["by"])).num_rows == len(evaluate(folder, score="score", nan="drop").results)
+    assert [r.get("slice") for r in found.to_dict()["results"]][-1].keys() == {"country", "night"}
+    assert "score by country,night" in str(found)
+    with pytest.raises(OptionError, match="there is no slice .*; there are slices by: country; country,night"):
+        found.value("roc_auc", slice={"country": "IT"})
+    with pytest.raises(OptionError, match="there are no slices by 'night'"):
+        found.slices("night")
+
+
+def test_a_slice_of_one_class_has_its_reason() -> None:
+    """The others are unharmed."""
+    data = pa.table({"label": [0, 1, 0], "score": [0.1, 0.2, 0.3], "country": ["DE", "DE", "FR"]})
+    found = evaluate(data, score="score", by="country")
+    [lone] = [r for r in found.results if r.slice == {"country": "FR"} and r.metric == "roc_auc"]
+    assert math.isnan(lone.value)
+    assert "one class" in str(lone.reason) or "positive" in str(lone.reason)
+    assert found.value("roc_auc", slice={"country": "DE"}) == 1.0
+
+
+def test_too_many_slices_are_refused(folder: Path) -> None:
+    """With their number, the column and what to do."""
+    with pytest.raises(
+        OptionError, match=r"by='user': 300 slices, more than max_slices=299; .*\(--where\).*max_slices"
+    ):
+        evaluate(folder, score="score", nan="drop", by="user", max_slices=299)
+    assert evaluate(folder, score="score", nan="drop", by="user", max_slices=300).rows == 6_000
+
+
+@pytest.mark.parametrize(
+    ("by", "error", "message"),
+    [
+        ("contry", MissingColumnError, "no column 'contry'; did you mean 'country'"),
+        ("country,country", OptionError, "each named once"),
+        ("minute(sent)", OptionError, "there is no part 'minute' of a time; there are hour, day, week, month"),
+        ("hour(country)", SchemaError, "needs a column of timestamps; column 'country' has type string"),
+        ("length=3,2", OptionError, "edges are ascending numbers"),
+        ("length=", OptionError, "edges are ascending numbers"),
+        ("country=0,2", SchemaError, "needs a column of numbers; column 'country' has type string"),
+        ("rows", OptionError, "rename the slicing column"),
+        ("", OptionError, "a name is empty"),
+        ("country,", OptionError, "a column is missing"),
+    ],
+)
+def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: str) -> None:
+    """By name, with the remedy."""
+    data = pa.table({"label": [0, 1], "score": [0.1, 0.2], "country": ["DE", "FR"], "length": [1, 2], "rows": [1, 2]})
+    with pytest.raises(error, match=message):
+        evaluate(data, score="score", by=by)
+
+
+def test_what_has_no_slices_is_refused() -> None:
+    """A sample of the scores is not split."""
+    with pytest.raises(OptionError, match="approx_agc is not computed by slices"):
+        evaluate(many(), score="score", nan="drop", by="country", approx_agc=True)

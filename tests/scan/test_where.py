@@ -1,0 +1,230 @@
+"""Filters: SQL's own answer for every condition, whatever is left out by paths and statistics."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pickle
+import sqlite3
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval import evaluate, scan
+from streameval.errors import MissingColumnError, MissingInputError, OptionError
+from streameval.evaluation import explain
+from streameval.scan import Where, prune
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "i": st.integers(-128, 127),
+    "f": st.sampled_from([-1.5, 0.0, 0.25, 2.0, 1e9]),
+    "s": st.sampled_from(["", "DE", "FR", "d'E", "é"]),
+    "b": st.booleans(),
+}
+KINDS = {"i": pa.int8(), "f": pa.float64(), "s": pa.string(), "b": pa.bool_()}
+NUMBERS = st.integers(-400, 400).map(str) | st.sampled_from(["0.5", "-2.5", "127.5", "1e3", "-1e-3", "-129.5"])
+
+
+def quoted(text: str) -> str:
+    """A text as SQL has it."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def literals(name: str) -> st.SearchStrategy[str]:
+    """Values to compare a column with."""
+    return {"s": VALUES["s"].map(quoted), "b": st.sampled_from(["TRUE", "FALSE"])}.get(name, NUMBERS)
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> str:
+    """A test of one column."""
+    name = draw(st.sampled_from(list(VALUES)))
+    value, signs = literals(name), ["=", "<>", "!="] + ["<", "<=", ">", ">="] * (name != "b")
+    kind = draw(st.sampled_from(["sign", "flipped", "in", "null", "between"]))
+    negated = draw(st.sampled_from(["", "NOT "]))
+    if kind == "null":
+        return f"{name} IS {negated}NULL"
+    if kind == "in":
+        return f"{name} {negated}IN ({', '.join(draw(st.lists(value, min_size=1, max_size=70)))})"
+    if kind == "between" and name != "b":
+        return f"{name} {negated}BETWEEN {draw(value)} AND {draw(value)}"
+    one, sign, other = name, draw(st.sampled_from(signs)), draw(value)
+    return f"{other} {sign} {one}" if kind == "flipped" else f"{one} {sign} {other}"
+
+
+CONDITIONS = st.recursive(
+    comparisons() | st.just("b"),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["AND", "OR"]), inner).map(lambda each: f"({each[0]}) {each[1]} ({each[2]})"),
+        inner.map(lambda each: f"NOT ({each})"),
+    ),
+    max_leaves=5,
+)
+ROWS = st.lists(st.tuples(*(st.none() | values for values in VALUES.values())), min_size=1, max_size=12)
+
+
+def table(rows: list[tuple[Any, ...]]) -> pa.Table:
+    """Rows of `VALUES`, numbered, with an alternating label."""
+    columns = {name: pa.array([row[i] for row in rows], KINDS[name]) for i, name in enumerate(VALUES)}
+    return pa.table(columns | {"n": np.arange(len(rows)), "label": np.arange(len(rows)) % 2})
+
+
+def told_by_sqlite(rows: list[tuple[Any, ...]], condition: str) -> list[int]:
+    """The rows that SQLite keeps."""
+    with sqlite3.connect(":memory:") as base:
+        base.execute("CREATE TABLE t (n INTEGER, i INTEGER, f REAL, s TEXT, b INTEGER)")
+        base.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", [(n, *row) for n, row in enumerate(rows)])
+        return [n for (n,) in base.execute(f"SELECT n FROM t WHERE {condition} ORDER BY n")]  # noqa: S608
+
+
+@given(ROWS, CONDITIONS)
+def test_rows_are_those_that_sqlite_keeps(rows: list[tuple[Any, ...]], condition: str) -> None:
+    """Nulls, types' limits, fractions against integers, NOT of everything."""
+    data = table(rows)
+    test = pickle.loads(pickle.dumps(Where.of(condition).bound(data.schema)))
+    kept = np.concatenate([test.kept(batch) for batch in data.to_batches()])
+    assert np.flatnonzero(kept).tolist() == told_by_sqlite(rows, condition)
+
+
+@given(ROWS, CONDITIONS, st.integers(1, 4))
+def test_what_is_pruned_holds_no_row(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[Any, ...]], condition: str, size: int
+) -> None:
+    """Whatever is left out by paths and by statistics, the rows that are kept are the same."""
+    folder = tmp_path_factory.mktemp("pruned")
+    data = table(rows)
+    for half, part in enumerate((data.slice(0, len(rows) // 2), data.slice(len(rows) // 2))):
+        (folder / f"h={half}").mkdir()
+        pq.write_table(part, folder / f"h={half}" / "part.parquet", row_group_size=size)
+    for text, expected in ((condition, told_by_sqlite(rows, condition)), (f"({condition}) AND h = '1'", None)):
+        where = Where.of(text)
+        found = scan.plan(str(folder), ["n", *where.columns])
+        test = where.bound(found.schema)
+        try:
+            left = prune(found, test)[0].pieces
+        except MissingInputError:
+            left = ()
+        every, some = ([n for piece in pieces for n in kept(piece, found, test)] for pieces in (found.pieces, left))
+        assert some == every
+        assert expected is None or some == expected
+
+
+def kept(piece: scan.Piece, found: scan.Scan, test: scan.Test) -> list[int]:
+    """Numbers of the rows of a piece that meet a filter."""
+    batches = list(scan.read(piece, found.schema))
+    return [n for batch in batches for n in batch.column("n").filter(pa.array(test.kept(batch))).to_pylist()]
+
+
+def test_nan_is_never_pruned_away(tmp_path: Path) -> None:
+    """Statistics leave NaN out, and NOT of a comparison keeps it."""
+    data = {"score": pa.array([float("nan"), 0.25, float("nan"), 0.75]), "label": [0, 1, 0, 1]}
+    pq.write_table(pa.table(data), tmp_path / "part.parquet", row_group_size=2)
+    for where in ("NOT score <= 0.9", "score <> 0.25", ~(pc.field("score") <= 0.9)):
+        found = evaluate(tmp_path, score="score", nan="drop", where=where)
+        assert dict(found.dropped) == {"NaN or null score score": 2}, where
+    assert evaluate(tmp_path, score="score", where="score >= 0").rows == 2
+
+
+@pytest.mark.parametrize(
+    ("where", "rows"),
+    [
+        ("d >= '2026-01-02' AND d < DATE '2026-01-04'", 2),
+        ("t > '2026-01-01 12:00:00'", 5),
+        ("z >= '2026-01-03T00:00:00Z'", 4),
+        ("big > 18446744073709551613.5", 2),
+        ("big > -1", 6),
+        ("big >= 18446744073709551616", 0),
+        ("price = 1.10", 1),
+        ("half >= 0.1", 5),
+        ("name = 'b' OR \"my col\" = 2", 2),
+        ("meta.kind = 'x'", 3),
+        (pc.hour(pc.field("t")) >= 3, 3),
+        ((pc.field("name") == "b") | (pc.field("my col") == 2), 2),
+    ],
+)
+def test_every_type_is_compared(tmp_path: Path, where: Any, rows: int) -> None:
+    """Dates, times, decimals, large integers, floats by the nearest value, dictionaries, fields of structs."""
+    days = [dt.datetime(2026, 1, 1 + i, i, tzinfo=dt.UTC) for i in range(6)]
+    columns = {
+        "d": pa.array([day.date() for day in days]),
+        "t": pa.array([day.replace(tzinfo=None) for day in days], pa.timestamp("us")),
+        "z": pa.array(days, pa.timestamp("ms", "UTC")),
+        "big": pa.array([0, 1, 2, 3, 2**64 - 2, 2**64 - 1], pa.uint64()),
+        "price": pa.array(["0.10", "1.10", None, "2.00", "3.00", "4.00"]).cast(pa.decimal128(5, 2)),
+        "half": pa.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5], pa.float32()),
+        "name": pa.array(["a", "b", "c", None, "a", "c"]).dictionary_encode(),
+        "my col": [1, 2, 3, 4, 5, 6],
+        "meta": [{"kind": "x"}, {"kind": "y"}] * 3,
+        "label": [0, 1] * 3,
+        "score": np.arange(6.0),
+    }
+    columns["my col"] = [2, 1, 3, 4, 5, 6]
+    pq.write_table(pa.table(columns), tmp_path / "part.parquet", row_group_size=2)
+    for data in (tmp_path, pa.table(columns)):
+        if rows:
+            assert evaluate(data, score="score", where=where).rows == rows
+        else:
+            with pytest.raises(MissingInputError, match="no row meets where"):
+                evaluate(data, score="score", where=where)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("i >", r"syntax error at character 3 of \"i >\", near '>': a value is missing after it"),
+        ("i = 1 s", r"syntax error at character 7 of \"i = 1 s\", near 's'"),
+        ("i = 1 AND\n  && s", "syntax error at character 13 of"),
+        ("s = 'x", "a quote is not closed"),
+        (" ", "where=' ' is no filter"),
+        ("i + 1 > 2", "is not taken: a filter has comparisons of a column with a value"),
+        ("s LIKE 'x%'", "s LIKE 'x%'.* is not taken"),
+        ("i = i2", "is not taken"),
+        ("i IN (SELECT 1)", "is not taken"),
+        ("i IN ()", "syntax error|is not taken"),
+        ("1 = 1", "is not taken"),
+        ("i", "column 'i' has type int8 and is not true or false"),
+        ("i = NULL", "never true; write IS NULL"),
+        ("i NOT IN (1, NULL)", "never true; write IS NULL"),
+        ("i = '5'", "column 'i' has type int8 and cannot be compared with '5'; write a number without quotes"),
+        ("s = 5", "column 's' has type string and cannot be compared with 5; write a text in single quotes"),
+        ("b = 1", "write TRUE or FALSE"),
+        ("b < TRUE", "have no order"),
+        (pc.field("s") > 5, "cannot be evaluated: Function 'greater' has no kernel"),
+        (pc.field("i") + 1, "a filter is true or false"),
+        (7, "where=7 is no filter"),
+    ],
+)
+def test_what_cannot_be_a_filter_is_refused(where: Any, message: str) -> None:
+    """Syntax with its place, types with the remedy."""
+    with pytest.raises(OptionError, match=message):
+        evaluate(table([(1, 0.5, "x", True)]), score="f", where=where)
+
+
+def test_an_unknown_column_is_suggested(tmp_path: Path) -> None:
+    """With the file's name."""
+    pq.write_table(table([(1, 0.5, "x", True)]), tmp_path / "part.parquet")
+    for where in ("labell = 1", pc.field("labell") == 1):
+        with pytest.raises(MissingColumnError, match=r"part.parquet: no column 'labell'; did you mean 'label'"):
+            evaluate(tmp_path, score="f", where=where)
+
+
+def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
+    """Files by their path, row groups by their statistics; the same from SQL and from an expression."""
+    for night in range(3):
+        (tmp_path / f"night=2026-01-0{night + 1}").mkdir()
+        data = {"score": np.arange(40.0), "length": np.arange(40), "label": np.arange(40) % 2}
+        pq.write_table(pa.table(data), tmp_path / f"night=2026-01-0{night + 1}" / "part.parquet", row_group_size=10)
+    expression = (pc.field("night") == "2026-01-02") & (pc.field("length") > 25)
+    for where in ("night = '2026-01-02' AND length > 25", expression):
+        planned = explain(tmp_path, score="score", where=where)
+        assert planned.filtered.endswith("leaves 1 of 3 files and 2 of 12 row groups to read"), planned.filtered
+        assert planned.rows == 20
+        assert evaluate(tmp_path, score="score", where=where).rows == 14
