@@ -1,4 +1,4 @@
-"""Slices: each equals an evaluation of its rows alone, to the last bit, for every family, on threads and on a cluster."""
+"""Slices: each equals an evaluation of its rows alone, to the last bit, for every family, here and on a client."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.results import Scalar
 from streameval.states.grouped import builder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from streameval.results import Scalar
 
 COUNTRIES = st.sampled_from(["DE", "FR", "null", "", None])
 SCORES = st.sampled_from([0.0, 0.125, 0.5, 0.5, 0.75, math.nan, None])
@@ -107,7 +108,7 @@ BY = [
 
 
 @given(tables(), st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True), st.data())
-@settings(deadline=None)
+@settings(deadline=None, max_examples=12)  # an example makes some ten runs
 def test_a_slice_is_its_rows_alone(data: pa.Table, by: list[str], draws: st.DataObject) -> None:
     """Every family, policy and kind of slicing; nulls and NaN are slices; the whole is as without slices."""
     options: dict[str, Any] = {
@@ -149,7 +150,7 @@ def parts(data: pa.Table, by: str) -> list[list[Any]]:
     ]
 
 
-def many(rows: int = 6_000, groups: int = 300) -> pa.Table:
+def many(rows: int = 6_000, groups: int = 30) -> pa.Table:
     """Rows of more groups than stand apart, some with one class or a NaN score only."""
     rng = np.random.default_rng(7)
     return pa.table(
@@ -227,7 +228,7 @@ def test_values_tables_and_json(folder: Path) -> None:
     assert flat.filter(pc.is_null(flat["by"])).num_rows == len(evaluate(folder, score="score", nan="drop").results)
     assert [r.get("slice") for r in found.to_dict()["results"]][-1].keys() == {"country", "night"}
     assert "score by country,night" in str(found)
-    with pytest.raises(OptionError, match="there is no slice .*; there are slices by: country; country,night"):
+    with pytest.raises(OptionError, match=r"there is no slice .*; there are slices by: country; country,night"):
         found.value("roc_auc", slice={"country": "IT"})
     with pytest.raises(OptionError, match="there are no slices by 'night'"):
         found.slices("night")
@@ -245,11 +246,9 @@ def test_a_slice_of_one_class_has_its_reason() -> None:
 
 def test_too_many_slices_are_refused(folder: Path) -> None:
     """With their number, the column and what to do."""
-    with pytest.raises(
-        OptionError, match=r"by='user': 300 slices, more than max_slices=299; .*\(--where\).*max_slices"
-    ):
-        evaluate(folder, score="score", nan="drop", by="user", max_slices=299)
-    assert evaluate(folder, score="score", nan="drop", by="user", max_slices=300).rows == 6_000
+    with pytest.raises(OptionError, match=r"by='user': 30 slices, more than max_slices=29; .*\(--where\).*max_slices"):
+        evaluate(folder, score="score", nan="drop", by="user", max_slices=29)
+    assert evaluate(folder, score="score", nan="drop", by="user", max_slices=30).rows == 6_000
 
 
 @pytest.mark.parametrize(
@@ -278,3 +277,9 @@ def test_what_has_no_slices_is_refused() -> None:
     """A sample of the scores is not split."""
     with pytest.raises(OptionError, match="approx_agc is not computed by slices"):
         evaluate(many(), score="score", nan="drop", by="country", approx_agc=True)
+
+
+def test_histograms_beyond_the_budget_are_refused() -> None:
+    """Each slice has a histogram of a fixed size."""
+    with pytest.raises(OptionError, match=r"groups of histograms by user take .* leave out approx \(--approx\)"):
+        evaluate(many(), score="score", nan="drop", by="user", approx=True, memory="256MiB")

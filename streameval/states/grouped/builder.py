@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streameval.errors import OptionError
 from streameval.states.grouped.joined import Joined, add_items, inner_facts, joined_layout
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable, hashed
@@ -31,6 +32,7 @@ __all__ = ["APART", "GroupedBuilder"]
 
 APART = 128  # groups of a task that stand apart, at most
 _GROUP_BYTES = 1 << 24  # of the budget for each of them: sixteen times what its builder takes
+_FIXED_BYTES = 1 << 25  # of a group whose state has a fixed size: a histogram and its builder
 _FEWEST = 1 << 12  # rows that a group's builder collects, at least
 _ROW_BYTES = 16  # unit of a builder's capacity
 
@@ -83,9 +85,21 @@ class GroupedBuilder:
         slots: Array = pc.fill_null(pc.index_in(names, value_set=known), -1).to_numpy().astype(np.int64)
         for new in np.flatnonzero(slots < 0)[: self._most - len(self._builders)].tolist():
             slots[new] = len(self._builders)
+            self._check_room()
             rows = max(_FEWEST, self._capacity // (4 * (len(self._builders) + 1)))
             self._builders[names[new].as_py()] = self._inner.builder(self._budget, min(self._capacity, rows))
         return slots
+
+    def _check_room(self) -> None:
+        """Raise `OptionError` if one more group of fixed size does not fit into the budget."""
+        needed = _FIXED_BYTES * (len(self._builders) + 1)
+        if self._form is None and self._builders and needed > self._budget.limit:
+            count, limit = len(self._builders) + 1, self._budget.limit >> 20
+            msg = (
+                f"{count:,} groups of histograms by {', '.join(self._key.columns)} take {needed >> 20:,} MiB, and states "
+                f"may take {limit:,}; leave out approx (--approx), or raise memory (--memory)"
+            )
+            raise OptionError(msg)
 
     def _join(self, batch: Batch, codes: Array, names: pa.Array) -> None:
         """Join the rows of a batch."""
