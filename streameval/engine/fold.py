@@ -269,7 +269,8 @@ def task_threads(rows: int) -> int:
 def builder_bytes(specs: Iterable[Spec]) -> int:
     """Bytes that one builder of each spec needs per row, at least 1.
 
-    A builder of keyed counts collects words (and weights) with a 4-byte code, and holds the words twice while it
+    The builders of a grouped state share what one builder of its inner state would take. A builder of keyed counts
+    collects words (and weights) with a 4-byte code, and holds the words twice while it
     partitions them. Builders of other states need no buffers.
 
     Examples
@@ -278,7 +279,7 @@ def builder_bytes(specs: Iterable[Spec]) -> int:
     >>> builder_bytes([ScoreSpec("score", "f8")]), builder_bytes([ScoreSpec("score", "f8", weighted=True)])
     (20, 36)
     """
-    states = [spec.empty() for spec in specs]
+    states = [getattr(spec, "inner", spec).empty() for spec in specs]
     return max(1, sum(2 * row_bytes(state) + 4 * len(state.runs()) for state in states))
 
 

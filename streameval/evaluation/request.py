@@ -71,9 +71,10 @@ class Request:
         sampling = drawn if options["approx_agc"] else None
         selection = _selection(options, sampling)
         selection.check()
-        if sampling and options["by"]:
-            msg = "approx_agc is not computed by slices; leave out approx_agc (--approx-agc) or by (--by)"
-            raise OptionError(msg)
+        for name in ("approx_agc", "sketch") if options["by"] else ():
+            if options[name]:
+                msg = f"{name} is not computed by slices; leave out {name} (--{name.replace('_', '-')}) or by (--by)"
+                raise OptionError(msg)
         return cls(
             options=options,
             label=LabelSpec(options["label"], options["pos_label"], options["nulls"]),

@@ -274,7 +274,9 @@ def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: 
 
 
 def test_what_has_no_slices_is_refused() -> None:
-    """A sample of the scores is not split."""
+    """A sample of the scores is not split, nor is a sketch."""
+    with pytest.raises(OptionError, match=r"sketch is not computed by slices; leave out sketch \(--sketch\) or by"):
+        evaluate(many(), sketch="score", by="country")
     with pytest.raises(OptionError, match="approx_agc is not computed by slices"):
         evaluate(many(), score="score", nan="drop", by="country", approx_agc=True)
 

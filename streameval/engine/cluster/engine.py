@@ -211,7 +211,7 @@ class ClusterEngine:
 
     def _keep(self, spreads: Sequence[Any], outlines: Any, folded: Folded, key: Callable[..., str]) -> None:
         """Exchange the rows of large states into ranges, and note where these are."""
-        states = {spec: state for spec, state in folded.states.items() if work.spreads(spec) and state.runs()}
+        states = {spec: state for spec, state in folded.states.items() if state.runs()}
         if not states:
             return
         count = self._range_count(sum(map(nbytes, states.values())))

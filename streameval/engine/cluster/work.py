@@ -20,7 +20,6 @@ from streameval.engine.fold import Folded, Plan
 from streameval.errors import ClusterError, MissingInputError, OptionError
 from streameval.metrics.finalize import partials
 from streameval.scan import LazySource, read
-from streameval.states.grouped import GroupedSpec
 from streameval.states.keyed.ranges import joined, outline_only, ranged, restored
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ __all__ = [
     "probe",
     "release",
     "split",
-    "spreads",
     "unpacked",
 ]
 
@@ -114,15 +112,8 @@ def fold(pieces: Sequence[Piece], plan: Plan, resources: Resources, *computed: A
         folded = folding.fold(pieces, plan, resources.budget, resources.capacity, lambda _: None)
     except MissingInputError as error:
         raise _here(error) from None
-    spread = {spec: state for spec, state in folded.states.items() if spreads(spec)}
-    rows = {spec: found for spec, state in spread.items() if (found := state.runs())}
-    outlines = {spec: outline_only(state) for spec, state in spread.items()}
-    return Folded(folded.states | outlines, folded.skipped), rows
-
-
-def spreads(spec: Any) -> bool:
-    """Whether the rows of a state stay on the workers; groups are finalized one by one where the run was started."""
-    return not isinstance(spec, GroupedSpec)
+    rows = {spec: found for spec, state in folded.states.items() if (found := state.runs())}
+    return Folded({spec: outline_only(state) for spec, state in folded.states.items()}, folded.skipped), rows
 
 
 def call(function: Callable[[Any], Any], item: Any) -> Any:

@@ -94,10 +94,10 @@ class GroupedBuilder:
         """Raise `OptionError` if one more group of fixed size does not fit into the budget."""
         needed = _FIXED_BYTES * (len(self._builders) + 1)
         if self._form is None and self._builders and needed > self._budget.limit:
-            count, limit = len(self._builders) + 1, self._budget.limit >> 20
+            count, limit, names = len(self._builders) + 1, self._budget.limit >> 20, ", ".join(self._key.columns)
             msg = (
-                f"{count:,} groups of histograms by {', '.join(self._key.columns)} take {needed >> 20:,} MiB, and states "
-                f"may take {limit:,}; leave out approx (--approx), or raise memory (--memory)"
+                f"{count:,} groups of histograms by {names} take {needed >> 20:,} MiB, and states may take {limit:,}; "
+                f"leave out approx (--approx), or raise memory (--memory)"
             )
             raise OptionError(msg)
 
