@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 FILES = 20
 METRICS = ["roc_auc", "average_precision"]
 SQL = """
-WITH counts AS (SELECT country, score, sum(label) AS p, count(*) - sum(label) AS n FROM read_parquet('{}') GROUP BY ALL),
+WITH counts AS (
+  SELECT country, score, sum(label) AS p, count(*) - sum(label) AS n FROM read_parquet('{}') GROUP BY ALL
+),
 below AS (SELECT *, sum(n) OVER (PARTITION BY country ORDER BY score) - n AS b FROM counts)
 SELECT country, sum(p * (b + n / 2.0)) / (sum(p)::DOUBLE * sum(n)) AS auc FROM below GROUP BY country
 """

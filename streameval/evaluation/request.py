@@ -90,7 +90,7 @@ class Request:
             sampling=sampling,
             selection=selection,
             slicing=Slicing.of(options["by"], options["max_slices"]),
-            where=None if options["where"] is None else Where.of(options["where"].value),
+            where=None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"])),
         )
 
     @property

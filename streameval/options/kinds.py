@@ -194,12 +194,12 @@ def _column(name: str, given: Any) -> str | None:
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter of rows in plain form: equal where its text is, whatever comparing its value gives.
+    """An expression in plain form: equal where its text is, since comparing expressions makes another one.
 
     Attributes
     ----------
-    text : SQL, or how an expression prints
-    value : SQL text, or a `pyarrow.compute.Expression`
+    text : how it prints
+    value : the `pyarrow.compute.Expression`
     """
 
     text: str
@@ -209,15 +209,15 @@ class Filter:
         return self.text
 
 
-def _filter(name: str, given: Any) -> Filter:
-    """A filter of rows."""
+def _filter(name: str, given: Any) -> str | Filter:
+    """A filter of rows: SQL text, or an expression."""
     if isinstance(given, Filter):
         return given
     expression = hasattr(given, "to_substrait")
     if not expression and not (isinstance(given, str) and given.strip()):
         msg = f'{name}={given!r} is no filter; give SQL such as "n_chars > 5", or a pyarrow.compute.Expression'
         raise OptionError(msg)
-    return Filter(str(given), given)
+    return Filter(str(given), given) if expression else str(given)
 
 
 def _flag(name: str, given: Any) -> bool:
