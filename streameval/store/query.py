@@ -54,7 +54,8 @@ def evaluate(
         found = _evaluator(context)(entries, configuration, engine, context.compaction, **options)
         if as_of is None and cached:
             nightly.keep(key, entries, found)
-    return replace(found, options=recorded(request.options))
+    skipped = tuple(lost for entry in entries for lost in entry.left_out)
+    return replace(found, options=recorded(request.options), skipped=skipped)
 
 
 def _evaluator(context: StoreContext) -> Callable[..., Evaluation]:
@@ -86,7 +87,9 @@ def history(
     totals: list[Any] = nightly.cumulative(entries, metric, of) if cumulative else [None] * len(nights)
     if as_of is None:
         nightly.write()
-    points = (Point(e.partition, night, total) for e, night, total in zip(entries, nights, totals, strict=True))
+    points = (
+        Point(e.partition, night, total, e.incomplete) for e, night, total in zip(entries, nights, totals, strict=True)
+    )
     return History(metric, nights[0].of, tuple(points))
 
 
