@@ -133,6 +133,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "history": Store.history,
     "check": Store.check,
     "info": Store.info,
+    "diagnose": Store.diagnose,
     "sketch": quantile_sketch,
     "simulate": simulate,
 }
@@ -179,6 +180,7 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
         "vacuum": lambda: outcome(store.vacuum, **{name: value}),
         "history": lambda: outcome(store.history, **{"metric": "aul", name: value}),
         "check": lambda: outcome(store.check, **{"rules": "aul[id] >= 0", name: value}),
+        "diagnose": lambda: outcome(store.diagnose, **{name: value}),
         "info": lambda: outcome(store.info, **{name: value}),
     }
     for verb, call in calls.items():

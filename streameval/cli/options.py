@@ -23,8 +23,21 @@ if TYPE_CHECKING:
 
 __all__ = ["given", "options", "options_of", "toml_of"]
 
-_DATA = ("evaluate", "sketch", "metrics", "show", "info", "history", "check")
-_ALL = ("evaluate", "update", "show", "replace", "remove", "info", "history", "check", "add", "vacuum", "sketch")
+_DATA = ("evaluate", "sketch", "metrics", "show", "info", "history", "check", "diagnose")
+_ALL = (
+    "evaluate",
+    "update",
+    "show",
+    "replace",
+    "remove",
+    "info",
+    "history",
+    "check",
+    "diagnose",
+    "add",
+    "vacuum",
+    "sketch",
+)
 
 SHOWN = (
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",

@@ -108,7 +108,7 @@ NEEDS = {
 _EVALUATE = ("evaluate",)
 _FOLD = ("evaluate", "update")
 _LOOK = ("evaluate", "update", "show")
-_RUN = ("evaluate", "update", "show", "replace", "remove", "add", "vacuum", "history", "check")
+_RUN = ("evaluate", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
 _STORE = (*_RUN[1:], "info")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
@@ -172,7 +172,7 @@ OPTIONS = (
            help="Wait this long for a worker if none answers.", needs="a scheduler"),
     Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
     # a store's own
-    Option("partition", NAMES, (), ("show", "check"), "value",
+    Option("partition", NAMES, (), ("show", "check", "diagnose"), "value",
            "Only this one, such as night=2026-01-15; repeat for several."),
     Option("since", ANY, None, (*_CHOSEN, "add"), "value", "Only from this date on.", metavar="DATE"),
     Option("since", ANY, None, ("check",), "value", metavar="DATE",

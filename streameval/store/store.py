@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.ledger import Entry
     from streameval.store.ingest import Update
+    from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.gate import Check
     from streameval.store.results.history import History
     from streameval.store.results.judgements import Judgement
@@ -408,3 +409,26 @@ class Store:
         """
         named, rules = ([given] if isinstance(given, str) else list(given) for given in (partition, rule))
         return query.accept(self._context, named, rules, reason)
+
+    def diagnose(self, partition: str | Sequence[str] = ()) -> tuple[Diagnosis, ...]:
+        """What is unusual in nights, largest change first: from a failed rule to its cause.
+
+        Compares rows, positives, nulls (also by file), quantiles of scores and sizes of clusters with the last 7
+        complete earlier nights that fail no rule. Reads the states of these nights, and nothing of the data.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+            Nights; by default those that fail.
+
+        Returns
+        -------
+        tuple of Diagnosis
+            One for each night, in order.
+
+        Raises
+        ------
+        MissingInputError
+            If the store does not have a night.
+        """
+        return query.diagnose(self._context, [partition] if isinstance(partition, str) else list(partition))

@@ -82,7 +82,6 @@ def info(context: StoreContext, *, verify: bool) -> Info:
     entries, log = in_order(snapshot.entries.values()), context.judgements()
     kept = {state.file: state.bytes for entry in entries for state in entry.states}
     options = {name: value for name, value in configuration.options.items() if value}
-    failing = {entry.partition: tuple(one.rule for one in log.of(entry) if not one.good) for entry in entries}
     damaged = None
     if verify:
         damaged = tuple(
@@ -104,7 +103,7 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         dict(configuration.types),
         {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
         tuple(entry.partition for entry in entries if entry.incomplete),
-        {name: rules for name, rules in failing.items() if rules},
+        log.failing(entries),
         damaged,
     )
 
