@@ -135,7 +135,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "vacuum": Store.vacuum,
     "history": Store.history,
     "check": Store.check,
-    "versions": Store.versions,
+    "info": Store.info,
+    "diagnose": Store.diagnose,
     "sketch": quantile_sketch,
     "simulate": simulate,
 }
@@ -182,7 +183,8 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
         "vacuum": lambda: outcome(store.vacuum, **{name: value}),
         "history": lambda: outcome(store.history, **{"metric": "aul", name: value}),
         "check": lambda: outcome(store.check, **{"rules": "aul[id] >= 0", name: value}),
-        "versions": lambda: outcome(store.versions, **{name: value}),
+        "diagnose": lambda: outcome(store.diagnose, **{name: value}),
+        "info": lambda: outcome(store.info, **{name: value}),
     }
     for verb, call in calls.items():
         said, there = call(), any(verb in o.verbs for o in OPTIONS if o.name == name)

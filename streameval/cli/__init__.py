@@ -36,13 +36,15 @@ def main() -> None:
 def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet: bool, **asked: Any) -> None:
     """Evaluate Parquet files, directories, globs or URIs.
 
-    All that DATA names is read in one pass.
+    All that DATA names is read in one pass. Without a column to evaluate, the columns of DATA are listed.
     """
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
     from streameval.report import render
 
     refuse_directory(json_to)
+    if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
+        _list_columns(data, json_to, quiet)
     if plan_only:
         planned = explain(list(data), **given(asked))
         deliver(json_to, lambda: planned.to_json(indent=2), lambda: str(planned), quiet)
@@ -121,6 +123,29 @@ def metrics(pattern: str | None, json_to: str | None) -> None:
         return table(names, rows)
 
     deliver(json_to, lambda: as_json([entry.to_dict() for entry in found]), shown, False)
+
+
+def _list_columns(data: tuple[str, ...], json_to: str | None, quiet: bool) -> None:
+    """List the columns of the data with a command to copy; what follows refuses to evaluate none."""
+    from streameval.evaluation.candidates import candidates, suggestion
+
+    found, told = candidates(data), suggestion(data)
+
+    def shown() -> RenderableType:
+        from rich.console import Group
+        from rich.text import Text
+
+        rows = [
+            [
+                one["column"],
+                one["type"],
+                *("?" if one[name] is None else str(one[name]) for name in ("nulls", "low", "high")),
+            ]
+            for one in found
+        ]
+        return Group(table(["column", "type", "nulls", "low", "high"], rows, ["nulls"]), Text(f"next: {told}"))
+
+    deliver(json_to, lambda: as_json({"columns": found, "next": told}), shown, quiet)
 
 
 def _finite(value: float) -> float | str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import as_json, deliver, refuse_directory
+from streameval.cli.console import as_json, deliver, refuse_directory, table
 from streameval.cli.options import given, options, toml_of
 from streameval.cli.store import opened_store
 from streameval.errors import OptionError
@@ -19,7 +19,10 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from rich.console import RenderableType
+
     from streameval.store import Check, Store
+    from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.judgements import Judgement
 
 __all__ = ["COMMANDS"]
@@ -125,9 +128,54 @@ def _closing(store: Store, found: Check) -> list[str]:
         lines.append(
             f"next: streameval update {name} DATA"
             if absent
-            else f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
+            else f"next: streameval diagnose {name} --partition {night}"
         )
     return lines
 
 
-COMMANDS = (check,)
+@click.command()
+@click.argument("store")
+@options("diagnose")
+def diagnose(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
+    """Say what is unusual in nights of STORE, by default in those that fail.
+
+    Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters, beside the median of the
+    last 7 good nights, largest change first.
+    """
+    from rich.console import Group
+    from rich.text import Text
+
+    refuse_directory(json_to)
+    opened = opened_store(store, asked)
+    found = opened.diagnose(**given(asked))
+
+    def shown() -> RenderableType:
+        if not found:
+            return Text("no night fails; name one with --partition")
+        return Group(*(part for one in found for part in _diagnosed(opened, one)))
+
+    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), shown, quiet)
+
+
+def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
+    """A heading, a table, what files say, and what can be done."""
+    from rich.text import Text
+
+    fails = f" fails {', '.join(one.fails)}" if one.fails else ""
+    rows = [
+        [
+            fact.what,
+            f"{fact.value:.6g}",
+            "" if fact.usual != fact.usual else f"{fact.usual:.6g}",
+            "" if fact.deviations != fact.deviations else f"{fact.deviations:.3g}",
+        ]
+        for fact in one.findings
+    ]
+    head = Text(f"{one.partition}{fails}; compared with {plural(one.nights, 'night')}")
+    facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
+    name, night = shlex.quote(store.name), shlex.quote(one.partition)
+    remedy = f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
+    return [head, facts, *map(Text, one.files), *([Text(remedy)] if one.fails else [])]
+
+
+COMMANDS = (check, diagnose)

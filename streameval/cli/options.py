@@ -23,12 +23,27 @@ if TYPE_CHECKING:
 
 __all__ = ["given", "options", "options_of", "toml_of"]
 
-_DATA = ("evaluate", "sketch", "metrics", "show", "versions", "history", "check")
-_ALL = ("evaluate", "update", "show", "replace", "remove", "versions", "history", "check", "add", "vacuum", "sketch")
+_DATA = ("evaluate", "sketch", "metrics", "show", "info", "history", "check", "diagnose")
+_ALL = (
+    "evaluate",
+    "update",
+    "show",
+    "replace",
+    "remove",
+    "info",
+    "history",
+    "check",
+    "diagnose",
+    "add",
+    "vacuum",
+    "sketch",
+)
 
 SHOWN = (
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
            help="Say what the run would read, hold and do; do not run."),
+    Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
+           help="Also list every version, the newest first: what --as-of takes."),
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
     Option("quantiles", NUMBERS, (), ("sketch",), "value", flag="quantile",
            help="Quantile in [0, 1]; repeat for several. [default: 0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]"),

@@ -116,25 +116,39 @@ def show(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
     deliver(json_to, lambda: found.to_json(indent=2), lambda: render(found, plain=piped()), quiet)
 
 
-@click.command()
+@click.command("info")
 @_STORE
-@options("versions")
-def versions(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
-    """List the versions of STORE, the newest first.
+@options("info")
+def info(store: str, with_versions: bool | None, json_to: str | None, quiet: bool, **asked: Any) -> None:
+    """Show what STORE holds, what is incomplete and what fails.
 
-    Each with its number, when it was made (UTC), and by what; --as-of takes the number or the time.
+    With --versions also what was done when (UTC), the newest first; --as-of takes the number or the time. With --verify
+    every file is read: status 1 if one is damaged.
     """
-    from streameval.errors import StoreError
-
     refuse_directory(json_to)
     opened = opened_store(store, asked)
-    found = opened.versions()
-    if not found:
-        msg = f"{opened.name}: there is no store; begin it with update"
-        raise StoreError(msg)
-    found = [fact | {"when": fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")} for fact in found]
-    rows = [[str(fact["version"]), fact["when"], fact["action"]] for fact in found]
-    deliver(json_to, lambda: as_json(found), lambda: table(["version", "when", "action"], rows, ["version"]), quiet)
+    found = opened.info(**given(asked))
+    facts, parts = found.to_dict(), [table(["fact", "value"], found.lines())]
+    if with_versions:
+        made = [
+            fact | {"when": fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")}
+            for fact in opened.versions()
+        ]
+        facts["versions"] = made
+        rows = [[str(fact["version"]), fact["when"], fact["action"]] for fact in made]
+        parts.append(table(["version", "when", "action"], rows, ["version"]))
+    deliver(json_to, lambda: as_json(facts), lambda: _stacked(parts), quiet)
+    if found.damaged:
+        if quiet or json_to == "-":
+            click.echo(f"damaged: {'; '.join(found.damaged)}", err=True)
+        raise SystemExit(1)
+
+
+def _stacked(parts: list[Any]) -> Any:
+    """Tables one below the other."""
+    from rich.console import Group
+
+    return Group(*parts)
 
 
 @click.command()
@@ -152,7 +166,10 @@ def history(
 
     refuse_directory(json_to, csv_to, plot)
     found = opened_store(store, asked).history(**given(asked), cumulative=not nightly)
-    points = [(point.partition, point.night, point.cumulative) for point in found.points]
+    points = [
+        (f"{point.partition} (incomplete)" if point.incomplete else point.partition, point.night, point.cumulative)
+        for point in found.points
+    ]
     if plot is not None:
         found.plot(plot)
     if csv_to is not None:
@@ -169,4 +186,4 @@ def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> Non
         click.echo(f"{store.name}: {'would do: ' if dry_run else ''}{done}{rows}; {version}", err=True)
 
 
-COMMANDS = (update, show, replace, remove, versions, history, add, vacuum)
+COMMANDS = (update, show, replace, remove, info, history, add, vacuum)

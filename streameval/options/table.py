@@ -109,8 +109,8 @@ NEEDS = {
 _EVALUATE = ("evaluate",)
 _FOLD = ("evaluate", "update")
 _LOOK = ("evaluate", "update", "show")
-_RUN = ("evaluate", "update", "show", "replace", "remove", "add", "vacuum", "history", "check")
-_STORE = (*_RUN[1:], "versions")
+_RUN = ("evaluate", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
+_STORE = (*_RUN[1:], "info")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 
@@ -169,6 +169,8 @@ OPTIONS = (
     Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0"), None,
            ("evaluate", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
            help="Version of the Delta tables among DATA. [default: the current one]"),
+    Option("on_error", choice("raise", "skip"), "raise", ("update", "replace"), "nothing",
+           "Files that cannot be read: fail their night, or leave them out and mark it incomplete."),
     Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
            "Threads to run on here. [default: one per processor]"),
     Option("client", ANY, None, ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing",
@@ -178,7 +180,7 @@ OPTIONS = (
            help="Wait this long for a worker if none answers.", needs="a scheduler"),
     Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
     # a store's own
-    Option("partition", NAMES, (), ("show", "check"), "value",
+    Option("partition", NAMES, (), ("show", "check", "diagnose"), "value",
            "Only this one, such as night=2026-01-15; repeat for several."),
     Option("since", ANY, None, (*_CHOSEN, "add"), "value", "Only from this date on.", metavar="DATE"),
     Option("since", ANY, None, ("check",), "value", metavar="DATE",
@@ -188,6 +190,7 @@ OPTIONS = (
            "Only the last N partitions of these.", metavar="N"),
     Option("as_of", ANY, None, _CHOSEN, "value", "What the store knew then.", metavar="DATE|VERSION"),
     Option("verify", FLAG, False, ("update",), "nothing", "Look into the files: fold all again, keep what differs."),
+    Option("verify", FLAG, False, ("info",), "nothing", "Read every file of the store; list those that are damaged."),
     Option("dry_run", FLAG, False, ("update",), "nothing", "Only say what would be done."),
     Option("keep", ANY, None, ("vacuum",), "state", metavar="SPAN",
            help="Turn exact scores of nights older than this, such as 90d, into histograms; "

@@ -91,7 +91,9 @@ def backfill(
     nights: dict[str, Entry] = {}
     if has:
         narrow = typed(has, narrow, engine)
-        folded = fold_partitions(has, narrow, engine, files, workers)
+        folded, bad = fold_partitions(has, narrow, engine, files, workers)
+        if bad:
+            raise bad[0].error
         nights = {night.entry.partition: night.entry for night in folded}
     joined = tuple(_with(entry, nights[entry.partition]) for entry in due if entry.partition in nights)
     without = tuple(partition.name for partition in found if partition.name not in nights)

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import MissingInputError
+from streameval.errors import DataError, LabelError, MissingInputError
+from streameval.options import honoured
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import Place, backfill, columns_of
 from streameval.store.nights.configuration import Configuration
-from streameval.store.nights.fold import fold_partitions, typed
+from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
 from streameval.store.nights.merge import labels_of
 from streameval.store.nights.partitions import changes, chosen, discover, in_order
 from streameval.store.vacuum import bound
-from streameval.wording import few
+from streameval.wording import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
     from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry, Snapshot
-    from streameval.store.nights.fold import Night
     from streameval.store.nights.partitions import Partition
 
 __all__ = ["Update", "add", "remove", "replace", "update"]
@@ -39,6 +39,7 @@ class Update:
     gone : partitions that still count although their data are gone
     rows : rows folded
     suspected : partitions that a dry run would fold again only to see whether they differ
+    incomplete : folded partitions from which files were left out
     """
 
     version: int
@@ -49,11 +50,13 @@ class Update:
     gone: tuple[str, ...] = ()
     rows: int = 0
     suspected: tuple[str, ...] = ()
+    incomplete: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
         parts = [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
         parts += [f"{self.unchanged} unchanged"] if self.unchanged else []
+        parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
         parts += [f"{len(self.gone)} gone from the data but kept ({few(self.gone)})"] if self.gone else []
         return ", ".join(parts) or "nothing to do"
 
@@ -65,47 +68,81 @@ def update(
     *,
     dry_run: bool,
     verify: bool,
+    on_error: str,
     delta_version: int | None,
 ) -> Update:
     """Fold what is new or changed; see `Store.update`."""
+    skip = _skips(on_error)
     snapshot = context.ledger.read()
     configuration = _configuration(context, snapshot, options)
     found = changes(discover(data, _roots(snapshot), delta_version), snapshot.entries, data)
-    doubted = found.unchanged if verify else ()
+    doubted = tuple(p for p in found.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
     if dry_run:
         told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
         return Update(snapshot.version, *told, suspected=_names(doubted))
     begun = snapshot.version < 0
-    configuration, nights = _folded(context, configuration, [*found.new, *found.changed, *doubted])
-    again = _names([*found.changed, *doubted])
-    same = {n for n in again if verify and _same(context, configuration, snapshot.entries[n], nights[n].entry)}
+    due = [*found.new, *found.changed, *doubted]
+    configuration, nights, bad = _folded(context, configuration, due, skip=skip)
+    nights, bad = _fitting(snapshot, configuration, nights, bad)
+    again = [name for name in _names([*found.changed, *doubted]) if name in nights]
+    compared = set(again) if verify else set(_names(doubted))
+    same = {n for n in again if n in compared and _same(context, configuration, snapshot.entries[n], nights[n].entry)}
     kept = {name: night for name, night in nights.items() if name not in same}
     done = Update(
         snapshot.version + bool(kept),
-        _names(found.new),
+        tuple(name for name in _names(found.new) if name in kept),
         tuple(name for name in again if name in kept),
-        unchanged=len(same) if verify else len(found.unchanged),
+        unchanged=len(same) + len(found.unchanged) - len(doubted),
         gone=found.gone,
         rows=sum(night.entry.rows for night in kept.values()),
+        incomplete=tuple(name for name, night in kept.items() if night.entry.incomplete),
     )
     if kept:
         _commit(context, snapshot, configuration, kept, f"{done}; {configuration}" if begun else str(done))
+    _refuse(bad, done)
     return done
 
 
-def replace(context: StoreContext, data: Any, delta_version: int | None) -> Update:
+def replace(context: StoreContext, data: Any, on_error: str, delta_version: int | None) -> Update:
     """Fold partitions again; see `Store.replace`."""
+    skip = _skips(on_error)
     snapshot, configuration = context.begun()
     found = discover(data, _roots(snapshot), delta_version)
     absent = [partition.name for partition in found if partition.name not in snapshot.entries]
     if absent:
         msg = f"{absent[0]}: the store has no such partition to replace; use update"
         raise MissingInputError(msg)
-    configuration, nights = _folded(context, configuration, found)
-    rows = sum(night.entry.rows for night in nights.values())
-    done = Update(snapshot.version + 1, changed=_names(found), rows=rows)
-    _commit(context, snapshot, configuration, nights, str(done))
+    configuration, nights, bad = _folded(context, configuration, found, skip=skip)
+    nights, bad = _fitting(snapshot, configuration, nights, bad)
+    done = Update(
+        snapshot.version + bool(nights),
+        changed=tuple(nights),
+        rows=sum(night.entry.rows for night in nights.values()),
+        incomplete=tuple(name for name, night in nights.items() if night.entry.incomplete),
+    )
+    if nights:
+        _commit(context, snapshot, configuration, nights, str(done))
+    _refuse(bad, done)
     return done
+
+
+def _skips(on_error: str) -> bool:
+    """Whether files that cannot be read are left out."""
+    return bool(honoured("update")["on_error"].plain(on_error) == "skip")
+
+
+def _refuse(bad: Sequence[Bad], done: Update) -> None:
+    """Raise what is wrong with the partitions that could not be folded, once the others count."""
+    if not bad:
+        return
+    good = len(done.new) + len(done.changed)
+    rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
+    if len(bad) == 1:
+        msg = f"{bad[0].error}{rest}"
+        raise type(bad[0].error)(msg) from bad[0].error
+    listed = "; ".join(f"[{i}] {one.partition}: {one.error}" for i, one in enumerate(bad, 1))
+    msg = f"{plural(len(bad), 'partition')} cannot be folded{rest}: {listed}"
+    raise DataError(msg) from bad[0].error
 
 
 def remove(context: StoreContext, names: Sequence[str]) -> Update:
@@ -153,20 +190,43 @@ def _names(partitions: Sequence[Partition]) -> tuple[str, ...]:
 
 
 def _folded(
-    context: StoreContext, configuration: Configuration, partitions: Sequence[Partition]
-) -> tuple[Configuration, dict[str, Night]]:
-    """Folded partitions by name, and the configuration with their key types."""
+    context: StoreContext, configuration: Configuration, partitions: Sequence[Partition], *, skip: bool
+) -> tuple[Configuration, dict[str, Night], list[Bad]]:
+    """The configuration with key types, folded partitions by name, and those that cannot be folded."""
     if not partitions:
-        return configuration, {}
+        return configuration, {}, []
     engine, workers = context.engine(), context.workers()
     try:
         if not configuration.types:
             configuration = typed(partitions, configuration, engine)
-        nights = fold_partitions(partitions, configuration, engine, context.files, workers)
+        nights, bad = fold_partitions(partitions, configuration, engine, context.files, workers, skip=skip)
     except BaseException:
         engine.progress.cancel()
         raise
-    return configuration, {night.entry.partition: night for night in nights}
+    return configuration, {night.entry.partition: night for night in nights}, bad
+
+
+def _fitting(
+    snapshot: Snapshot, configuration: Configuration, nights: dict[str, Night], bad: list[Bad]
+) -> tuple[dict[str, Night], list[Bad]]:
+    """The nights whose labels are two classes together with those of the store, and the bad nights, with the others."""
+    spec, kept = configuration.folding.label, dict(snapshot.entries)
+    try:
+        labels_of([*(kept | {name: night.entry for name, night in nights.items()}).values()], spec).check()
+    except LabelError:
+        pass
+    else:
+        return nights, bad
+    good, bad = dict[str, Night](), list(bad)
+    for name, night in nights.items():
+        joined = kept | {name: night.entry}
+        try:
+            labels_of(list(joined.values()), spec).check()
+        except LabelError as error:
+            bad.append(Bad(name, LabelError(f"{name}: {error}")))
+        else:
+            kept, good[name] = joined, night
+    return good, bad
 
 
 def _commit(

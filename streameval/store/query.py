@@ -16,6 +16,7 @@ from streameval.store.nights.merge import evaluated, labels_of, states_of
 from streameval.store.nights.partitions import chosen
 from streameval.store.nights.remote import evaluated_on_worker
 from streameval.store.results.cache import key_of
+from streameval.store.results.diagnosis import diagnosed, odd, usual_nights
 from streameval.store.results.gate import Gate, named_rules
 from streameval.store.results.gate import accept as accepted
 from streameval.store.results.history import History, Point
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
+    from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.gate import Check
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["accept", "check", "evaluate", "history"]
+__all__ = ["accept", "check", "diagnose", "evaluate", "history"]
 
 
 def evaluate(
@@ -54,7 +56,8 @@ def evaluate(
         found = _evaluator(context)(entries, configuration, engine, context.compaction, **options)
         if as_of is None and cached:
             nightly.keep(key, entries, found)
-    return replace(found, options=recorded(request.options))
+    skipped = tuple(lost for entry in entries for lost in entry.left_out)
+    return replace(found, options=recorded(request.options), skipped=skipped)
 
 
 def _evaluator(context: StoreContext) -> Callable[..., Evaluation]:
@@ -86,7 +89,9 @@ def history(
     totals: list[Any] = nightly.cumulative(entries, metric, of) if cumulative else [None] * len(nights)
     if as_of is None:
         nightly.write()
-    points = (Point(e.partition, night, total) for e, night, total in zip(entries, nights, totals, strict=True))
+    points = (
+        Point(e.partition, night, total, e.incomplete) for e, night, total in zip(entries, nights, totals, strict=True)
+    )
     return History(metric, nights[0].of, tuple(points))
 
 
@@ -114,7 +119,30 @@ def check(
     )
     log.write()
     nightly.write()
-    return found
+    worst = next((snapshot.entries[name] for name in found.failing if name in snapshot.entries), None)
+    if worst is None:
+        return found
+    usual = usual_nights(worst, entries, log.failing(entries))
+    return replace(found, odd=odd(worst, usual, configuration.folding.columns))
+
+
+def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis, ...]:
+    """What is unusual in nights; see `Store.diagnose`."""
+    snapshot, configuration = context.begun()
+    entries, log, engine = chosen(snapshot.entries), context.judgements(), context.engine()
+    failing = log.failing(entries)
+    due = chosen(snapshot.entries, partition=partition or list(failing)) if partition or failing else []
+    return tuple(
+        diagnosed(
+            entry,
+            usual_nights(entry, entries, failing),
+            configuration,
+            engine,
+            context.compaction,
+            failing.get(entry.partition, ()),
+        )
+        for entry in due
+    )
 
 
 def accept(context: StoreContext, partition: Sequence[str], rules: Sequence[str], why: str) -> list[Judgement]:

@@ -10,6 +10,7 @@ from streameval.store.backfill import Place
 from streameval.store.context import StoreContext
 from streameval.store.files.location import Location
 from streameval.store.nights.partitions import chosen
+from streameval.store.results.info import Info, info
 from streameval.store.vacuum import vacuum
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.ledger import Entry
     from streameval.store.ingest import Update
+    from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.gate import Check
     from streameval.store.results.history import History
     from streameval.store.results.judgements import Judgement
@@ -108,16 +110,34 @@ class Store:
         """Every version of the ledger, newest first: ``version``, ``when``, and the ``action`` that made it."""
         return self._context.ledger.versions()
 
+    def info(self, *, verify: bool = False) -> Info:
+        """What the store is: nights, columns, policies, what is incomplete or fails, and its size.
+
+        Parameters
+        ----------
+        verify : bool
+            Read every state file, and list those that are not as they were written, with the remedy.
+
+        Raises
+        ------
+        StoreError
+            If there is no store, or its ledger or judgements are damaged.
+        """
+        return info(self._context, verify=verify)
+
     def update(
         self,
         data: Any,
         *,
         dry_run: bool = False,
         verify: bool = False,
+        on_error: str = "raise",
         delta_version: int | None = None,
         **options: Any,
     ) -> Update:
         """Fold the partitions that are new or changed since the last update, and nothing else, in one commit.
+
+        Partitions that cannot be folded stop none of the others.
 
         Parameters
         ----------
@@ -127,6 +147,9 @@ class Store:
             Only report what would be done.
         verify : bool
             Fold every partition again, whatever its size and time, and keep those whose states differ.
+        on_error : {"raise", "skip"}
+            Whether a file that cannot be read makes its partition fail, or is left out: the partition is then
+            incomplete, and such updates fold it again until it is whole.
         delta_version : int, optional
             Version of the Delta tables among the data, by default the current one.
         **options
@@ -143,18 +166,26 @@ class Store:
         OptionError
             If an option contradicts the store.
         DataError
-            If a partition cannot be evaluated; nothing of the update counts then.
+            If partitions cannot be folded, once the others count; the message names all files that cannot be read.
         StoreError
             If another update was committed meanwhile.
         """
-        return ingest.update(self._context, data, options, dry_run=dry_run, verify=verify, delta_version=delta_version)
+        return ingest.update(
+            self._context,
+            data,
+            options,
+            dry_run=dry_run,
+            verify=verify,
+            on_error=on_error,
+            delta_version=delta_version,
+        )
 
-    def replace(self, data: Any, *, delta_version: int | None = None) -> Update:
+    def replace(self, data: Any, *, on_error: str = "raise", delta_version: int | None = None) -> Update:
         """Fold partitions of the store again, whether or not their files look changed: late corrections.
 
         Parameters
         ----------
-        data, delta_version
+        data, on_error, delta_version
             As `update`.
 
         Raises
@@ -162,7 +193,7 @@ class Store:
         MissingInputError
             If the store does not have one of them.
         """
-        return ingest.replace(self._context, data, delta_version)
+        return ingest.replace(self._context, data, on_error, delta_version)
 
     def remove(self, names: str | Sequence[str]) -> Update:
         """Remove partitions by name, such as ``night=2026-01-11``; earlier versions still have them.
@@ -378,3 +409,26 @@ class Store:
         """
         named, rules = ([given] if isinstance(given, str) else list(given) for given in (partition, rule))
         return query.accept(self._context, named, rules, reason)
+
+    def diagnose(self, partition: str | Sequence[str] = ()) -> tuple[Diagnosis, ...]:
+        """What is unusual in nights, largest change first: from a failed rule to its cause.
+
+        Compares rows, positives, nulls (also by file), quantiles of scores and sizes of clusters with the last 7
+        complete earlier nights that fail no rule. Reads the states of these nights, and nothing of the data.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+            Nights; by default those that fail.
+
+        Returns
+        -------
+        tuple of Diagnosis
+            One for each night, in order.
+
+        Raises
+        ------
+        MissingInputError
+            If the store does not have a night.
+        """
+        return query.diagnose(self._context, [partition] if isinstance(partition, str) else list(partition))

@@ -52,7 +52,7 @@ def test_tables_are_on_stdout_and_plain_when_piped(data: Path, store: str) -> No
         (["sketch", data, "--column", "s"], "quantile"),
         (["metrics", "agc*"], "agc@Q"),
         (["show", store], "aul"),
-        (["versions", store], "2 new"),
+        (["info", store, "--versions"], "2 new"),
         (["history", store, "--metric", "aul"], "night=2026-01-02"),
         (["check", store, "--rule", "aul >= 0"], "ok  night=2026-01-02  aul >= 0  0."),
     ]
@@ -73,7 +73,7 @@ def test_json_is_alone_on_stdout(data: Path, store: str, tmp_path: Path) -> None
         ["sketch", data, "--column", "s"],
         ["metrics"],
         ["show", store],
-        ["versions", store],
+        ["info", store, "--versions"],
         ["history", store, "--metric", "aul"],
         ["check", store, "--rule", "aul >= 0"],
     ):

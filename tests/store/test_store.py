@@ -300,14 +300,14 @@ def test_options_that_contradict_the_store_are_refused(data, tmp_path):
         store.update(data, passes=1)
 
 
-def test_an_update_counts_as_a_whole_or_not_at_all(data, tmp_path):
-    """A damaged file among new nights refuses the update; the store stays as it was."""
+def test_a_damaged_file_refuses_its_night_alone(data, tmp_path):
+    """The update ends with an error that names it, once the other nights count."""
     store = Store(tmp_path / "store")
     store.update(data / NIGHTS[0], **FEW)
     (data / NIGHTS[2] / "part-0.parquet").write_bytes(b"PAR1 is not enough PAR1")
     with pytest.raises(DataError, match=rf"{NIGHTS[2]}/part-0.parquet"):
         store.update(data)
-    assert [entry.partition for entry in store.partitions()] == NIGHTS[:1]
+    assert [entry.partition for entry in store.partitions()] == NIGHTS[:2]
 
 
 def test_two_places_of_one_name_are_refused(data, tmp_path):
@@ -385,14 +385,15 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     assert "1 removed" in run("remove", store, NIGHTS[1])[2]
     assert json.loads(run("show", store, "--as-of", 0, "--json", "-")[1]) == json.loads(out)
     assert "roc_auc" in run("show", store, "--last", 1)[1]
-    listed, told = run("versions", store, "--json", "-")[1], run("versions", store)[1]
-    assert [fact["version"] for fact in json.loads(listed)] == [2, 1, 0]
+    listed = json.loads(run("info", store, "--versions", "--json", "-")[1])["versions"]
+    told = run("info", store, "--versions")[1].partition("version  when")[2]
+    assert [fact["version"] for fact in listed] == [2, 1, 0]
     times = [line.split()[1] for line in told.splitlines()[1:]]
-    assert times == [fact["when"] for fact in json.loads(listed)]
+    assert times == [fact["when"] for fact in listed]
     assert told.splitlines()[1].endswith(f"Z  1 removed ({NIGHTS[1]})")
     assert json.loads(run("show", store, "--as-of", times[2], "--json", "-")[1]) == json.loads(out)
-    assert json.loads(run("show", store, "--as-of", json.loads(listed)[2]["when"], "--json", "-")[1]) == json.loads(out)
-    assert "there is no store" in run("versions", tmp_path / "none")[2]
+    assert json.loads(run("show", store, "--as-of", listed[2]["when"], "--json", "-")[1]) == json.loads(out)
+    assert "there is no store" in run("info", tmp_path / "none")[2]
     assert run("update", store, data, "--score", "score_q")[0] == 2
     assert run("show", tmp_path / "none")[0] == 1
     assert run("show", store, "--storage", "nothing")[0] == 2

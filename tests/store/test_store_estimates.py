@@ -140,7 +140,7 @@ def test_a_column_to_sketch_joins_later(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_commands_keep_and_show_estimates(data: Path, tmp_path: Path) -> None:
-    """`update --sketch --approx-agc`, `show`, `history`, `check`, `versions`; what a store cannot do is refused."""
+    """`update --sketch --approx-agc`, `show`, `history`, `check`, `info`; what a store cannot do is refused."""
 
     def run(*words: object) -> Any:
         return CliRunner().invoke(main, [str(word) for word in words])
@@ -148,7 +148,7 @@ def test_the_commands_keep_and_show_estimates(data: Path, tmp_path: Path) -> Non
     store = tmp_path / "store"
     begun = run("update", store, data, "--score", "s", "--sketch", "size", "--approx-agc", "--sample", "0.5")
     assert begun.exit_code == 0, begun.stderr
-    told = json.loads(run("versions", store, "--json", "-").stdout)
+    told = json.loads(run("info", store, "--versions", "--json", "-").stdout)["versions"]
     assert told[-1]["action"].endswith("keeps scores s; sketches of size; sampled gain areas")
     shown = run("show", store, "--quantiles", 30, "--truncate", 0.2).stdout
     assert all(name in shown for name in ("agc_approx@0.2", "quantile@0.5", "standard error"))

@@ -14,13 +14,15 @@ import sys
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
 
 from streameval import scan
 from streameval.budget import parse_bytes
 from streameval.engine.fold import TASK_ROWS, Folded, Plan
 from streameval.engine.threads import ThreadEngine
-from streameval.errors import ClusterError, DataError, MissingInputError
+from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.store.files.ledger import Entry, StoredState
@@ -28,7 +30,7 @@ from streameval.store.nights.facts import gathered
 from streameval.store.nights.partitions import fingerprint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.cluster.connection import Connection
@@ -38,7 +40,9 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.partitions import Partition
 
-__all__ = ["Night", "Workers", "fold_partitions", "typed"]
+__all__ = ["Bad", "Night", "Workers", "fold_partitions", "typed"]
+
+_Made = TypeVar("_Made")
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,22 @@ class Night:
 
     entry: Entry
     evaluation: Evaluation | None
+
+
+@dataclass(frozen=True)
+class Bad:
+    """A partition that cannot be folded.
+
+    Attributes
+    ----------
+    partition : its name
+    error : the reason
+    files : files that cannot be read, each with the reason
+    """
+
+    partition: str
+    error: DataError
+    files: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -93,9 +113,21 @@ class Workers:
 
 
 def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
-    """The configuration with key types that hold the values of all these partitions."""
-    files = [file for partition in partitions for file in partition.files]
-    return configuration.typed(scan.plan(files, configuration.folding.columns, threads=engine.threads))
+    """The configuration with key types that hold the values of all these partitions, but for those that are bad.
+
+    Raises
+    ------
+    DataError
+        If all are bad, or their types cannot be widened to one.
+    """
+    plan = partial(scan.plan, columns=configuration.folding.columns, on_error="skip", threads=engine.threads)
+    try:
+        return configuration.typed(plan([file for p in partitions for file in p.files]))
+    except DataError:
+        good = [p for p in partitions if isinstance(_tried(p, partial(plan, list(p.files))), scan.Scan)]
+        if len(good) in (0, len(partitions)):
+            raise
+        return configuration.typed(plan([file for p in good for file in p.files]))
 
 
 def fold_partitions(
@@ -104,44 +136,97 @@ def fold_partitions(
     engine: ThreadEngine,
     files: StateFiles,
     workers: Workers | None = None,
-) -> list[Night]:
-    """Fold partitions and write their states.
+    *,
+    skip: bool = False,
+) -> tuple[list[Night], list[Bad]]:
+    """Fold partitions and write their states; those that cannot be folded stop none of the others.
 
     In this process, small partitions are folded in parallel, one on each thread, and large ones one after the other,
     each on all threads.
 
+    Parameters
+    ----------
+    skip : whether to leave files out that cannot be read; otherwise their partition is bad
+
     Raises
     ------
-    DataError
-        If one of them cannot be evaluated; the message names the file. Nothing counts until the ledger is committed.
     ClusterError
         If the workers write where this process does not look.
     """
-    plans = {p.name: _plan(p, configuration, engine.threads) for p in partitions}
-    full = [(p, found) for p in partitions if (found := plans[p.name])]
+    plans = {p.name: _tried(p, partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
+    full = [(p, found) for p in partitions if isinstance(found := plans[p.name], scan.Scan) and found.pieces]
     rows = [found.rows for _, found in full]
+    nights: list[Night | Bad]
     if workers and full:
         engine.begin(sum(rows))
-        nights = _on_workers(workers, full, configuration, engine, files)
+        nights = _on_workers(workers, full, configuration, engine, files, skip)
     elif len(full) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
         alone = replace(engine, threads=1)
-        nights = engine.each(lambda one: _fold(one, configuration, alone, files), full, "partition")
+        nights = engine.each(lambda one: _fold(one, configuration, alone, files, skip=skip), full, "partition")
     else:
-        nights = [_fold(one, configuration, engine, files) for one in full]
-    folded = {night.entry.partition: night for night in nights}
-    label = configuration.folding.label
-    return [folded.get(p.name) or Night(_entry(p, label.empty(), ()), None) for p in partitions]
+        nights = [_fold(one, configuration, engine, files, skip=skip) for one in full]
+    folded = {(found.partition if isinstance(found, Bad) else found.entry.partition): found for found in nights}
+    every = [folded.get(p.name) or _empty(p, plans[p.name], configuration) for p in partitions]
+    good = [found for found in every if isinstance(found, Night)]
+    return good, [found for found in every if isinstance(found, Bad)]
 
 
-def _plan(partition: Partition, configuration: Configuration, threads: int) -> scan.Scan | None:
-    """The scan of a partition, under its name in the ledger; None if it has no rows."""
+def _tried(partition: Partition, work: Callable[[], _Made]) -> _Made | Bad:
+    """What a piece of work on a partition gives, or why it cannot be done."""
     try:
-        found = scan.plan(list(partition.files), configuration.folding.columns, threads=threads)
+        return work()
+    except DataError as error:
+        return Bad(partition.name, error)
+
+
+def _empty(partition: Partition, planned: Any, configuration: Configuration) -> Night | Bad:
+    """The night of a partition without rows that can be read; or why there is none."""
+    if isinstance(planned, Bad):
+        return planned
+    facts = "{}" if planned is None else gathered((), (), (), planned.skipped)
+    return Night(_entry(partition, configuration.folding.label.empty(), (), facts), None)
+
+
+def _plan(partition: Partition, configuration: Configuration, threads: int, *, skip: bool) -> scan.Scan | Bad | None:
+    """The scan of a partition, under its name in the ledger; None if it has no rows.
+
+    If files cannot be read, the scan leaves them out and lists them, or the partition is bad.
+    """
+    columns, files = configuration.folding.columns, list(partition.files)
+    try:
+        found = scan.plan(files, columns, threads=threads, on_error="skip")
     except MissingInputError:
         scan.details(partition.files)  # raises if a file is gone
-        return None
+        lost = [(file.name, _unreadable(file, columns)) for file in files]
+        skipped = tuple((name, why) for name, why in lost if why)
+        if not skipped:
+            return None
+        found = scan.Scan(pa.schema([]), (), 0, 0, skipped)
+    if found.skipped and not skip:
+        return Bad(partition.name, _lost(found.skipped), found.skipped)
     pieces = tuple(replace(piece, partition=partition.name) for piece in found.pieces)
-    return configuration.conformed(replace(found, pieces=pieces))
+    found = replace(found, pieces=pieces)
+    return configuration.conformed(found) if pieces else found
+
+
+def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
+    """Why a file cannot be read; empty if it can."""
+    try:
+        scan.plan([file], columns)
+    except CorruptFileError as error:
+        return str(error).removeprefix(f"{file.name}: ").removeprefix("cannot be read: ")
+    except MissingInputError:
+        pass
+    return ""
+
+
+def _lost(files: Sequence[tuple[str, str]]) -> CorruptFileError:
+    """The error of files that cannot be read."""
+    whys = {name: why if "cannot be read" in why else f"cannot be read: {why}" for name, why in files}
+    listed = "; ".join(f"{name}: {why.partition('; replace it')[0]}" for name, why in whys.items())
+    them = "it" if len(files) == 1 else "them"
+    msg = f"{listed}; replace {them} or take {them} away; on_error='skip' (--on-error skip) leaves {them} out"
+    return CorruptFileError(msg)
 
 
 def _on_workers(
@@ -150,7 +235,8 @@ def _on_workers(
     configuration: Configuration,
     engine: ThreadEngine,
     files: StateFiles,
-) -> list[Night]:
+    skip: bool,
+) -> list[Night | Bad]:
     """Fold each partition on a worker; if they are few, each uses several threads."""
     from streameval.engine.cluster import mapped
 
@@ -158,10 +244,10 @@ def _on_workers(
     at_once = min(connection.width, -(-count // connection.workers))
     threads = min(connection.width, max(1, connection.threads // count))
     options = {"memory": max(1, workers.memory // at_once), "spill": workers.spill, "threads": threads}
-    task = partial(_fold_on_worker, configuration=configuration, files=files, options=options)
+    task = partial(_fold_on_worker, configuration=configuration, files=files, options=options, skip=skip)
     items = [(found.pieces, (partition, found)) for partition, found in planned]
-    nights: list[Night] = mapped(connection, task, items, "partition", engine.progress)
-    absent = files.absent([kept.file for night in nights for kept in night.entry.states])
+    nights: list[Night | Bad] = mapped(connection, task, items, "partition", engine.progress)
+    absent = files.absent([kept.file for night in nights if isinstance(night, Night) for kept in night.entry.states])
     if absent:
         msg = (
             f"{files.location.name}: what the workers wrote is not there ({absent[0]}); a store on a cluster must be "
@@ -172,27 +258,82 @@ def _on_workers(
 
 
 def _fold_on_worker(
-    planned: tuple[Partition, scan.Scan], configuration: Configuration, files: StateFiles, options: dict[str, Any]
-) -> Night:
+    planned: tuple[Partition, scan.Scan],
+    configuration: Configuration,
+    files: StateFiles,
+    options: dict[str, Any],
+    skip: bool,
+) -> Night | Bad:
     """Fold a partition with an engine of the worker's own."""
-    return _fold(planned, configuration, ThreadEngine.start(**options), files)
+    return _fold(planned, configuration, ThreadEngine.start(**options), files, skip=skip)
 
 
 def _fold(
-    planned: tuple[Partition, scan.Scan], configuration: Configuration, engine: Engine, files: StateFiles
+    planned: tuple[Partition, scan.Scan], configuration: Configuration, engine: Engine, files: StateFiles, *, skip: bool
+) -> Night | Bad:
+    """Fold one partition, write its states, and compute its own metrics.
+
+    Where a file turns out to be damaged, the partition is read again file by file, to leave all such files out, or to
+    list them.
+    """
+    partition, found = planned
+    try:
+        return _folded(partition, found, configuration, engine, files, skip=bool(found.skipped))
+    except CorruptFileError:
+        pass
+    except DataError as error:
+        return Bad(partition.name, error)
+    return _tried(partition, lambda: _sifted(partition, found, configuration, engine, files, skip=skip))
+
+
+def _sifted(
+    partition: Partition,
+    found: scan.Scan,
+    configuration: Configuration,
+    engine: Engine,
+    files: StateFiles,
+    *,
+    skip: bool,
+) -> Night | Bad:
+    """Fold what can be read of a partition; if that is not all and files may not be left out, it is bad."""
+    night = _folded(partition, found, configuration, engine, files, skip=True)
+    if skip or not night.entry.left_out:
+        return night
+    files.delete(kept.file for kept in night.entry.states)
+    return Bad(partition.name, _lost(night.entry.left_out), tuple(night.entry.left_out))
+
+
+def _folded(
+    partition: Partition,
+    found: scan.Scan,
+    configuration: Configuration,
+    engine: Engine,
+    files: StateFiles,
+    *,
+    skip: bool,
 ) -> Night:
-    """Fold one partition, write its states, and compute its own metrics."""
-    (partition, found), request = planned, configuration.folding
+    """Fold a partition.
+
+    Parameters
+    ----------
+    skip : whether to leave damaged files out
+
+    Raises
+    ------
+    DataError
+        If it cannot be folded.
+    """
+    request = configuration.folding
     wanted = planned_metrics(request, found)
-    plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}))
+    plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}), skip)
     folded = engine.read(found.pieces, found.rows, plan)
     if fingerprint(partition.files)[0] != partition.fingerprint:
-        msg = f"{partition.name}: its files changed while they were read; nothing of this update counts: run it again"
+        msg = f"{partition.name}: its files changed while they were read; it does not count: run the update again"
         raise DataError(msg)
     kept = tuple(StoredState(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in wanted)
     evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
     pairs = [(w, folded.states[w.spec]) for w in wanted]
-    facts = gathered(partition.files, found.schema.names, pairs, ())
+    facts = gathered(partition.files, found.schema.names, pairs, (*found.skipped, *folded.skipped))
     return Night(_entry(partition, folded.states[request.label], kept, facts), evaluation)
 
 

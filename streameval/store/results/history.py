@@ -27,16 +27,19 @@ class Point:
     partition : the night
     night : its own value
     cumulative : the value over all nights up to it, if asked for
+    incomplete : whether files were left out of the night
     """
 
     partition: str
     night: Scalar
     cumulative: Scalar | None = None
+    incomplete: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; a NaN is None, with its reason."""
         both = {"night": self.night, "cumulative": self.cumulative}
         told: dict[str, Any] = {"partition": self.partition}
+        told |= {"incomplete": True} if self.incomplete else {}
         for span, result in both.items():
             if result is not None:
                 facts = result.to_dict()

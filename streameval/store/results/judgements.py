@@ -29,7 +29,7 @@ from streameval.store.files.published import PublishedFiles
 from streameval.store.results.cache import key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from streameval.store.files.ledger import Entry
     from streameval.store.files.location import Location
@@ -146,6 +146,7 @@ class Judgements:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._new: list[Judgement] = []
+        self._nights: dict[str, dict[tuple[str, str], Judgement]] | None = None
 
     @cached_property
     def _table(self) -> Any:
@@ -175,6 +176,15 @@ class Judgements:
         found = (Judgement(**{name: row[name] for name in names}) for row in rows.to_pylist())
         return {(one.rule, one.partition, one.digest): one for one in found}
 
+    @property
+    def _by_night(self) -> dict[str, dict[tuple[str, str], Judgement]]:
+        """The newest rows by night."""
+        if self._nights is None:
+            self._nights = {}
+            for (rule, night, digest), one in self._newest.items():
+                self._nights.setdefault(night, {})[rule, digest] = one
+        return self._nights
+
     @cached_property
     def rules(self) -> set[str]:
         """Names of the rules that have judged a night of the store."""
@@ -187,11 +197,17 @@ class Judgements:
     def of(self, entry: Entry) -> list[Judgement]:
         """What all rules say of a night as it is now."""
         now = set(digests(entry).values())
-        return [one for one in self._newest.values() if one.partition == entry.partition and one.digest in now]
+        return [one for one in self._by_night.get(entry.partition, {}).values() if one.digest in now]
+
+    def failing(self, entries: Sequence[Entry]) -> dict[str, tuple[str, ...]]:
+        """Nights that fail as they are now, each with the names of the rules."""
+        found = {entry.partition: tuple(one.rule for one in self.of(entry) if not one.good) for entry in entries}
+        return {name: rules for name, rules in found.items() if rules}
 
     def add(self, one: Judgement) -> None:
         """Take a judgement in; `write` keeps it."""
         self._newest[one.rule, one.partition, one.digest] = one
+        self._nights = None
         self._new.append(one)
 
     def write(self) -> None:

@@ -1,0 +1,85 @@
+"""Columns that could be evaluated, where none was named: a list with types, nulls and ranges, and a command to copy."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from streameval.scan.survey import survey
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.scan.survey import ColumnFacts
+
+__all__ = ["candidates", "suggestion"]
+
+
+def candidates(data: Sequence[str]) -> list[dict[str, Any]]:
+    """The columns of files, from their footers: ``column, type, nulls, low, high`` as plain values.
+
+    Parameters
+    ----------
+    data : paths, patterns or URIs
+
+    Raises
+    ------
+    DataError
+        If there are none, or a footer cannot be read.
+    """
+    return [
+        {
+            "column": one.name,
+            "type": one.kind,
+            "rows": one.rows,
+            "nulls": one.nulls,
+            "low": _text(one.low),
+            "high": _text(one.high),
+        }
+        for one in survey(data)
+    ]
+
+
+def suggestion(data: Sequence[str]) -> str:
+    """A command that evaluates what looks like scores and clusters.
+
+    A label is a number or truth value of two values named like one; a score is a floating-point column, or one named
+    like a score; a cluster is a column of integers or text named like one.
+    """
+    found = survey(data)
+    label = next((one.name for one in found if _is_label(one)), "LABEL")
+    scores = [one.name for one in found if one.name != label and _named(one, "score", "prob") and _is_number(one)]
+    scores = scores or [one.name for one in found if _is_float(one) and not _named(one, "weight")]
+    clusters = [one.name for one in found if _named(one, "cluster") and not _is_float(one)]
+    words = ["streameval", "evaluate", *data, "--label", label]
+    words += [word for name in scores for word in ("--score", name)]
+    words += [word for name in clusters for word in ("--cluster", name)]
+    words += ["--score", "SCORE"] if not scores and not clusters else []
+    return shlex.join(words)
+
+
+def _named(one: ColumnFacts, *parts: str) -> bool:
+    return any(part in one.name.lower() for part in parts)
+
+
+def _is_float(one: ColumnFacts) -> bool:
+    return one.kind in ("halffloat", "float", "double")
+
+
+def _is_number(one: ColumnFacts) -> bool:
+    return _is_float(one) or one.kind.startswith(("int", "uint", "decimal"))
+
+
+def _is_label(one: ColumnFacts) -> bool:
+    """Whether a column looks like labels."""
+    return one.kind == "bool" or (_named(one, "label", "target", "class", "spam") and (one.low, one.high) == (0, 1))
+
+
+def _text(end: Any) -> Any:
+    return (
+        end
+        if end is None or isinstance(end, bool | int | str)
+        else f"{end + 0.0:.6g}"
+        if isinstance(end, float)
+        else str(end)
+    )

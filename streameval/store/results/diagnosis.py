@@ -1,0 +1,203 @@
+"""From "a rule failed" to "because": what is unusual in a night, against the nights before it.
+
+Rows, positives and nulls come from the ledger, also by file; quantiles of scores and sizes of clusters from the states;
+nothing is read from the data. The usual value is the median of the last 7 complete earlier nights that fail no rule.
+Findings are ordered by how far they are from it, in units of how much they vary (the median absolute deviation, but at
+least one per cent of the usual value).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.store.nights.facts import fact
+from streameval.store.nights.merge import states_of
+from streameval.store.results.rules import BASELINE, ENOUGH
+from streameval.wording import few
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.engine import Engine
+    from streameval.store.files.compaction import Compaction
+    from streameval.store.files.ledger import Entry
+    from streameval.store.nights.configuration import Configuration
+
+__all__ = ["Diagnosis", "Finding", "by_file", "compared", "diagnosed", "ledger_facts", "odd", "usual_nights"]
+
+_QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
+UNUSUAL = 5.0  # deviations from which a finding is worth telling beside a failed rule
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fact of a night beside its usual value.
+
+    Attributes
+    ----------
+    what : the fact, such as ``rows`` or ``score_lr quantile 0.5``
+    value : of the night
+    usual : median of the usual nights; NaN without any
+    deviations : distance from the usual value, in units of how much it varies; NaN without usual nights
+    """
+
+    what: str
+    value: float
+    usual: float
+    deviations: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; a NaN or an infinity is None."""
+        return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What is unusual in a night.
+
+    Attributes
+    ----------
+    partition : the night
+    fails : rules that it fails
+    nights : number of usual nights that it was compared with
+    findings : largest change first
+    files : what some of its files have and others do not, in words
+    """
+
+    partition: str
+    fails: tuple[str, ...]
+    nights: int
+    findings: tuple[Finding, ...]
+    files: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        told = {"partition": self.partition, "fails": list(self.fails), "nights": self.nights}
+        return told | {"findings": [one.to_dict() for one in self.findings], "files": list(self.files)}
+
+
+def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Mapping[str, Any]) -> list[Entry]:
+    """The nights to compare a night with: the last complete earlier ones with rows that fail no rule."""
+    before = entries[: entries.index(entry)]
+    return [e for e in before if e.rows and not e.incomplete and e.partition not in failing][-BASELINE:]
+
+
+def ledger_facts(entry: Entry, columns: Sequence[str]) -> dict[str, float]:
+    """Facts of a night that need no state: rows, files, share of positives, share of nulls by column."""
+    found = {"rows": float(entry.rows), "files": float(entry.files)}
+    found["positives (share)"] = fact(entry, "positives", share=True).value
+    found |= {f"{name} null (share)": fact(entry, "nulls", name, share=True).value for name in columns}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
+def odd(entry: Entry, usual: Sequence[Entry], columns: Sequence[str]) -> tuple[str, ...]:
+    """What is unusual in the ledger's facts of a night, in words."""
+    found = compared(ledger_facts(entry, columns), [ledger_facts(one, columns) for one in usual])
+    unusual = [one for one in found if one.deviations >= UNUSUAL and len(usual) >= ENOUGH]
+    return (*(f"{one.what} {one.value:.4g} (usual {one.usual:.4g})" for one in unusual), *by_file(entry))
+
+
+def by_file(entry: Entry) -> tuple[str, ...]:
+    """Columns with nulls in some files, and files that were left out, in words."""
+    files = entry.noted.get("files", [])
+    holes: dict[str, list[str]] = {}
+    for file in files:
+        for column, count in file["nulls"].items():
+            if count:
+                holes.setdefault(column, []).append(f"{file['file'].rpartition('/')[2]}: {count:,}")
+    told = [f"{column} null in {len(some)} of {len(files)} files ({few(some)})" for column, some in holes.items()]
+    return (*told, *(f"left out {name}: {why}" for name, why in entry.left_out))
+
+
+def compared(night: Mapping[str, float], usual: Sequence[Mapping[str, float]]) -> list[Finding]:
+    """Facts of a night beside those of other nights, largest change first.
+
+    Examples
+    --------
+    >>> found = compared({"rows": 50.0, "files": 2.0}, [{"rows": n, "files": 2.0} for n in (90.0, 100.0, 110.0)])
+    >>> found[0].what, found[0].usual, found[0].deviations
+    ('rows', 100.0, 5.0)
+    """
+    found = []
+    for what, value in night.items():
+        known = [facts[what] for facts in usual if what in facts]
+        if not known:
+            found.append(Finding(what, value, math.nan, math.nan))
+            continue
+        middle = median(known)
+        scale = max(median(abs(one - middle) for one in known), abs(middle) / 100)
+        moved = abs(value - middle)
+        found.append(Finding(what, value, middle, 0.0 if not moved else moved / scale if scale else math.inf))
+    return sorted(found, key=lambda one: -one.deviations if one.deviations == one.deviations else 1.0)
+
+
+def diagnosed(
+    entry: Entry,
+    usual: Sequence[Entry],
+    configuration: Configuration,
+    engine: Engine,
+    files: Compaction,
+    fails: Sequence[str],
+) -> Diagnosis:
+    """Compare a night with usual ones.
+
+    Parameters
+    ----------
+    entry, usual : the night, and those of `usual_nights`
+    configuration, engine, files : of the store
+    fails : rules that the night fails
+    """
+    columns = configuration.folding.columns
+
+    def facts(one: Entry) -> dict[str, float]:
+        states = states_of([one], configuration, engine, files)
+        shapes = [_shape(group, of, states[group, of]) for group, of in states] if one.rows else []
+        return {**ledger_facts(one, columns), **{name: value for shape in shapes for name, value in shape.items()}}
+
+    found = compared(facts(entry), list(map(facts, usual)))
+    return Diagnosis(entry.partition, tuple(fails), len(usual), tuple(found), by_file(entry))
+
+
+def _shape(group: str, of: str, state: Any) -> dict[str, float]:
+    """Quantiles of scores, or sizes of clusters; nothing of other states."""
+    if group == "score":
+        return {f"{of} quantile {q:g}": value for q, value in _quantiles(state).items()}
+    if group == "cluster":
+        return {f"{of} {name}": value for name, value in _sizes(state).items()}
+    return {}
+
+
+def _quantiles(state: Any) -> dict[float, float]:
+    """The smallest scores that at least a share of the rows do not exceed; of a histogram, the ends of bins."""
+    parts = [part for shard in state.shards() for part in state.parts(shard)]
+    if not parts:
+        return {}
+    high, rows = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "rows"))
+    order = np.argsort(high, kind="stable")
+    upto = np.cumsum(rows[order])
+    if not upto.size or not upto[-1]:
+        return {}
+    places = [int(np.searchsorted(upto, q * upto[-1])) for q in _QUANTILES]
+    return {q: float(high[order][min(i, len(upto) - 1)]) for q, i in zip(_QUANTILES, places, strict=True)}
+
+
+def _sizes(state: Any) -> dict[str, float]:
+    """How many clusters there are, the largest one, and how many rows are alone."""
+    tables = [table for shard in state.shards() for table in state.parts(shard)]
+    sizes = np.concatenate([table.size for table in tables])
+    clusters = np.concatenate([table.clusters for table in tables])
+    held = clusters > 0
+    if not held.any():
+        return {}
+    rows = int((sizes[held] * clusters[held]).sum())
+    alone = int(clusters[held & (sizes == 1)].sum())
+    return {
+        "clusters": float(clusters.sum()),
+        "largest cluster": float(sizes[held].max()),
+        "rows in clusters of one (share)": alone / rows,
+    }

@@ -1,0 +1,112 @@
+"""What a store is: its nights, columns and policies, what is incomplete or fails, and whether its files are sound."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.options import recorded
+from streameval.store.nights.partitions import in_order
+from streameval.wording import few, plural
+
+if TYPE_CHECKING:
+    from streameval.store.context import StoreContext
+
+__all__ = ["Info", "info"]
+
+_COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes")
+
+
+@dataclass(frozen=True)
+class Info:
+    """Facts of a store.
+
+    Attributes
+    ----------
+    name : its path or URI
+    version : of the ledger, which every update raises
+    nights, first, last : number of nights, and the names of the first and the last
+    rows : of all nights
+    bytes, files : size and number of their state files
+    columns : kept columns, by what they are
+    types : type of the keys of each score, cluster and class column
+    policies : the other options that differ from their defaults
+    incomplete : nights from which files were left out
+    failing : nights that keep the gate closed, each with the rules that they fail
+    damaged : states that are not as they were written, each with the night and the remedy; None if not looked for
+    """
+
+    name: str
+    version: int
+    nights: int
+    first: str | None
+    last: str | None
+    rows: int
+    bytes: int
+    files: int
+    columns: dict[str, Any]
+    types: dict[str, str]
+    policies: dict[str, Any]
+    incomplete: tuple[str, ...]
+    failing: dict[str, tuple[str, ...]]
+    damaged: tuple[str, ...] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Name and value of each fact, as text."""
+        listed = {name: given if isinstance(given, str) else ", ".join(given) for name, given in self.columns.items()}
+        failing = [f"{night} ({few(list(rules))})" for night, rules in self.failing.items()]
+        told = [
+            ("store", f"{self.name}, version {self.version}"),
+            ("nights", f"{self.nights:,}, {self.first} to {self.last}" if self.nights else "0"),
+            ("rows", f"{self.rows:,}"),
+            ("size", f"{plural(self.files, 'file')}, {self.bytes / 1e6:,.1f} MB"),
+            *listed.items(),
+            *((name, str(value)) for name, value in self.policies.items()),
+            ("incomplete", few(self.incomplete) or "none"),
+            ("failing", few(failing) or "none"),
+        ]
+        if self.damaged is not None:
+            told += [("damaged", what) for what in self.damaged] or [
+                ("damaged", "none: all files are as they were written")
+            ]
+        return told
+
+
+def info(context: StoreContext, *, verify: bool) -> Info:
+    """The facts of a store; see `Store.info`."""
+    snapshot, configuration = context.begun()
+    entries, log = in_order(snapshot.entries.values()), context.judgements()
+    kept = {state.file: state.bytes for entry in entries for state in entry.states}
+    options = {name: value for name, value in configuration.options.items() if value}
+    damaged = None
+    if verify:
+        damaged = tuple(
+            f"{entry.partition}: {state.of} ({state.file}); fold it again: replace {entry.root}/{entry.partition}"
+            for entry in entries
+            for state in entry.states
+            if not context.files.sound(state.file)
+        )
+    return Info(
+        context.location.name,
+        snapshot.version,
+        len(entries),
+        entries[0].partition if entries else None,
+        entries[-1].partition if entries else None,
+        sum(entry.rows for entry in entries),
+        sum(kept.values()),
+        len(kept),
+        {name: _plain(options[name]) for name in _COLUMNS if name in options},
+        dict(configuration.types),
+        {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
+        tuple(entry.partition for entry in entries if entry.incomplete),
+        log.failing(entries),
+        damaged,
+    )
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

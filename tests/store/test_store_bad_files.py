@@ -1,0 +1,171 @@
+"""Bad files and bad nights: they stop nothing else, and are not forgotten."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from nightly import DATA, FEW, NIGHTS, land
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.errors import CorruptFileError, DataError
+
+
+@pytest.fixture
+def data(tmp_path):
+    """Four nights, each in two files."""
+    for name in NIGHTS[:4]:
+        split(name, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def split(night, data):
+    """A night in two files."""
+    table = pq.read_table(DATA / night, partitioning=None)
+    (data / night).mkdir(parents=True, exist_ok=True)
+    for i, part in enumerate((table.slice(0, 200), table.slice(200))):
+        pq.write_table(part, data / night / f"part-{i}.parquet")
+
+
+def hurt(path, how="footer"):
+    """Damage a file: its footer, or all of its pages."""
+    content = bytearray(path.read_bytes())
+    if how == "footer":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        end = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+        content[4:end] = b"\xff" * (end - 4)
+        path.write_bytes(content)
+
+
+def run(*words):
+    """Run a command."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+@pytest.mark.parametrize("how", ["footer", "page"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_good_nights_count_before_the_error_lists_all_bad_files(data, tmp_path, how, threads):
+    """Two files of one night and one of another; the first update of a store as well as a later one."""
+    bad = [
+        data / NIGHTS[1] / "part-0.parquet",
+        data / NIGHTS[1] / "part-1.parquet",
+        data / NIGHTS[2] / "part-1.parquet",
+    ]
+    for path in bad:
+        hurt(path, how)
+    store = Store(tmp_path / "store", threads=threads)
+    for good in ((NIGHTS[0], NIGHTS[3]), ()):
+        with pytest.raises(DataError, match="2 partitions cannot be folded") as raised:
+            store.update(data, **FEW)
+        assert all(str(path) in str(raised.value) for path in bad)
+        assert ("2 other partitions folded; they count" in str(raised.value)) == bool(good)
+        assert [entry.partition for entry in store.partitions()] == [NIGHTS[0], NIGHTS[3]]
+    split(NIGHTS[1], data)
+    with pytest.raises(
+        CorruptFileError, match=r"part-1.parquet: cannot be read: .* \(1 other partition folded; it counts"
+    ):
+        store.update(data)
+    split(NIGHTS[2], data)
+    assert store.update(data).new == (NIGHTS[2],)
+    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
+
+
+@pytest.mark.parametrize("how", ["footer", "page"])
+def test_an_incomplete_night_is_marked_until_it_is_whole(data, tmp_path, how):
+    """In the update, show, history, check and JSON; its values are those of the files that can be read."""
+    path, store = data / NIGHTS[3] / "part-1.parquet", Store(tmp_path / "store")
+    hurt(path, how)
+    done = store.update(data, on_error="skip", **FEW)
+    assert (done.incomplete, len(done.new)) == ((NIGHTS[3],), 4)
+    assert str(done).endswith(f"1 incomplete ({NIGHTS[3]})")
+    alone = evaluate(data / NIGHTS[3] / "part-0.parquet", **FEW)
+    found = store.evaluate(NIGHTS[3])
+    assert found.value("roc_auc") == alone.value("roc_auc")
+    assert [name for name, _ in found.skipped] == [str(path)]
+    assert store.evaluate(NIGHTS[3]).skipped == found.skipped  # also from the cache
+    assert [point.incomplete for point in store.history("aul").points] == [False] * 3 + [True]
+    version = store.versions()[0]["version"]
+    for _ in range(2):  # still damaged: tried again, and left as it is
+        assert store.update(data, on_error="skip").version == version
+        assert store.update(data).unchanged == 4
+    where = tmp_path / "store"
+    assert f"{NIGHTS[3]} (incomplete)" in run("history", where, "--metric", "aul").stdout
+    assert json.loads(run("show", where, "--json", "-").stdout)["skipped"][0]["partition"] == str(path)
+    judged = run("check", where, "--rule", "rows >= 1")
+    assert judged.exit_code == 3
+    assert f"FAIL  {NIGHTS[3]}  complete" in judged.stdout
+    assert "1 of 2 files left out" in judged.stdout
+    assert run("check", where, "--rule", "rows >= 1", "--allow-incomplete").exit_code == 0
+    split(NIGHTS[3], data)
+    done = store.update(data)
+    assert (done.changed, done.incomplete) == ((NIGHTS[3],), ())
+    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
+    assert store.check("rows >= 1").passed
+
+
+def test_an_incomplete_night_is_no_usual_one_and_can_be_accepted(data, tmp_path):
+    """Its values give no baseline, whether it was accepted or not."""
+    for name in NIGHTS[4:6]:
+        split(name, data)
+    hurt(data / NIGHTS[2] / "part-1.parquet")
+    store = Store(tmp_path / "store")
+    store.update(data, on_error="skip", **FEW)
+    found = store.check("rows drop <= 90%")
+    assert (found.judgements[-1].nights, found.failing) == (4, (NIGHTS[2],))
+    store.accept(NIGHTS[2], "half of it was lost")
+    assert store.check("rows drop <= 90%").passed
+
+
+def test_a_night_without_a_file_that_can_be_read_is_incomplete(data, tmp_path):
+    """It has no rows; a night that lacks a column stays out, and the others count."""
+    for i in (0, 1):
+        hurt(data / NIGHTS[1] / f"part-{i}.parquet")
+    shutil.rmtree(data / NIGHTS[2])
+    (data / NIGHTS[2]).mkdir()
+    pq.write_table(pa.table({"label": [0, 1], "score_lr": [0.1, 0.2]}), data / NIGHTS[2] / "part-0.parquet")
+    store = Store(tmp_path / "store")
+    with pytest.raises(DataError, match=r"cluster_loose.* .3 other partitions folded"):
+        store.update(data, on_error="skip", **FEW)
+    assert [(entry.partition, entry.rows > 0) for entry in store.partitions()] == [
+        (NIGHTS[0], True),
+        (NIGHTS[1], False),
+        (NIGHTS[3], True),
+    ]
+    assert len(store.partitions()[1].left_out) == 2
+    split(NIGHTS[1], data)
+    land(NIGHTS[2], data)
+    store.update(data)
+    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
+
+
+def test_replacing_skips_as_well(data, tmp_path):
+    """A correction with a damaged file fails, or makes its night incomplete."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    hurt(data / NIGHTS[0] / "part-0.parquet")
+    with pytest.raises(CorruptFileError):
+        store.replace(data / NIGHTS[0])
+    done = run("replace", tmp_path / "store", data / NIGHTS[0], "--on-error", "skip")
+    assert (done.exit_code, "1 incomplete" in done.stderr) == (0, True), done.stderr
+
+
+def test_a_night_with_another_label_stops_no_other(data, tmp_path):
+    """The third label value refuses its night by name."""
+    path = data / NIGHTS[1] / "part-0.parquet"
+    table = pq.read_table(path, partitioning=None)
+    label = table["label"].to_pylist()
+    label[0] = 7
+    table = table.set_column(table.column_names.index("label"), "label", pa.array(label, pa.int8()))
+    pq.write_table(table.filter(pc.not_equal(table["label"], 1)), path)
+    (data / NIGHTS[1] / "part-1.parquet").unlink()
+    store = Store(tmp_path / "store")
+    with pytest.raises(DataError, match=rf"{NIGHTS[1]}: label column 'label' has .* .3 other partitions folded"):
+        store.update(data, **FEW)
+    assert len(store.partitions()) == 3

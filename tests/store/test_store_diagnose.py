@@ -1,0 +1,100 @@
+"""From a failed rule to its cause."""
+
+from __future__ import annotations
+
+import json
+from statistics import median
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from nightly import DATA, FEW, NIGHTS, land
+
+from streameval import Store
+from streameval.cli import main
+from streameval.errors import MissingInputError
+
+
+def run(*words):
+    """Run a command."""
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def read(path):
+    """A night's table."""
+    return pq.read_table(path / "part-0.parquet", partitioning=None)
+
+
+@pytest.fixture
+def broken(tmp_path):
+    """Nine good nights and one, in two files, that lost labels in the second and whose score is shrunk."""
+    data = tmp_path / "data"
+    for name in NIGHTS[:9]:
+        land(name, data)
+    table = read(DATA / NIGHTS[9])
+    score = table.column_names.index("score_lr")
+    table = table.set_column(score, "score_lr", pc.multiply(table["score_lr"], pa.scalar(0.5, pa.float32())))
+    label = table["label"].to_pylist()
+    label[200:300] = [None] * 100
+    table = table.set_column(table.column_names.index("label"), "label", pa.array(label, pa.int8()))
+    (data / NIGHTS[9]).mkdir()
+    for i, part in enumerate((table.slice(0, 200), table.slice(200))):
+        pq.write_table(part, data / NIGHTS[9] / f"part-{i}.parquet")
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW, nulls="drop")
+    return store, table
+
+
+def test_facts_are_those_of_the_data_and_the_usual_ones_medians(broken):
+    """Rows, nulls, positives, quantiles and clusters, beside the last seven nights."""
+    store, table = broken
+    assert store.diagnose() == ()
+    assert not store.check("nulls[label] <= 5%").passed
+    [found] = store.diagnose()
+    assert (found.partition, found.fails, found.nights) == (NIGHTS[9], ("nulls[label] <= 5%",), 7)
+    facts = {one.what: one for one in found.findings}
+    tables = [read(DATA / name) for name in NIGHTS[2:9]]
+    kept = table.filter(pc.is_valid(table["label"]))
+
+    def agrees(what, value):
+        usual = median(value(one) for one in tables)
+        assert (facts[what].value, facts[what].usual) == (value(kept if "null" not in what else table), usual), what
+
+    agrees("label null (share)", lambda t: t["label"].null_count / len(t))
+    agrees("positives (share)", lambda t: pc.sum(t["label"]).as_py() / len(t))
+    for q in (0.01, 0.5, 0.99):
+        agrees(f"score_lr quantile {q:g}", lambda t, q=q: float(np.sort(t["score_lr"])[int(np.ceil(q * len(t))) - 1]))
+    agrees("cluster_loose clusters", lambda t: len(set(t["cluster_loose"].to_pylist())))
+    agrees("cluster_loose largest cluster", lambda t: max(pc.value_counts(t["cluster_loose"]).field(1).to_pylist()))
+    assert facts["rows"].value == len(table)
+    assert found.findings[0].what == "label null (share)"
+    order = [one.deviations for one in found.findings]
+    assert order == sorted(order, reverse=True)
+    assert found.files == ("label null in 1 of 2 files (part-1.parquet: 100)",)
+
+
+@pytest.mark.usefixtures("broken")
+def test_a_scheduler_is_told_why_and_what_is_next(tmp_path):
+    """By `check` in two lines, by `diagnose` in a table and in JSON."""
+    where = tmp_path / "store"
+    told = run("check", where, "--rule", "nulls[label] <= 5%").stdout.splitlines()
+    assert "label null (share) " in told[1]
+    assert told[1].endswith("label null in 1 of 2 files (part-1.parquet: 100)")
+    assert told[2] == f"next: streameval diagnose {where} --partition {NIGHTS[9]}"
+    done = run("diagnose", where)
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[0] == f"{NIGHTS[9]} fails nulls[label] <= 5%; compared with 7 nights"
+    [one] = json.loads(run("diagnose", where, "--json", "-").stdout)
+    assert one["findings"][0] == {
+        "what": "label null (share)",
+        "value": 100 / one["findings"][[f["what"] for f in one["findings"]].index("rows")]["value"],
+        "usual": 0.0,
+        "deviations": None,
+    }
+    good = run("diagnose", where, "--partition", NIGHTS[0])
+    assert (good.exit_code, "compared with 0 nights" in good.stdout) == (0, True)
+    with pytest.raises(MissingInputError):
+        Store(where).diagnose("night=2025-01-01")
