@@ -45,17 +45,17 @@ from streameval.metrics.contingency.clustering import (
     names_measure,
 )
 from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
-from streameval.metrics.scores.calibration import BrierScore, LogLoss
-from streameval.metrics.scores.cumulative import CumulativeError
+from streameval.metrics.scores.calibration.cumulative import CumulativeError
+from streameval.metrics.scores.calibration.isotonic import Corp
+from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
+from streameval.metrics.scores.calibration.reliability import CalibrationError
+from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.metrics.scores.gain import Agc, truncated
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
-from streameval.metrics.scores.isotonic import Corp
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
 from streameval.metrics.scores.partial_area import Gini, PartialAuc
 from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
 from streameval.metrics.sketches import named_quantile, quantiles
-from streameval.metrics.scores.recalibration import LogisticFit, Recalibration
-from streameval.metrics.scores.reliability import CalibrationError
 from streameval.wording import format_number
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.calibration import spread
+from streameval.metrics.scores.calibration.scoring import spread
 from streameval.metrics.scores.ranking import RocAuc
 from streameval.metrics.scores.sums import counted, exact_sum, product, running
 from streameval.metrics.scores.undefined import ONE_CLASS

@@ -130,7 +130,7 @@ def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
 
 def mean(sums: Any, size: Any, bits: int = BITS) -> float:
     """A total of `dot` over a size, divided once."""
-    return float(sums / (size << bits if isinstance(sums, int) else size))
+    return float(sums / (size << bits if isinstance(size, int) else size))
 
 
 def doubt(part: ScorePart, keep: int | None = None) -> Any:
@@ -185,7 +185,7 @@ _WORD = 1 << 62
 
 
 def best_share(
-    part: ScorePart, least: Any = 1, fixed: Fraction = Fraction(0), *, later: bool = False
+    part: ScorePart, least: Any = 0, fixed: Fraction = Fraction(0), *, later: bool = False
 ) -> tuple[int, Any, Any]:
     """The group after which T/(fixed·P + T + F) is largest where T reaches `least`, with its T and F; −1 if none.
 

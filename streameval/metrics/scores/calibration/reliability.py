@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.calibration import Probabilities, missing, spread
+from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, sum_of, total
 from streameval.results import Scalar
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels.ranking import exact_parts
-from streameval.metrics.scores.calibration import Probabilities, missing
+from streameval.metrics.scores.calibration.scoring import Probabilities, missing
 from streameval.metrics.scores.undefined import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED
 from streameval.results import Scalar
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.calibration import drift_counts, drift_weights
-from streameval.metrics.scores.calibration import Probabilities, missing, spread
+from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.sums import counted, mean, running, words
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.metrics.scores.calibration import BrierScore, Probabilities, missing, spread
+from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, spread
 from streameval.metrics.scores.sums import BITS, integers, pooled, total
 from streameval.results import Scalar
 
