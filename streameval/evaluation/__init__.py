@@ -31,12 +31,17 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.protocol import Metric
 
-__all__ = ["evaluate", "explain"]
+__all__ = ["evaluate", "explain", "without_views"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The columns to read, with plain types in place of views."""
+    return pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in schema])
 
 
 def evaluate(
@@ -297,8 +302,7 @@ class _Run:
             compute=engine.compute,
             estimate=estimate and not request.estimates,
         )
-        schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
-        found = replace(found, schema=schema)
+        found = replace(found, schema=without_views(found.schema))
         try:
             wanted = planned(request, found)
         except SchemaError:
