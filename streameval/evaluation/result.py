@@ -14,6 +14,7 @@ from streameval.evaluation.families import FAMILIES
 from streameval.metrics.curves import CURVES
 from streameval.metrics.scores.threshold import ConfusionAt
 from streameval.results import to_arrow
+from streameval.wording import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,8 @@ class Evaluation:
         return text(self)
 
     def _find(self, metric: str, of: str | None) -> Scalar:
-        found = [r for r in self.results if r.metric == metric and of in (None, r.of)]
+        names = {metric, canonical(metric)}
+        found = [r for r in self.results if r.metric in names and of in (None, r.of)]
         if len(found) == 1:
             return found[0]
         have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in self.results}))

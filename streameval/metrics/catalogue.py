@@ -113,11 +113,14 @@ class Entry:
             If a value in the name is out of its range.
         """
         pattern = "".join("([^,/@=]+)" if c.isupper() else re.escape(c) for c in self.name)
-        values = re.fullmatch(pattern, name) if self.made else None
+        found = re.fullmatch(pattern, name)
+        if self.made is None or found is None:
+            return None
         try:
-            return self.made(*map(float, values.groups())) if values and self.made else None
+            values = [float(text) for text in found.groups()]
         except ValueError:
             return None
+        return self.made(*values)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite end of the range is None."""

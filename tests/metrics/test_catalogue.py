@@ -150,7 +150,7 @@ def spelled(name: str) -> set[str]:
     stem, at, option = name.partition("@")
     kind = option.partition("=")[0]
     alike = {k for k in known if at and k.startswith(f"{stem}@") and kind in ("Q", k.split("@")[1].split("=")[0])}
-    exact = {k for k in known if any(entry.named(k) for entry in CATALOGUE if entry.name == name)}
+    exact = {k for k in known if any(entry.named(k) for entry in entries() if entry.name == name)}
     return alike | ({name} & known) | exact
 
 

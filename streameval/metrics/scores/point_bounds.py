@@ -8,7 +8,7 @@ the best that a threshold within it may give is the vertex (T + p, F). Notation 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -17,7 +17,9 @@ from streameval.metrics.scores.undefined import NO_WEIGHT, NOTHING_FLAGGED, WEIG
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
-    from streameval.metrics.scores.operating_points import OperatingPoint
+    from collections.abc import Sequence
+
+    from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -33,7 +35,42 @@ class Vertex(NamedTuple):
     threshold: float
 
 
-def bounds(point: OperatingPoint, part: ScorePart) -> Scalar | None:
+class Point(Protocol):
+    """What the bounds ask of an `streameval.metrics.scores.operating_points.OperatingPoint`."""
+
+    @property
+    def kind(self) -> str:
+        """What the point satisfies."""
+
+    @property
+    def at(self) -> float:
+        """The number."""
+
+    @property
+    def measure(self) -> str:
+        """What the value is."""
+
+    @property
+    def name(self) -> str:
+        """As results have it."""
+
+    def due(self, total: Totals) -> Any:
+        """What must be reached, or may not be exceeded."""
+
+    def value(self, true: Any, false: Any, total: Totals) -> float:
+        """The measure of a vertex."""
+
+    def undefined(self, total: Totals) -> str | None:
+        """Why the value is undefined whatever the threshold."""
+
+    def nothing(self, total: Totals) -> Scalar:
+        """The value where no score reaches the threshold."""
+
+    def unreachable(self, found: Sequence[Vertex]) -> Scalar:
+        """Why no threshold satisfies it."""
+
+
+def bounds(point: Point, part: ScorePart) -> Scalar | None:
     """Value at an edge and its extremes; None where nothing is defined."""
     if not part.n.size or point.undefined(part.total):
         return None
@@ -49,16 +86,14 @@ def bounds(point: OperatingPoint, part: ScorePart) -> Scalar | None:
     return find[point.kind](point, part)
 
 
-def _between(
-    point: OperatingPoint, part: ScorePart, value: float, ends: tuple[float, float], threshold: float
-) -> Scalar:
+def _between(point: Point, part: ScorePart, value: float, ends: tuple[float, float], threshold: float) -> Scalar:
     most = math.inf if point.measure == "lift" else 1.0
     lower, upper = outward(*ends, rounding(part.total), most=most) if ends[0] < ends[1] else ends
     value = min(upper, max(lower, value))
     return Scalar(point.name, value, lower=lower, upper=upper, exact=lower == upper, threshold=threshold)
 
 
-def _of_rate(point: OperatingPoint, part: ScorePart) -> Scalar:
+def _of_rate(point: Point, part: ScorePart) -> Scalar:
     """Between the last edge allowed and all positives of the next bin."""
     false, true = running(part.n, 0), running(part.p, 0)
     edge = int(np.searchsorted(false, point.due(part.total), side="right"))
@@ -69,7 +104,7 @@ def _of_rate(point: OperatingPoint, part: ScorePart) -> Scalar:
     return _between(point, part, T / P, (T / P, (T + more) / P), threshold)
 
 
-def _of_hits(point: OperatingPoint, part: ScorePart) -> Scalar:
+def _of_hits(point: Point, part: ScorePart) -> Scalar:
     """Between the first edge that is deep enough and none of its bin's negatives."""
     false, true = running(part.n, 0), running(part.p, 0)
     at = min(int(np.searchsorted(true, point.due(part.total))), true.size - 1)
@@ -84,7 +119,7 @@ def _inside(part: ScorePart) -> tuple[Array, Array]:
     return true[part.open].astype(float), (false - part.n)[part.open].astype(float)
 
 
-def _of_recall(point: OperatingPoint, part: ScorePart) -> Scalar | None:
+def _of_recall(point: Point, part: ScorePart) -> Scalar | None:
     """The largest precision that is deep enough: of edges, and at most of open bins with their positives first."""
     at, T, F = best_share(part, due := point.due(part.total), later=True)
     if at < 0:
@@ -95,7 +130,7 @@ def _of_recall(point: OperatingPoint, part: ScorePart) -> Scalar | None:
     return _between(point, part, T / (T + F), (T / (T + F), upper), part.score(at))
 
 
-def _of_precision(point: OperatingPoint, part: ScorePart) -> Scalar:
+def _of_precision(point: Point, part: ScorePart) -> Scalar:
     """The largest recall that is precise enough: of edges, and at most of open bins with their positives first."""
     at, T, F = deepest(part, point.at)
     P = part.total.p
@@ -114,7 +149,7 @@ def _of_precision(point: OperatingPoint, part: ScorePart) -> Scalar:
     return point.unreachable([Vertex(0, T, F, part.score(at))] if at >= 0 else [])
 
 
-def _of_rows(point: OperatingPoint, part: ScorePart) -> Scalar:
+def _of_rows(point: Point, part: ScorePart) -> Scalar:
     """Over every order within the bin that is cut."""
     false, true = running(part.n, 0), running(part.p, 0)
     due = point.due(part.total)
@@ -138,7 +173,7 @@ def _of_rows(point: OperatingPoint, part: ScorePart) -> Scalar:
     return _between(point, part, value, (lower, upper), threshold)
 
 
-def _of_threshold(point: OperatingPoint, part: ScorePart) -> Scalar:
+def _of_threshold(point: Point, part: ScorePart) -> Scalar:
     """The bins above the threshold, and any of the rows of the bin that it cuts."""
     total, (scores, low, high) = part.total, part.ends(slice(None))
     loose = part.open & (low < point.at) & (point.at < high)
