@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from dataclasses import dataclass
@@ -49,7 +50,7 @@ def test_batches_and_merges_change_nothing(cuts: list[int], several: int) -> Non
     data = table()
     ends = sorted({0, *cuts, data.num_rows})
     made = [Accumulator(**OPTIONS) for _ in range(several)]
-    for i, (start, stop) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
+    for i, (start, stop) in enumerate(itertools.pairwise(ends)):
         made[i % several].update(data.slice(start, stop - start))
     first = made[-1]
     for other in made[:-1]:
