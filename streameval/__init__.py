@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 
 if TYPE_CHECKING:
+    from streameval.accumulator import Accumulator
     from streameval.arrays.contingency.clustering import (
         adjusted_mutual_info_score,
         adjusted_rand_score,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from streameval.store import Store
 
 _WHERE = {
+    "accumulator": ("Accumulator",),
     "arrays.curves": ("auc", "precision_recall_curve", "roc_curve"),
     "arrays.gain": ("agc_approximate", "agc_score", "gain_agc_approximate", "gain_agc_score", "gain_curve"),
     "arrays.lift": ("LiftCurve", "aul_score_from_clusters", "aul_score_from_labels"),
@@ -86,6 +88,7 @@ _WHERE = {
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
+    "Accumulator",
     "ClusteringMetrics",
     "ConfusionMatrix2",
     "ContingencyTable",

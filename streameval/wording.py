@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["few", "format_number", "plural"]
+__all__ = ["canonical", "few", "format_number", "plural"]
 
 
 def plural(count: int, word: str) -> str:
@@ -42,3 +43,16 @@ def format_number(number: float) -> str:
     """
     short = f"{number:g}"
     return short if float(short) == number else f"{number:.15g}"
+
+
+def canonical(name: str) -> str:
+    """The name of a metric with its numbers as results spell them.
+
+    Examples
+    --------
+    >>> canonical("tpr@fpr=1e-4"), canonical("cost_min@fp=1.0,fn=10"), canonical("ece@20/equal_count")
+    ('tpr@fpr=0.0001', 'cost_min@fp=1,fn=10', 'ece@20/equal_count')
+    """
+    stem, at, values = name.partition("@")
+    number = r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])"
+    return stem + at + re.sub(number, lambda found: format_number(float(found.group())), values)

@@ -44,6 +44,7 @@ LAYERS: dict[str, set[str]] = {
     "engine": {"budget", "metrics", "options", "results", "scan", "states"},
     "evaluation": {"arrays", "budget", "engine", "metrics", "options", "report", "results", "scan", "states"},
     "store": {"budget", "engine", "evaluation", "options", "plots", "results", "scan", "states"},
+    "accumulator": {"budget", "engine", "evaluation", "options", "scan", "states", "store"},
     "cli": {"evaluation", "metrics", "options", "plots", "report", "results", "simulation", "states", "store"},
     "__main__": {"cli"},
 }

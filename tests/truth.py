@@ -129,6 +129,123 @@ def point_truth(groups: Sequence[Group], rows: Sequence[int], kind: str, at: flo
     return best if kind == "fpr" and P and N else None
 
 
+def choice_truth(groups: Sequence[Group], kind: str, at: float) -> Fraction | None:
+    """``fpr@tpr``, ``recall@precision``, ``f1_max`` and so on: the best of all thresholds, tried one by one."""
+    P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
+    limit, T, F, found = Fraction(str(at)), Fraction(0), Fraction(0), []
+    for p, n in groups:
+        T, F = T + p, F + n
+        if kind == "fpr@tpr" and P and N and limit <= T / P:
+            found.append(-F / N)
+        elif kind == "precision@recall" and P and limit <= T / P:
+            found.append(T / (T + F))
+        elif kind == "recall@precision" and P and T and limit <= T / (T + F):
+            found.append(T / P)
+        elif kind == "fbeta" and P:
+            found.append((1 + limit**2) * T / (limit**2 * P + T + F))
+    return abs(max(found)) if found else None
+
+
+def cost_truth(groups: Sequence[Group], fp: Fraction, fn: Fraction) -> Fraction | None:
+    """Least expected cost over all thresholds, and flagging nothing."""
+    P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
+    T = F = Fraction(0)
+    costs = [fn * P]
+    for p, n in groups:
+        T, F = T + p, F + n
+        costs.append(fp * F + fn * (P - T))
+    return min(costs) / (P + N) if P + N else None
+
+
+def partial_auc_truth(groups: Sequence[Group], at: float) -> Fraction | None:
+    """Area of the ROC curve's trapezoids up to a false positive rate, standardised."""
+    P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
+    if not P or not N:
+        return None
+    limit, x, y, area = Fraction(str(at)), Fraction(0), Fraction(0), Fraction(0)
+    for p, n in groups:
+        right, top = x + n / N, y + p / P
+        if right > limit:
+            top = y + (top - y) * (limit - x) / (right - x)
+            right = limit
+        area += (right - x) * (y + top) / 2
+        x, y = right, top
+        if x == limit and n:
+            break
+    return (1 + (area - limit**2 / 2) / (limit - limit**2 / 2)) / 2
+
+
+def isotonic_truth(groups: Sequence[Group]) -> list[Fraction]:
+    """The isotonic fit of every group of descending score: c_k = min over a ≤ k of max over b ≥ k of the mean of a..b.
+
+    The min-max formula, not pooling.
+    """
+
+    def mean(a: int, b: int) -> Fraction:
+        total = sum((p + n for p, n in groups[a : b + 1]), Fraction(0))
+        return sum((p for p, _ in groups[a : b + 1]), Fraction(0)) / total
+
+    last = len(groups)
+    return [min(max(mean(a, b) for b in range(k, last)) for a in range(k + 1)) for k in range(last)]
+
+
+def calibration_truth(rows: Sequence[Row], bins: Sequence[int] = (10,)) -> dict[str, Fraction | None]:
+    """Every rational number on calibration, from its definition row by row; log loss in floating point."""
+    size = sum((weight for *_, weight in rows), Fraction(0))
+    sums: dict[Fraction, list[Fraction]] = defaultdict(lambda: [Fraction(0), Fraction(0)])
+    for score, label, weight in rows:
+        sums[Fraction(score)][label] += weight
+    filled = {s: g for s, g in sums.items() if g[0] + g[1]}
+    brier = sum((w * (Fraction(s) - y) ** 2 for s, y, w in rows), Fraction(0)) / size
+    down = sorted(filled, reverse=True)
+    fit = isotonic_truth([(filled[s][1], filled[s][0]) for s in down])
+    fitted = sum(
+        (filled[s][1] * (1 - c) ** 2 + filled[s][0] * c**2 for s, c in zip(down, fit, strict=True)), Fraction(0)
+    )
+    share = sum((g[1] for g in sums.values()), Fraction(0)) / size
+    steps = [Fraction(0)]
+    for s in sorted(sums):
+        steps.append(steps[-1] + (sums[s][1] - (sums[s][0] + sums[s][1]) * s) / size)
+    found = {
+        "brier_score": brier,
+        "corp.unc": share * (1 - share),
+        "corp.dsc": share * (1 - share) - fitted / size,
+        "corp.mcb": brier - fitted / size,
+        "ecce_mad": max(map(abs, steps)),
+        "ecce_range": max(steps) - min(steps),
+        "log_loss": _log_loss(rows, size),
+    }
+    ranks = sorted(score for score, *_ in rows)
+    for b in bins:
+        edges = [i * (1 / b) for i in range(b)] + [1.0]
+        wide = [sum(s > edge for edge in edges[1:-1]) for s, *_ in rows]
+        even = [b * ranks.index(s) // len(rows) for s, *_ in rows]
+        for name, cells in ((f"ece@{b}", wide), (f"ece@{b}/equal_count", even)):
+            found[name], largest = _binned(rows, cells, size)
+            if name == "ece@10":
+                found["ece"], found["mce"] = found[name], largest
+    return found
+
+
+def _log_loss(rows: Sequence[Row], size: Fraction) -> Fraction | None:
+    """As a fraction of floats; None stands for infinity."""
+    sure = [Fraction(s) if y else 1 - Fraction(s) for s, y, w in rows if w]
+    if not all(sure):
+        return None
+    terms = [-math.log(x.numerator / x.denominator) for x in sure]
+    return sum((w * Fraction(t) for w, t in zip((w for *_, w in rows if w), terms, strict=True)), Fraction(0)) / size
+
+
+def _binned(rows: Sequence[Row], cells: Sequence[int], size: Fraction) -> tuple[Fraction, Fraction]:
+    """Mean and largest distance of mean score and share of positives."""
+    gaps, sizes = defaultdict(Fraction), defaultdict(Fraction)
+    for (s, y, w), cell in zip(rows, cells, strict=True):
+        gaps[cell] += w * (y - Fraction(s))
+        sizes[cell] += w
+    largest = max(abs(gaps[c]) / sizes[c] for c in gaps if sizes[c])
+    return sum(map(abs, gaps.values()), Fraction(0)) / size, largest
+
+
 def size_auc_truth(clusters: Sequence[tuple[int, int]]) -> Fraction | None:
     """ROC AUC with a cluster's size as the score of each of its rows."""
     sums: dict[int, list[int]] = defaultdict(lambda: [0, 0])

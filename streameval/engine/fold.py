@@ -39,7 +39,10 @@ __all__ = [
     "batch_rows",
     "builder_bytes",
     "fold",
+    "label_reader",
     "merge",
+    "prepared",
+    "raw_batches",
     "run_capacity",
     "task_threads",
     "tasks",
@@ -145,15 +148,15 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     DataError
         If the data cannot be evaluated; the message names the file and the column.
     """
-    reader = _reader(plan, pieces[0].name)
+    reader = label_reader(plan, pieces[0].name)
     rows = sum(piece.rows for piece in pieces)
     sure = rows >= 0 and not any(piece.estimated for piece in pieces)
     room = max(1, min(capacity, rows)) if sure else capacity
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
     due = sum(piece.rows for piece in pieces if piece.estimated)  # what progress reports of them, whatever they hold
     try:
-        for piece, row, batch in _batches(pieces, plan.schema, batch_rows(plan.schema, capacity)):
-            for rows_ready in _prepared(piece, row, batch, plan, reader):
+        for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity)):
+            for rows_ready in prepared(piece, row, batch, plan, reader):
                 for builder in builders.values():
                     builder.update(rows_ready)
             done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
@@ -169,7 +172,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     return Folded(labels | {spec: builder.state() for spec, builder in builders.items()})
 
 
-def _reader(plan: Plan, name: str) -> LabelReader | None:
+def label_reader(plan: Plan, name: str) -> LabelReader | None:
     """What reads the labels of a file."""
     if plan.label is None:
         return None
@@ -180,7 +183,7 @@ def _reader(plan: Plan, name: str) -> LabelReader | None:
         raise LabelError(msg) from error
 
 
-def _batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
+def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterator[tuple[Piece, int, pa.RecordBatch]]:
     """Yield every batch with its piece and the offset of its first row in the file."""
     for piece in pieces:
         row = piece.row
@@ -197,7 +200,7 @@ def batch_rows(schema: pa.Schema, capacity: int) -> int:
     return min(BATCH_ROWS, max(LONG_BATCH_ROWS, capacity * BATCH_ROWS // RUN_ROWS))
 
 
-def _prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
+def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
     """Decode labels and weights, and drop rows that are filtered out or have no label; nothing if no row is left."""
     kept = None
     if plan.where is not None:

@@ -33,12 +33,17 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.protocol import Metric
 
-__all__ = ["evaluate", "explain"]
+__all__ = ["evaluate", "explain", "without_views"]
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
 _VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """The columns to read, with plain types in place of views."""
+    return pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in schema])
 
 
 def evaluate(
@@ -56,6 +61,7 @@ def evaluate(
     aul_threshold: float = 1,
     assignment_cells: int = 1_000_000,
     at: str | Sequence[str] = (),
+    clip: float | None = None,
     nan: str = "error",
     nulls: str = "error",
     cluster_scope: str = "global",
@@ -111,8 +117,13 @@ def evaluate(
         For `assignment_score`: a connected component of the table with more cells is bounded instead of solved, and
         the result is a certain interval. The limit does not depend on `memory`.
     at : str or sequence of str
-        Operating points: ``fpr=1e-4`` (the true positive rate there), ``recall=0.9`` (the precision there), ``k=1000``
-        (the precision among the top k), each with its threshold.
+        Operating points, each with its threshold: ``fpr=1e-4`` (the true positive rate there), ``tpr=0.9`` (the false
+        positive rate), ``recall=0.9`` (the precision), ``precision=0.95`` (the recall), ``k=1000`` (the precision among
+        the top k), ``share=0.01`` (precision, recall and lift of that share of the rows), ``threshold=0.8`` (precision,
+        recall, false positive rate and share flagged).
+    clip : float, optional
+        For `log_loss`: scores are moved into [clip, 1 − clip] first, such as 1e-15. Without it, `log_loss` is infinite
+        where a score of 0 or 1 is wrong.
     nan : {"error", "drop", "half"}
         NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as
         one half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
@@ -200,6 +211,7 @@ def evaluate(
         "aul_threshold": aul_threshold,
         "assignment_cells": assignment_cells,
         "at": at,
+        "clip": clip,
         "nan": nan,
         "nulls": nulls,
         "cluster_scope": cluster_scope,
@@ -308,7 +320,7 @@ class _Run:
             compute=engine.compute,
             estimate=estimate and not request.estimates,
         )
-        schema = pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in found.schema])
+        schema = without_views(found.schema)
         found, test, pruned = replace(found, schema=schema), None, None
         if request.where is not None:
             test = request.where.bound(schema)

@@ -20,6 +20,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streameval.errors import OptionError, SchemaError, WeightError
+from streameval.metrics.finalize import in_rounds
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
@@ -140,8 +141,8 @@ class _Sharded:
         return False
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """All shards of all states side by side."""
-        values = engine.finalize(jobs)
+        """All shards of all states side by side, once more for metrics that take several steps."""
+        values = in_rounds(engine.finalize, jobs)
         return [
             [_scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
             for (_, metrics), row in zip(jobs, values, strict=True)

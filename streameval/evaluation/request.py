@@ -120,5 +120,5 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
         patterns=tuple(metric for metric in options["metrics"] if isinstance(metric, str)),
         own=tuple(metric for metric in options["metrics"] if not isinstance(metric, str)),
         quantiles=sampling.quantiles if sampling else None,
-        **{name: options[name] for name in ("truncate", "at", "aul_threshold", "assignment_cells")},
+        **{name: options[name] for name in ("truncate", "at", "aul_threshold", "assignment_cells", "clip")},
     )

@@ -14,6 +14,7 @@ from streameval.evaluation.families import FAMILIES
 from streameval.metrics.curves import CURVES
 from streameval.metrics.scores.threshold import ConfusionAt
 from streameval.results import same_slice, slice_table, to_arrow
+from streameval.wording import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +75,8 @@ class Evaluation:
             slicings = "; ".join(dict.fromkeys(",".join(r.slice) for r in self.results if r.slice))
             msg = f"there is no slice {slice!r}; there are slices by: {slicings or 'nothing, since by was not given'}"
             raise OptionError(msg)
-        found = [r for r in results if r.metric == metric and of in (None, r.of)]
+        names = {metric, canonical(metric)}
+        found = [r for r in results if r.metric in names and of in (None, r.of)]
         if len(found) == 1:
             return found[0]
         have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in results}))

@@ -2,7 +2,8 @@
 
 A metric is its class and its row here. From the rows come the defaults, the names that ``metrics=`` and ``--metric``
 accept, what ``streameval metrics`` prints, and the tests that run over every metric. Some rows stand for a family of
-names, such as ``agc@Q``: their metrics are made from an option (`truncate`, `at`).
+names, such as ``ece@B``: their metrics are made from the value in the name (`made`), or from an option (`truncate`,
+`at`).
 
 ``metrics=`` also takes a user's own metric: a frozen dataclass with ``name``, ``family``, ``partial`` and ``combine``
 (`streameval.metrics.protocol.Metric`). The share of positives in the ten largest groups of equal score, for example:
@@ -31,7 +32,7 @@ import math
 import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -43,14 +44,22 @@ from streameval.metrics.contingency.clustering import (
     clustering_metrics,
     names_measure,
 )
+from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
+from streameval.metrics.scores.calibration.cumulative import CumulativeError
+from streameval.metrics.scores.calibration.isotonic import Corp
+from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
+from streameval.metrics.scores.calibration.reliability import CalibrationError
+from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.metrics.scores.gain import Agc, truncated
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
-from streameval.metrics.scores.operating_points import operating_points
+from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
+from streameval.metrics.scores.partial_area import Gini, PartialAuc
 from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
 from streameval.metrics.sketches import named_quantile, quantiles
+from streameval.wording import format_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from streameval.metrics.protocol import Metric
 
@@ -79,7 +88,8 @@ class Entry:
     better : ``higher``, ``lower``, or None where neither end is
     meaning : one line
     source : paper or definition
-    metric : the metric; None where an option makes it
+    metric : the metric; None where a value in the name or an option makes it
+    made : makes the metric of the values that capitals stand for; None where only an option does
     """
 
     name: str
@@ -92,13 +102,42 @@ class Entry:
     meaning: str
     source: str
     metric: Any = None
+    made: Callable[..., Any] | None = None
+
+    def named(self, name: str) -> Any:
+        """The metric of a name that this row stands for; None if it stands for none.
+
+        Raises
+        ------
+        OptionError
+            If a value in the name is out of its range.
+        """
+        pattern = "".join("([^,/@=]+)" if c.isupper() else re.escape(c) for c in self.name)
+        found = re.fullmatch(pattern, name)
+        if self.made is None or found is None:
+            return None
+        try:
+            values = [float(text) for text in found.groups()]
+        except ValueError:
+            return None
+        return self.made(*values)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite end of the range is None."""
-        facts = {name: getattr(self, name) for name in self.__slots__ if name != "metric"}
+        facts = {name: getattr(self, name) for name in self.__slots__ if name not in ("metric", "made")}
         return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}
 
 
+def _expected(bins: float, *, equal_count: bool = False) -> CalibrationError:
+    """``ece@B`` or ``ece@B/equal_count``."""
+    name = f"ece@{format_number(bins)}{'/equal_count' if equal_count else ''}"
+    return CalibrationError(int(bins) if bins % 1 == 0 else bins, equal_count, name=name)  # type: ignore[arg-type]
+
+
+_ECE = "Naeini, Cooper and Hauskrecht 2015"
+_ECCE = "Arrieta-Ibarra et al. 2022"
+_CORP = "Dimitriadis, Gneiting and Jordan 2021"
+_COX = "Cox 1958"
 CATALOGUE: tuple[Entry, ...] = (
     Entry("roc_auc", "score", "ranking", True, 0, 1, "higher",
           "Share of (positive, negative) pairs in which the positive scores higher; a tie counts one half.",
@@ -122,12 +161,87 @@ CATALOGUE: tuple[Entry, ...] = (
           "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "Théberge, agc"),
     Entry("agc_ratio@Q", "score", "gain", False, 0, 1, "higher",
           "agc_ratio of the top Q of the points (--truncate Q).", "Théberge, agc"),
+    Entry("gini", "score", "ranking", False, -1, 1, "higher",
+          "Gini coefficient of the ROC curve, 2·AUC − 1.", "2·AUC − 1", Gini()),
+    Entry("partial_auc@F", "score", "ranking", False, 0, 1, "higher",
+          "ROC AUC up to a false positive rate of F, standardised: ½ for a random order, 1 for a perfect one.",
+          "McClish 1989", made=PartialAuc),
     Entry("tpr@fpr=X", "score", "thresholds", False, 0, 1, "higher",
-          "Largest true positive rate at a false positive rate of at most X (--at fpr=X).", "ROC curve"),
+          "Largest true positive rate at a false positive rate of at most X (--at fpr=X).", "ROC curve",
+          made=partial(OperatingPoint, "fpr")),
+    Entry("fpr@tpr=X", "score", "thresholds", False, 0, 1, "lower",
+          "Smallest false positive rate at a true positive rate of at least X (--at tpr=X).", "ROC curve",
+          made=partial(OperatingPoint, "tpr")),
     Entry("precision@recall=X", "score", "thresholds", False, 0, 1, "higher",
-          "Precision where the recall reaches X (--at recall=X).", "precision-recall curve"),
+          "Largest precision at a recall of at least X (--at recall=X).", "precision-recall curve",
+          made=partial(OperatingPoint, "recall")),
+    Entry("recall@precision=X", "score", "thresholds", False, 0, 1, "higher",
+          "Largest recall at a precision of at least X (--at precision=X).", "precision-recall curve",
+          made=partial(OperatingPoint, "precision")),
     Entry("precision@k=N", "score", "thresholds", False, 0, 1, "higher",
-          "Precision among the N points that score highest, ties whole (--at k=N).", "precision-recall curve"),
+          "Precision among the N points that score highest, ties whole (--at k=N).", "precision-recall curve",
+          made=partial(OperatingPoint, "k")),
+    Entry("recall@k=N", "score", "thresholds", False, 0, 1, "higher",
+          "Recall of the N points that score highest, ties whole.", "precision-recall curve",
+          made=partial(OperatingPoint, "k", measure="recall")),
+    Entry("precision@share=Q", "score", "thresholds", False, 0, 1, "higher",
+          "Precision among the share Q of the points that score highest, ties whole (--at share=Q).",
+          "precision-recall curve", made=partial(OperatingPoint, "share")),
+    Entry("recall@share=Q", "score", "thresholds", False, 0, 1, "higher",
+          "Recall of the share Q of the points that score highest, ties whole (--at share=Q).", "gain curve",
+          made=partial(OperatingPoint, "share", measure="recall")),
+    Entry("lift@Q", "score", "thresholds", False, 0, math.inf, "higher",
+          "Precision among the share Q of the points that score highest, over the share of positives (--at share=Q).",
+          "gain curve", made=partial(OperatingPoint, "share", measure="lift")),
+    Entry("precision@threshold=T", "score", "thresholds", False, 0, 1, "higher",
+          "Precision of the points that score at least T (--at threshold=T).", "2×2 table",
+          made=partial(OperatingPoint, "threshold")),
+    Entry("recall@threshold=T", "score", "thresholds", False, 0, 1, "higher",
+          "Recall of the points that score at least T (--at threshold=T).", "2×2 table",
+          made=partial(OperatingPoint, "threshold", measure="recall")),
+    Entry("fpr@threshold=T", "score", "thresholds", False, 0, 1, "lower",
+          "False positive rate of the points that score at least T (--at threshold=T).", "2×2 table",
+          made=partial(OperatingPoint, "threshold", measure="fpr")),
+    Entry("flagged@threshold=T", "score", "thresholds", False, 0, 1, None,
+          "Share of the points that score at least T (--at threshold=T).", "2×2 table",
+          made=partial(OperatingPoint, "threshold", measure="flagged")),
+    Entry("f1_max", "score", "thresholds", False, 0, 1, "higher",
+          "Largest F1 over all thresholds.", "van Rijsbergen 1979", FbetaMax()),
+    Entry("fbeta_max@B", "score", "thresholds", False, 0, 1, "higher",
+          "Largest F-measure with weight B of recall over all thresholds.", "van Rijsbergen 1979", made=FbetaMax),
+    Entry("cost_min@fp=X,fn=Y", "score", "thresholds", False, 0, math.inf, "lower",
+          "Least expected cost of a point, where a false alarm costs X and a miss Y.", "expected cost", made=CostMin),
+    Entry("brier_score", "score", "calibration", False, 0, 1, "lower",
+          "Mean squared difference of score and label.", "Brier 1950", BrierScore()),
+    Entry("log_loss", "score", "calibration", False, 0, math.inf, "lower",
+          "Mean negative log likelihood of the labels, in nats (--clip).", "Good 1952", LogLoss()),
+    Entry("ece", "score", "calibration", False, 0, 1, "lower",
+          "Mean distance of score and share of positives over ten bins of equal width.", _ECE, CalibrationError()),
+    Entry("ece@B", "score", "calibration", False, 0, 1, "lower",
+          "ece over B bins of equal width.", _ECE, made=_expected),
+    Entry("ece@B/equal_count", "score", "calibration", False, 0, 1, "lower",
+          "ece over B bins of equal count, ties whole.", _ECE, made=partial(_expected, equal_count=True)),
+    Entry("mce", "score", "calibration", False, 0, 1, "lower",
+          "Largest distance of score and share of positives over ten bins of equal width.", _ECE,
+          CalibrationError(largest=True, name="mce")),
+    Entry("ecce_mad", "score", "calibration", False, 0, 1, "lower",
+          "Largest cumulative difference of labels and scores, without bins.", _ECCE, CumulativeError()),
+    Entry("ecce_range", "score", "calibration", False, 0, 1, "lower",
+          "Range of the cumulative difference of labels and scores, without bins.", _ECCE, CumulativeError(reach=True)),
+    Entry("corp.mcb", "score", "calibration", False, 0, 1, "lower",
+          "Miscalibration: what isotonic recalibration would take off the Brier score.", _CORP, Corp("mcb")),
+    Entry("corp.dsc", "score", "calibration", False, 0, 0.25, "higher",
+          "Discrimination: what the order of the scores takes off the uncertainty.", _CORP, Corp("dsc")),
+    Entry("corp.unc", "score", "calibration", False, 0, 0.25, None,
+          "Uncertainty: the Brier score of the share of positives.", _CORP, Corp("unc")),
+    Entry("calibration_slope", "score", "calibration", False, -math.inf, math.inf, None,
+          "Slope of a logistic recalibration: 1 is perfect, below 1 scores are too extreme.", _COX,
+          Recalibration("calibration_slope", slope=True)),
+    Entry("calibration_intercept", "score", "calibration", False, -math.inf, math.inf, None,
+          "Intercept fitted together with the slope: 0 is perfect.", _COX, Recalibration("calibration_intercept")),
+    Entry("calibration_in_the_large", "score", "calibration", False, -math.inf, math.inf, None,
+          "Intercept with slope 1: above 0 scores are too low on the whole.", _COX,
+          Recalibration("calibration_in_the_large", LogisticFit(joint=False))),
     Entry("agc_approx", "sample", "gain", False, -1, 1, "higher",
           "agc of a sample in quantile bins (--approx-agc).", "Théberge, agc"),
     Entry("agc_approx@Q", "sample", "gain", False, -math.inf, 1, "higher",
@@ -153,6 +267,7 @@ class Selection:
     own : the user's own metrics
     truncate, at, aul_threshold, assignment_cells : as `streameval.evaluate`
     quantiles : bins of ``agc_approx``; None where it is not asked for
+    clip : of ``log_loss``
     """
 
     families: tuple[str, ...]
@@ -163,6 +278,7 @@ class Selection:
     aul_threshold: float = 1
     assignment_cells: int = ASSIGNMENT_CELLS
     quantiles: int | None = None
+    clip: float | None = None
 
     def of(self, family: str) -> tuple[Metric, ...]:
         """The metrics of a family, each once."""
@@ -175,7 +291,7 @@ class Selection:
         if family == "score":
             cuts = truncated(self.truncate)
             picked += cuts if not self.quantiles else tuple(m for m in cuts if not self.patterns or self._names(m.name))
-            picked += operating_points(self.at)
+            picked += (*operating_points(self.at), *self._named)
         if family == "sketch":
             picked = quantiles(self.patterns, self._names_quantile)
         if family == "sample":
@@ -194,11 +310,28 @@ class Selection:
                 elif "classes" in self.families:
                     msg += ", and variants such as assignment_score/m3/raw"
                 raise OptionError(msg)
+        if self.clip is not None and LogLoss(self.clip) not in self.of("score"):
+            msg = f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)"
+            raise OptionError(msg, "clip")
 
     def _known(self, pattern: str) -> bool:
         others = any(fnmatchcase(name, pattern) for name in self._plain_names)
         others |= "sketch" in self.families and named_quantile(pattern) is not None
-        return others or _group(pattern, self.families) or ("classes" in self.families and bool(_measures(pattern)))
+        return (
+            others
+            or bool(self._metrics_named(pattern))
+            or _group(pattern, self.families)
+            or ("classes" in self.families and bool(_measures(pattern)))
+        )
+
+    @property
+    def _named(self) -> tuple[Any, ...]:
+        """Metrics of names that hold a value, such as ``ece@20``."""
+        return tuple(metric for pattern in self.patterns for metric in self._metrics_named(pattern))
+
+    def _metrics_named(self, name: str) -> tuple[Any, ...]:
+        rows = (entry.named(name) for entry in CATALOGUE if entry.made and entry.family in self.families)
+        return tuple(metric for metric in rows if metric is not None)[:1]
 
     @property
     def _plain_names(self) -> tuple[str, ...]:
@@ -238,6 +371,8 @@ class Selection:
         return self._names(name) or any(group in self.patterns for group in ("sketch", "quantiles"))
 
     def _with_options(self, metric: Any) -> Any:
+        if isinstance(metric, LogLoss):
+            return replace(metric, clip=self.clip)
         return replace(metric, threshold=self.aul_threshold) if isinstance(metric, Aul) else metric
 
     @property

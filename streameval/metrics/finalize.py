@@ -9,12 +9,12 @@ from streameval.results import Scalar
 from streameval.states.scores.missing import halved_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from streameval.budget import Budget
     from streameval.metrics.protocol import Metric
 
-__all__ = ["combine", "compute", "partials"]
+__all__ = ["combine", "compute", "in_rounds", "partials"]
 
 
 def partials(
@@ -43,6 +43,33 @@ def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[An
     ]
 
 
+def in_rounds(
+    finalize: Callable[[list[tuple[Any, list[Metric]]]], list[list[Any]]], jobs: Sequence[tuple[Any, Sequence[Metric]]]
+) -> list[list[Any]]:
+    """Values of each job's metrics; a metric whose value is another metric is finalized again with that one.
+
+    Parameters
+    ----------
+    finalize : gives the values of each job's metrics
+    jobs : pairs of a state and its metrics
+    """
+    results: list[list[Any]] = [list(metrics) for _, metrics in jobs]
+    while due := {i: at for i, row in enumerate(results) if (at := [j for j, x in enumerate(row) if _unsettled(x)])}:
+        values = finalize([(jobs[i][0], [results[i][j] for j in at]) for i, at in due.items()])
+        for (i, at), row in zip(due.items(), values, strict=True):
+            for j, value in zip(at, row, strict=True):
+                results[i][j] = value
+    return results
+
+
+def _unsettled(value: Any) -> bool:
+    return hasattr(value, "partial") and hasattr(value, "combine")
+
+
 def compute(state: Any, metric: Metric) -> Any:
     """One metric of a state in memory."""
-    return combine(state, [metric], [partials(state, shard, [metric]) for shard in state.shards()])[0]
+
+    def finalize(jobs: list[tuple[Any, list[Metric]]]) -> list[list[Any]]:
+        return [combine(s, several, [partials(s, shard, several) for shard in s.shards()]) for s, several in jobs]
+
+    return in_rounds(finalize, [(state, [metric])])[0][0]

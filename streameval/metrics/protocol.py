@@ -34,4 +34,7 @@ class Metric(Protocol):
         """What this part of a shard contributes."""
 
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
-        """The value, a `Scalar` but for curves, from the partials of all parts and the totals of the state."""
+        """The value, a `Scalar` but for curves, from the partials of all parts and the totals of the state.
+
+        An iterative metric gives the metric of its next step instead: the state is finalized again with that one.
+        """

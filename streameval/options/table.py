@@ -133,8 +133,11 @@ OPTIONS = (
            "aul: larger clusters count as if all positive.", needs="clusters"),
     Option("assignment_cells", whole_number("a whole number of cells, at least 0", 0), 1_000_000, _LOOK, "value",
            "assignment_score: larger components are bounded, not solved.", needs="classes"),
-    Option("at", NAMES, (), _LOOK, "value", "Operating point: fpr=1e-4, recall=0.9 or k=1000; repeat for several.",
-           needs="scores"),
+    Option("at", NAMES, (), _LOOK, "value",
+           "Operating point: fpr=1e-4, tpr=0.9, recall=0.9, precision=0.95, k=1000, share=0.01 or threshold=0.8; "
+           "repeat for several.", needs="scores"),
+    Option("clip", real_number("a probability above 0 and below 0.5"), None, _LOOK, "value",
+           "log_loss: move scores into [clip, 1 − clip] first, such as 1e-15.", needs="scores"),
     Option("nan", choice("error", "drop", "half"), "error", _FOLD, "state", "NaN and null scores.", needs="scores"),
     Option("nulls", choice("error", "drop", "singleton"), "error", _FOLD, "state",
            "Null ids of clusters and classes, and with drop null labels.", needs="clusters", idle=("singleton",)),

@@ -20,11 +20,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from truth import (
     agrees,
+    calibration_truth,
+    choice_truth,
+    cost_truth,
     curve_truth,
     gain_truth,
     groups_auc,
     groups_of,
     lift_truth,
+    partial_auc_truth,
     point_truth,
     size_auc_truth,
 )
@@ -52,6 +56,21 @@ ROWS = st.lists(
     max_size=25,
 )
 TRUNCATE, AT = (0.3, 4), ("fpr=0.25", "recall=0.6", "k=5")
+CHOICES = {  # the metric, and what its definition is called
+    "fpr@tpr=0.7": ("fpr@tpr", 0.7),
+    "recall@precision=0.55": ("recall@precision", 0.55),
+    "precision@recall=0.6": ("precision@recall", 0.6),
+    "f1_max": ("fbeta", 1),
+    "fbeta_max@2": ("fbeta", 2),
+}
+MORE = (*CHOICES, "gini", "partial_auc@0.3", "cost_min@fp=1,fn=2.5", "ece@4", "ece@4/equal_count", "calibration")
+MORE_POINTS = (
+    *(f"{name}@share=0.3" for name in ("precision", "recall")),
+    "lift@0.3",
+    "recall@k=5",
+    *(f"{name}@threshold=0.3" for name in ("precision", "recall", "fpr", "flagged")),
+)
+FITTED = {"calibration_slope", "calibration_intercept", "calibration_in_the_large"}  # see test_calibration.py
 OPTIONS = {"truncate": TRUNCATE, "at": AT}
 COLUMNS = {"score": "score", "cluster": "cluster", "classes": "class"}
 
@@ -81,6 +100,31 @@ def score_truths(rows: Sequence[Row], *, weighted: bool) -> dict[str, Fraction |
     for text, name in zip(AT, ("tpr", "precision", "precision"), strict=True):
         kind, at = text.split("=")
         found[f"{name}@{text}"] = point_truth(groups, points, kind, float(at))
+    found |= {name: choice_truth(groups, *asked) for name, asked in CHOICES.items()}
+    auc = found["roc_auc"]
+    found["gini"] = None if auc is None else 2 * auc - 1
+    found["partial_auc@0.3"] = partial_auc_truth(groups, 0.3)
+    found["cost_min@fp=1,fn=2.5"] = cost_truth(groups, Fraction(1), Fraction(5, 2))
+    return found | vertex_truths(plain, points) | calibration_truth(plain, (4, 10))
+
+
+def vertex_truths(rows: Sequence[tuple[float, int, Fraction]], points: Sequence[int]) -> dict[str, Fraction | None]:
+    """What thresholds by a share, a number of points or a score give."""
+    scores = sorted({score for score, *_ in rows}, reverse=True)
+    P, N = (sum((w for _, y, w in rows if y == label), Fraction(0)) for label in (1, 0))
+    found: dict[str, Fraction | None] = {}
+    for text, due in (("share=0.3", math.ceil(Fraction(3, 10) * len(rows))), ("k=5", min(5, len(rows)))):
+        last = next(i for i in range(len(points)) if sum(points[: i + 1]) >= due)
+        T, F = (sum((w for s, y, w in rows if y == label and s >= scores[last]), Fraction(0)) for label in (1, 0))
+        found[f"recall@{text}"] = T / P if P else None
+        if text != "k=5":
+            found[f"precision@{text}"] = T / (T + F)
+            found["lift@0.3"] = T * (P + N) / ((T + F) * P) if P else None
+    T, F = (sum((w for s, y, w in rows if y == label and s >= 0.3), Fraction(0)) for label in (1, 0))
+    at = "threshold=0.3"
+    found[f"precision@{at}"] = T / (T + F) if T + F else None
+    found[f"recall@{at}"], found[f"fpr@{at}"] = T / P if P else None, F / N if N and P else None
+    found[f"flagged@{at}"] = (T + F) / (P + N)
     return found
 
 
@@ -106,7 +150,8 @@ def spelled(name: str) -> set[str]:
     stem, at, option = name.partition("@")
     kind = option.partition("=")[0]
     alike = {k for k in known if at and k.startswith(f"{stem}@") and kind in ("Q", k.split("@")[1].split("=")[0])}
-    return alike | ({name} & known)
+    exact = {k for k in known if any(entry.named(k) for entry in entries() if entry.name == name)}
+    return alike | ({name} & known) | exact
 
 
 SAMPLED = {"agc_approx", "agc_approx@Q"}  # estimates: tests/evaluation/test_sampled.py holds their bounds and errors
@@ -129,7 +174,7 @@ def measure_of(name: str) -> str:
 @pytest.mark.parametrize("entry", list(entries()), ids=lambda entry: entry.name)
 def test_every_metric_of_the_catalogue_has_a_definition_here(entry: Any) -> None:
     """A row without a truth, a range or a family is not done."""
-    known = entry.name in SAMPLED | SKETCHED or spelled(entry.name) or measure_of(entry.name) in REFERENCE
+    known = entry.name in SAMPLED | SKETCHED | FITTED or spelled(entry.name) or measure_of(entry.name) in REFERENCE
     assert known, entry.name
     assert entry.family in FAMILIES
     assert entry.low < entry.high
@@ -147,6 +192,20 @@ def test_metrics_of_scores_are_their_definitions(rows: list[Row], weighted: bool
     assert values(found).keys() <= truths.keys()
     for name, value in values(found).items():
         assert agrees(value, truths[name]), (name, value, truths[name])
+
+
+@settings(max_examples=80)
+@given(ROWS, st.booleans())
+def test_thresholds_and_calibration_are_their_definitions(rows: list[Row], weighted: bool) -> None:
+    """Every metric that has to be asked for; an infinite log loss has no fraction."""
+    weight = "weight" if weighted else None
+    found = values(evaluate(table(rows), score="score", weight=weight, metrics=[*MORE, *MORE_POINTS]))
+    truths = score_truths(rows, weighted=weighted)
+    assert found.keys() - FITTED <= truths.keys()
+    for name, value in found.items():
+        if name not in FITTED and not math.isinf(value):
+            assert agrees(value, truths[name]), (name, value, truths[name])
+    assert not math.isinf(found["log_loss"]) or truths["log_loss"] is None
 
 
 @settings(max_examples=40)
@@ -249,7 +308,7 @@ def test_names_globs_families_and_subjects_pick_metrics() -> None:
 
 def test_the_catalogue_is_listed_by_pattern() -> None:
     """As `streameval metrics PATTERN` prints it."""
-    assert [entry.name for entry in entries("*auc*")] == ["roc_auc", "pr_auc", "roc_auc_by_size"]
+    assert [entry.name for entry in entries("*auc*")] == ["roc_auc", "pr_auc", "partial_auc@F", "roc_auc_by_size"]
     assert all(entry.to_dict()["meaning"] for entry in entries())
 
 

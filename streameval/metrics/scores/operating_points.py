@@ -1,45 +1,74 @@
 """Operating points: what a ranking gives at the one threshold that a team would deploy.
 
+A point is asked for by what it must satisfy; its threshold is one of the scores, and all points with at least that
+score are taken, ties included. Never a point between two thresholds.
+
+===============  =============================================================  ==========================
+asked for        the threshold                                                  results
+===============  =============================================================  ==========================
+``fpr=X``        largest TPR with an FPR of at most X, then the lowest FPR      ``tpr@fpr=X``
+``tpr=X``        smallest FPR with a TPR of at least X, then the highest TPR    ``fpr@tpr=X``
+``recall=X``     largest precision with a recall of at least X, then recall     ``precision@recall=X``
+``precision=X``  largest recall with a precision of at least X, then precision  ``recall@precision=X``
+``k=N``          the first that takes N points; all if there are fewer          ``precision@k=N``
+``share=Q``      the first that takes a share Q of the points                   ``precision@share=Q``, …
+``threshold=T``  T                                                              ``precision@threshold=T``, …
+===============  =============================================================  ==========================
+
 Notation as in `streameval.metrics.scores.ranking`: groups of equal score in descending order have p positives and n
-negatives, with T positives and F negatives before them, of P and N in all.
+negatives, with T positives and F negatives before them, of P and N in all. Rates are of weights; `k` and `share` count
+points. Bounds from a histogram: `streameval.metrics.scores.point_bounds`.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.sums import counted, last_within, limit, outward, reached, rounding, running, sum_of
-from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT, ONE_CLASS, WEIGHTED
+from streameval.metrics.scores.point_bounds import Vertex, bounds
+from streameval.metrics.scores.sums import best_share, deepest, last_within, limit, reached, sum_of
+from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS
 from streameval.results import Scalar
 from streameval.wording import format_number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
-    from streameval.typing import Array
 
-__all__ = ["OperatingPoint", "operating_points", "parse_at"]
+__all__ = ["KINDS", "OperatingPoint", "operating_points", "parse_at"]
+
+KINDS = {
+    "fpr": ("tpr",),
+    "tpr": ("fpr",),
+    "recall": ("precision",),
+    "precision": ("recall",),
+    "k": ("precision", "recall"),
+    "share": ("precision", "recall", "lift"),
+    "threshold": ("precision", "recall", "fpr", "flagged"),
+}
+_ALONE = {"k": ("precision",)}  # what `at` adds, where not all
 
 
 @dataclass(frozen=True)
 class OperatingPoint:
     """What one threshold gives when all points with at least that score are taken, ties included.
 
-    - ``fpr``: the best true positive rate among thresholds whose false positive rate is at most `at`, at the highest
-      threshold that reaches it; 0 at threshold infinity where even the first group has too many negatives.
-    - ``recall``: the precision at the highest threshold whose recall is at least `at`.
-    - ``k``: the precision among the top `at` points, groups whole until that many *points* are reached; all if there
-      are fewer. Rates are of weights, `at` counts points.
-
     Counts are compared exactly, with `at` as the decimal it is written as; weights with a relative tolerance of 1e-12.
     From a histogram, value and threshold are those at a bin's edge, and the interval spans the extremes over every
-    order within the bin that is cut.
+    order within the bins.
+
+    Attributes
+    ----------
+    kind : what the point satisfies, a key of `KINDS`
+    at : the number
+    measure : the value: one of those that `KINDS` has for it, by default the first
 
     Raises
     ------
@@ -52,111 +81,168 @@ class OperatingPoint:
     >>> from streameval.metrics.finalize import compute
     >>> from streameval.states.scores.counts import fold_arrays
     >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
-    >>> for at in ("fpr=0", "recall=0.9", "k=1"):
+    >>> for at in ("fpr=0", "recall=0.9", "precision=0.6", "k=1"):
     ...     point = compute(state, parse_at(at))
     ...     print(point.metric, round(point.value, 4), point.threshold)
     tpr@fpr=0 0.5 0.8
     precision@recall=0.9 0.6667 0.35
+    recall@precision=0.6 1.0 0.35
     precision@k=1 1.0 0.8
     """
 
     kind: str
     at: float
+    measure: str = ""
 
     def __post_init__(self) -> None:
+        share = 0 < self.at <= 1
         allowed = {
             "fpr": 0 <= self.at <= 1,
-            "recall": 0 < self.at <= 1,
+            "tpr": share,
+            "recall": share,
+            "precision": share,
+            "share": share,
             "k": 1 <= self.at < math.inf and self.at % 1 == 0,
+            "threshold": -math.inf < self.at < math.inf,
         }
         if not allowed.get(self.kind):
             text = f"{self.kind}={self.at:g}"
             raise _no_point(text)
+        object.__setattr__(self, "measure", self.measure or KINDS[self.kind][0])
 
     @property
     def name(self) -> str:
-        """``tpr@fpr=0.0001``, ``precision@recall=0.9``, ``precision@k=1000``."""
-        return f"{'tpr' if self.kind == 'fpr' else 'precision'}@{self.kind}={format_number(self.at)}"
+        """``tpr@fpr=0.0001``, ``precision@recall=0.9``, ``precision@k=1000``, ``lift@0.01``."""
+        asked = "" if self.measure == "lift" else f"{self.kind}="
+        return f"{self.measure}@{asked}{format_number(self.at)}"
+
+    def due(self, total: Totals) -> Any:
+        """What must be reached, or may not be exceeded, in rows or in the measure."""
+        if self.kind in ("k", "share"):
+            return min(int(self.at), total.rows) if self.kind == "k" else limit(self.at, total.rows, most=False)
+        size = total.n if self.kind == "fpr" else total.p
+        return limit(self.at, size, most=self.kind == "fpr")
+
+    def value(self, true: Any, false: Any, total: Totals) -> float:
+        """The measure of a vertex."""
+        top, bottom = {
+            "precision": (true, true + false),
+            "recall": (true, total.p),
+            "tpr": (true, total.p),
+            "fpr": (false, total.n),
+            "flagged": (true + false, total.n + total.p),
+            "lift": (true * (total.n + total.p), (true + false) * total.p),
+        }[self.measure]
+        return float(top / bottom) if self.measure == "lift" else min(1.0, top / bottom)
 
     def partial(self, part: ScorePart) -> Any:
-        """The candidate of exact groups: position, T and F at its threshold, the threshold; None if they have none.
-
-        Of bins the result.
-        """
+        """The best vertex of exact groups, None if there is none; of bins the result."""
         if not part.exact:
-            return self._bounds(part)
-        before, total = part.before, part.total
-        if self.kind == "k":
-            at = reached(part.rows, before.rows, min(int(self.at), total.rows))
-        elif self.kind == "recall":
-            at = reached(part.p, before.p, limit(self.at, total.p, most=False))
-        else:
-            at = last_within(part.n, part.p, before.n, limit(self.at, total.n, most=True))
-        if at is None:
+            return bounds(self, part)
+        found = self._vertex(part)
+        if self.kind != "precision" or found is not None:
+            return found
+        at, true, false = best_share(part)  # how near a part comes that does not reach it
+        return Vertex(-1, true, false, part.score(at)) if at >= 0 else None
+
+    def _vertex(self, part: ScorePart) -> Vertex | None:
+        """The best vertex of exact groups."""
+        if self.kind in ("precision", "recall"):
+            at, true, false = (
+                deepest(part, self.at)
+                if self.kind == "precision"
+                else best_share(part, self.due(part.total), later=True)
+            )
+            rows = part.before.rows + sum_of(part.rows[: at + 1])
+            return Vertex(rows, true, false, part.score(at)) if at >= 0 else None
+        last = self._last(part)
+        if last is None or last < 0:
             return None
-        end = at + 1
-        return before.rows + at, before.p + sum_of(part.p[:end]), before.n + sum_of(part.n[:end]), part.score(at)
+        before, end = part.before, last + 1
+        T, F = before.p + sum_of(part.p[:end]), before.n + sum_of(part.n[:end])
+        return Vertex(before.rows + sum_of(part.rows[:end]), T, F, part.score(last))
+
+    def _last(self, part: ScorePart) -> int | None:
+        """The last group that is taken; −1 or None if there is none."""
+        if self.kind == "threshold":
+            return int(np.count_nonzero(part.scores >= self.at)) - 1
+        due = self.due(part.total)
+        if self.kind in ("k", "share"):
+            return reached(part.rows, part.before.rows, due)
+        if self.kind == "fpr":
+            return last_within(part.n, part.p, part.before.n, due)
+        last = 0 if part.before.p >= due and part.n.size else reached(part.p, part.before.p, due)
+        if last is None:
+            return None
+        misses = np.flatnonzero(part.n[last + 1 :] > 0)
+        free = part.p[last + 1 :][: misses[0] if misses.size else None]  # groups that add no negatives
+        hits = np.flatnonzero(free > 0)
+        return last + (int(hits[-1]) + 1 if hits.size else 0)
+
+    def _best(self, found: Sequence[Vertex]) -> Vertex:
+        """The best vertex of all parts."""
+        if self.kind in ("fpr", "threshold"):
+            return max(found)
+        if self.kind in ("k", "share"):
+            return min(found)
+        if self.kind == "tpr":
+            return min(found, key=lambda v: (v.false, -v.true))
+        if self.kind == "precision":
+            return max(found, key=lambda v: (v.true, -v.false))
+        return max(found, key=lambda v: (Fraction(v.true) / (Fraction(v.true) + Fraction(v.false)), v.rows))
+
+    def undefined(self, total: Totals) -> str | None:
+        """Why the value is undefined whatever the threshold."""
+        if not total.rows:
+            return ONE_CLASS if self.kind in ("fpr", "tpr") else NO_POSITIVES if self.kind == "recall" else NO_ROWS
+        if not (total.n and total.p) and (self.kind in ("fpr", "tpr") or self.measure == "fpr"):
+            return ONE_CLASS
+        of_positives = self.kind in ("recall", "precision") or self.measure in ("recall", "lift")
+        return NO_POSITIVES if of_positives and not total.p else None
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
-        """The first candidate; for ``fpr`` the last."""
+        """The best vertex of all parts."""
         total = state.totals()
-        if self.kind == "fpr" and not (total.n and total.p):
-            return Scalar.undefined(self.name, ONE_CLASS)
-        if self.kind == "recall" and not total.p:
-            return Scalar.undefined(self.name, NO_POSITIVES)
+        if reason := self.undefined(total):
+            return Scalar.undefined(self.name, reason)
         found = [part for part in partials if part is not None]
+        if found and isinstance(found[0], Scalar):
+            return found[0]
+        if self.kind == "precision" and not any(vertex.rows >= 0 for vertex in found):
+            return self.unreachable(found)
+        found = [vertex for vertex in found if vertex.rows >= 0]
+        if not found and self.kind == "threshold":
+            return self.nothing(total)
         if not found:
             none = Scalar.certain(self.name, 0.0, math.inf)
             return none if self.kind == "fpr" else Scalar.undefined(self.name, NO_ROWS)
-        if isinstance(found[0], Scalar):
-            return found[0]
-        _, true, false, threshold = max(found) if self.kind == "fpr" else min(found)
-        if self.kind != "fpr" and not true + false:
+        _, true, false, threshold = self._best(found)
+        if self.measure in ("precision", "lift") and not true + false:
             return Scalar.undefined(self.name, NO_WEIGHT)
-        value = true / total.p if self.kind == "fpr" else true / (true + false)
-        return Scalar.certain(self.name, min(1.0, value), threshold)
+        return Scalar.certain(
+            self.name, self.value(true, false, total), self.at if self.kind == "threshold" else threshold
+        )
 
-    def _bounds(self, part: ScorePart) -> Scalar | None:
-        """Value at an edge and its extremes; None where nothing is defined."""
-        false, true = running(part.n, 0), running(part.p, 0)
-        if not true.size or (self.kind != "k" and not true[-1]) or (self.kind == "fpr" and not false[-1]):
-            return None
-        if self.kind == "fpr":
-            return self._rate_bounds(part, false, true)
-        by_rows = self.kind == "k"
-        least = min(int(self.at), part.total.rows) if by_rows else limit(self.at, true[-1].item(), most=False)
-        at = int(np.searchsorted(running(part.rows, 0) if by_rows else true, least))
-        p, n, hidden = part.p[at].item(), part.n[at].item(), bool(part.open[at])
-        T, F = (true[at] - p).item(), (false[at] - n).item()
-        if by_rows and not counted(part.total) and (hidden or not T + F + p + n):
-            return Scalar.undefined(self.name, WEIGHTED if hidden else NO_WEIGHT)
-        value, threshold = (T + p) / (T + p + F + n), part.score(at)
-        if not hidden:
-            return Scalar.certain(self.name, min(1.0, value), threshold)
-        if self.kind == "recall":
-            ends = least / (least + F + n), (T + p) / (T + p + F)
-        else:
-            few, many = max(least - T - F, n), max(least - T - F, p)
-            ends = (T + few - n) / (T + F + few), (T + p) / (T + F + many)
-        return self._bounded(value, ends, threshold, rounding(part.total))
+    def nothing(self, total: Totals) -> Scalar:
+        """The value where no score reaches the threshold."""
+        if self.measure == "precision":
+            return Scalar.undefined(self.name, NOTHING_FLAGGED)
+        return Scalar.certain(self.name, 0.0, self.at)
 
-    def _rate_bounds(self, part: ScorePart, false: Array, true: Array) -> Scalar:
-        """Bounds of the true positive rate: between the last edge allowed and all positives of the next bin."""
-        edge = int(np.searchsorted(false, limit(self.at, false[-1].item(), most=True), side="right"))
-        hits = np.flatnonzero(part.p[:edge] > 0)
-        T, P = true[edge - 1].item() if edge else 0, true[-1].item()
-        more = part.p[edge].item() if edge < part.p.size and part.open[edge] else 0
-        threshold = part.score(int(hits[-1])) if hits.size else math.inf
-        return self._bounded(T / P, (T / P, (T + more) / P), threshold, rounding(part.total))
-
-    def _bounded(self, value: float, ends: tuple[float, float], threshold: float, slack: float) -> Scalar:
-        lower, upper = outward(*ends, slack) if ends[0] < ends[1] else ends
-        return Scalar(self.name, value, lower=lower, upper=upper, exact=lower == upper, threshold=threshold)
+    def unreachable(self, found: Sequence[Vertex]) -> Scalar:
+        """Why no threshold satisfies it, with the nearest that is reachable."""
+        reason = f"no threshold has a precision of {format_number(self.at)}"
+        if found:
+            best = max(found, key=lambda v: (v.true / (v.true + v.false), v.threshold))
+            value = best.true / (best.true + best.false)
+            reason += f"; the highest is {value:.6g}, at threshold {best.threshold:.6g}"
+        return Scalar.undefined(self.name, reason)
 
 
 def _no_point(text: str) -> OptionError:
     return OptionError(
-        f"at={text} is not an operating point; write fpr=X (0 to 1), recall=X (above 0 to 1) or k=N (1, 2, …)"
+        f"at={text} is not an operating point; write fpr=X (0 to 1), tpr=X, recall=X, precision=X or share=X (above 0 "
+        "to 1), k=N (1, 2, …) or threshold=X"
     )
 
 
@@ -182,5 +268,18 @@ def parse_at(text: str) -> OperatingPoint:
 
 
 def operating_points(at: Sequence[str]) -> tuple[OperatingPoint, ...]:
-    """The operating points requested, without repetitions."""
-    return tuple(dict.fromkeys(parse_at(text) for text in at))
+    """The metrics of the operating points requested, without repetitions.
+
+    Examples
+    --------
+    >>> [metric.name for metric in operating_points(["fpr=1e-4", "share=0.1"])]
+    ['tpr@fpr=0.0001', 'precision@share=0.1', 'recall@share=0.1', 'lift@0.1']
+    """
+    points = [parse_at(text) for text in at]
+    return tuple(
+        dict.fromkeys(
+            OperatingPoint(point.kind, point.at, measure)
+            for point in points
+            for measure in _ALONE.get(point.kind, KINDS[point.kind])
+        )
+    )

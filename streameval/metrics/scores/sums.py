@@ -10,12 +10,13 @@ and N in all.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels import gain, ranking
+from streameval.kernels import calibration, gain, ranking, vertices
 from streameval.states.scores.missing import total_weight
 
 if TYPE_CHECKING:
@@ -26,24 +27,35 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = [
+    "BITS",
     "SLACK",
     "best_gap",
+    "best_share",
     "counted",
+    "deepest",
+    "dot",
     "doubt",
     "exact_sum",
     "gain_sums",
+    "integers",
     "last_within",
     "limit",
+    "mean",
     "mean_precision",
     "outward",
     "pairs_won",
+    "pooled",
     "precision_sum",
+    "product",
     "reached",
     "rounding",
     "running",
     "sum_of",
     "total",
+    "words",
 ]
+
+BITS = 62  # of a share in fixed point
 
 SLACK = 1e-14  # bounds the rounding error of a value in [0, 1], generously
 _TOLERANCE = 1e-12  # relative, of a sum of weights that is compared with a limit
@@ -86,21 +98,39 @@ def exact_sum(values: Array) -> float:
 
 def sum_of(values: Array) -> Any:
     """Sum of an array in the measure."""
-    return int(values.sum()) if _integers(values) else total_weight(values)
+    return int(values.sum()) if integers(values) else total_weight(values)
 
 
 def running(values: Array, start: Any) -> Array:
     """Sums of `start` and the values up to and including each."""
-    run = gain.running_counts if _integers(values) else gain.running_weights
+    run = gain.running_counts if integers(values) else gain.running_weights
     sums: Array = run(values, start)
     return sums
 
 
 def pairs_won(part: ScorePart) -> Any:
     """Twice the pairs in which the positive comes first, ties as halves: Σ p·(2(N − F) − n)."""
-    if _integers(part.n):
+    if integers(part.n):
         return _integer(ranking.area_counts(part.n, part.p, part.before.n, part.total.n))
     return 2.0 * float(ranking.area_weights(part.n, part.p, part.before.n, part.total.n))
+
+
+def words(values: Array, bits: int = BITS) -> Array:
+    """Numbers from 0 to 2^(62 − bits) in units of 2^−bits, as int64."""
+    found: Array = np.rint(values * float(1 << bits)).astype(np.int64)
+    return found
+
+
+def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
+    """Σ measure·value, for values from 0 to 2^(62 − bits): for counts an integer in units of 2^−bits."""
+    if integers(measure):
+        return _integer(ranking.product_counts(measure, words(values, bits)))
+    return exact_sum(measure * values)
+
+
+def mean(sums: Any, size: Any, bits: int = BITS) -> float:
+    """A total of `dot` over a size, divided once."""
+    return float(sums / (size << bits if isinstance(size, int) else size))
 
 
 def doubt(part: ScorePart, keep: int | None = None) -> Any:
@@ -109,7 +139,12 @@ def doubt(part: ScorePart, keep: int | None = None) -> Any:
         return 0
     found = part.open[:keep]
     n, p = part.n[:keep][found], part.p[:keep][found]
-    return _integer(ranking.product_counts(n, p)) if _integers(n) else exact_sum(n * p)
+    return _integer(ranking.product_counts(n, p)) if integers(n) else exact_sum(n * p)
+
+
+def product(one: Array, other: Array) -> Any:
+    """Σ of the products of two columns in the measure."""
+    return _integer(ranking.product_counts(one, other)) if integers(one) else exact_sum(one * other)
 
 
 def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
@@ -118,7 +153,7 @@ def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
     For counts an integer in units of 2⁻⁶³, each precision rounded to a multiple of 2⁻⁶².
     """
     at = part.n, part.p, part.before.n, part.before.p, trapezoid
-    if _integers(part.n):
+    if integers(part.n):
         return _integer(ranking.precision_counts(*at)) << (not trapezoid)
     return float(ranking.precision_weights(*at)) / (1 << trapezoid)
 
@@ -133,11 +168,59 @@ def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:
     if not part.total.n or not part.total.p:
         return 0.0, 0, 0, -1
     at = part.n, part.p, part.before.n, part.before.p, part.total.n, part.total.p
-    if _integers(part.n):
+    if integers(part.n):
         best, group, true, false = ranking.informedness_counts(*at)
         return float(best), int(true), int(false), int(group)
     best, group, true, false = ranking.informedness_weights(*at)
     return float(best), true, false, int(group)
+
+
+def pooled(n: Array, p: Array) -> tuple[Array, Array, Array]:
+    """Blocks of the isotonic fit of groups that hold something: negatives, positives, and the last group of each."""
+    found: tuple[Array, Array, Array] = (calibration.pool_counts if integers(n) else calibration.pool_weights)(n, p)
+    return found
+
+
+_WORD = 1 << 62
+
+
+def best_share(
+    part: ScorePart, least: Any = 0, fixed: Fraction = Fraction(0), *, later: bool = False
+) -> tuple[int, Any, Any]:
+    """The group after which T/(fixed·P + T + F) is largest where T reaches `least`, with its T and F; −1 if none.
+
+    Of equals the last where `later`, else the first.
+    """
+    before, total = part.before, part.total
+    if not integers(part.n):
+        found = vertices.best_weights(part.n, part.p, before.n, before.p, least, float(fixed) * total.p, 1.0, later)
+        return int(found[0]), float(found[1]), float(found[2])
+    share, scale = fixed.numerator * total.p, fixed.denominator
+    if share + scale * (total.n + total.p) >= _WORD:  # in units of `scale` too large for a word: in floating point
+        return best_share(_weighing(part), float(least), fixed, later=later)
+    found = vertices.best_counts(part.n, part.p, before.n, before.p, max(least, 1), share, scale, later)
+    return int(found[0]), int(found[1]), int(found[2])
+
+
+def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
+    """The first group with the largest T among those whose precision reaches a share, with its T and F; −1 if none."""
+    at = part.n, part.p, part.before.n, part.before.p
+    share = Fraction(str(float(precision)))
+    if integers(part.n) and share.denominator < _WORD:
+        found = vertices.deepest_counts(*at, share.numerator, share.denominator)
+        return int(found[0]), int(found[1]), int(found[2])
+    part = _weighing(part)
+    at = part.n, part.p, float(part.before.n), float(part.before.p)
+    found = vertices.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
+    return int(found[0]), float(found[1]), float(found[2])
+
+
+def _weighing(part: ScorePart) -> ScorePart:
+    """The same groups, their counts as weights."""
+    before, total = (
+        replace(t, neg_weight=float(t.n), pos_weight=float(t.p), weighted=True) for t in (part.before, part.total)
+    )
+    return replace(part, n=part.n.astype(float), p=part.p.astype(float), before=before, total=total, counts=part.rows)
 
 
 def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
@@ -146,7 +229,7 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
     Σ u·(2(T + F) + u) telescopes, which gives the second sum of counts.
     """
     n, p, before = part.n[:keep], part.p[:keep], part.before
-    if not _integers(n):
+    if not integers(n):
         area, below, pos, neg = (float(x) for x in gain.gain_weights(n, p))
         weight = neg + pos
         pairs = 0 if part.exact else float((n * p)[part.open[:keep]].sum())
@@ -191,7 +274,8 @@ def last_within(n: Array, p: Array, start: Any, bound: Any) -> int | None:
     return int(hits[-1]) if hits.size else None
 
 
-def _integers(values: Array) -> bool:
+def integers(values: Array) -> bool:
+    """Whether a column holds counts."""
     return values.dtype.kind == "i"
 
 

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-__all__ = ["HALF", "NO_NEGATIVES", "NO_POSITIVES", "NO_ROWS", "NO_WEIGHT", "ONE_CLASS", "WEIGHTED"]
+__all__ = [
+    "HALF",
+    "NOTHING_FLAGGED",
+    "NO_LOGIT",
+    "NO_NEGATIVES",
+    "NO_POSITIVES",
+    "NO_ROWS",
+    "NO_WEIGHT",
+    "ONE_CLASS",
+    "OUTSIDE",
+    "UNBOUNDED",
+    "WEIGHTED",
+]
 
 ONE_CLASS = "one class only"
 NO_POSITIVES = "no positives"
@@ -11,3 +23,7 @@ NO_ROWS = "no rows"
 NO_WEIGHT = "no weight in the part kept"
 WEIGHTED = "a histogram cannot bound a weighted metric cut at a number of points; leave out approx (--approx)"
 HALF = "NaN scores count as halves in roc_auc and agc only; choose nan='drop' (--nan drop)"
+OUTSIDE = "a score is outside [0, 1], so the scores are not probabilities; transform them, or leave this metric out"
+NO_LOGIT = "a score of 0 or 1 has no logit"
+UNBOUNDED = "a histogram cannot bound a fit; leave out approx (--approx)"
+NOTHING_FLAGGED = "no score reaches the threshold"

@@ -73,8 +73,8 @@ def rates(groups, point):
         F, T = F + n, T + p
         if point.kind == "fpr" and Fraction(F, N) <= at and Fraction(T, P) > best[0]:
             best = (Fraction(T, P), i)
-        if point.kind == "recall" and Fraction(T, P) >= at:
-            return Fraction(T, T + F), i
+        if point.kind == "recall" and P and Fraction(T, P) >= at and Fraction(T, T + F) >= best[0]:
+            best = (Fraction(T, T + F), i)
         if point.kind == "k" and (at <= F + T or i == len(groups) - 1) and before < at:
             return Fraction(T, T + F), i
     return best

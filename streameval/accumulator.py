@@ -1,0 +1,338 @@
+"""Accumulator: the states of `streameval.evaluate` in somebody else's loop.
+
+A stream, a training loop or a task of Spark or Ray hands over its batches; the accumulator folds each into the states
+that the metrics need, and gives the `Evaluation` when asked. Accumulators of the same options merge, travel by pickle,
+and are saved as the state files of a store. Results are those of `evaluate` on the same rows, to the same bits.
+
+Batches are collected in the builders that `evaluate` uses, up to a few million rows, and sorted together. Memory is
+that of `evaluate` with one thread; states beyond `memory` are spilled.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from streameval import scan
+from streameval.engine.fold import Folded, Plan, batch_rows, label_reader, prepared, raw_batches
+from streameval.engine.threads import ThreadEngine
+from streameval.errors import FormatError, IncompatibleStatesError, MissingInputError, OptionError, SchemaError
+from streameval.evaluation import without_views
+from streameval.evaluation.conclude import finalize_all
+from streameval.evaluation.families import planned
+from streameval.evaluation.request import Request
+from streameval.options import honoured, recorded, refuse
+from streameval.scan.pieces import Piece, Scan, TableSource
+from streameval.store.files.location import Location
+from streameval.store.files.states import StateFiles
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.result import Evaluation
+
+__all__ = ["Accumulator"]
+
+_FORMAT = 1
+_INDEX = "accumulator.json"
+_RUN = ("memory", "spill", "threads")
+_REFUSED = {
+    "client": "an accumulator folds where it is; merge those of your workers",
+    "progress": "count the batches that you give",
+    "on_error": "there are no files to skip",
+    "delta_version": "there are no tables to read",
+    "scheduler_timeout": "it has no scheduler",
+    "sketch": "keep a QuantileSketch beside it",
+    "approx_agc": "samples depend on the rows of files; use evaluate",
+}
+
+
+class Accumulator:
+    """States that grow batch by batch; safe to use from several threads, which take turns.
+
+    Parameters
+    ----------
+    **options
+        Those of `streameval.evaluate` that speak of columns, metrics and policies, and ``memory``, ``spill`` and
+        ``threads`` (for results). ``client``, ``progress``, ``on_error``, ``approx_agc``, ``sketch`` and
+        ``cluster_scope="partition"`` are refused.
+
+    Raises
+    ------
+    OptionError
+        As `streameval.evaluate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> day = Accumulator(score="s", metrics=["roc_auc", "brier_score"])
+    >>> day.update({"label": np.array([0, 1]), "s": np.array([0.1, 0.35])})
+    >>> night = Accumulator(score="s", metrics=["roc_auc", "brier_score"])
+    >>> night.update({"label": np.array([0, 1]), "s": np.array([0.4, 0.8])})
+    >>> day.merge(night).result().value("roc_auc")
+    0.75
+    """
+
+    def __init__(self, **options: Any) -> None:
+        for name in options:
+            if name not in honoured("evaluate"):
+                refuse("Accumulator", name, [n for n in honoured("evaluate") if n not in _REFUSED])
+            if name in _REFUSED:
+                msg = f"Accumulator takes no {name}: {_REFUSED[name]}"
+                raise OptionError(msg)
+        self._request = Request.checked(options)
+        if self._request.scope == "partition":
+            msg = "cluster_scope='partition' needs data in files: batches have no partitions; use global ids"
+            raise OptionError(msg)
+        self._given = options
+        self._engine = ThreadEngine.start(**{name: self._request.options[name] for name in _RUN})
+        self._lock = threading.RLock()
+        self._failed: str | None = None
+        self._schema: pa.Schema | None = None
+        self._wanted: list[MetricRequest] = []
+        self._plan: Plan | None = None
+        self._states: dict[Any, Any] = {}
+        self._builders: dict[Any, Any] = {}
+        self._reader: Any = None
+
+    def update(self, batch: Any) -> None:
+        """Fold a batch of rows; an empty one changes nothing.
+
+        Parameters
+        ----------
+        batch : Arrow table, record batch or reader, pandas or polars frame, or dict of arrays of equal length
+            It holds the columns that the options name, of the types that they had in the first batch.
+
+        Raises
+        ------
+        StreamevalError
+            As `streameval.evaluate`. A batch that fails while it is folded may be in part, so the accumulator then
+            refuses to go on; one that is refused for its columns or types is not.
+        """
+        if isinstance(batch, Mapping):
+            batch = pa.table({name: batch[name] for name in self._request.columns if name in batch})
+        with self._lock:
+            self._check()
+            try:
+                found = scan.plan(batch, self._request.columns, threads=1)
+            except MissingInputError:
+                return  # an empty batch
+            plan = self._begin(without_views(found.schema))
+            capacity = self._engine.capacity(plan)
+            if self._reader is None:
+                self._builders = {spec: spec.builder(self._engine.budget, capacity) for spec in plan.specs}
+                self._reader = label_reader(plan, "the batch")
+            try:
+                for piece, row, rows in raw_batches(found.pieces, plan.schema, batch_rows(plan.schema, capacity)):
+                    for ready in prepared(piece, row, rows, plan, self._reader):
+                        for builder in self._builders.values():
+                            builder.update(ready)
+            except BaseException as error:
+                self._failed = f"{type(error).__name__}: {error}"
+                raise
+
+    def merge(self, other: Any) -> Self:
+        """Take over the rows of another accumulator of the same options, which keeps them; returns this one.
+
+        Raises
+        ------
+        IncompatibleStatesError
+            If the options or the types of the columns differ.
+        """
+        if not isinstance(other, Accumulator):
+            msg = f"cannot merge an Accumulator with {type(other).__name__}"
+            raise IncompatibleStatesError(msg)
+        with self._lock:
+            self._check()
+            given, schema, added = other._held()  # noqa: SLF001  another of this class
+            mine, theirs = recorded(self._request.options), recorded(given)
+            if mine != theirs:
+                differ = ", ".join(sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)))
+                msg = f"cannot merge accumulators that differ in {differ}; make both with the same options"
+                raise IncompatibleStatesError(msg)
+            if schema is not None:
+                self._begin(schema, IncompatibleStatesError)
+                states = self._settled()
+                self._states = {spec: states[spec].merge(state) for spec, state in added.items()}
+            return self
+
+    def _held(self) -> tuple[dict[str, Any], pa.Schema | None, dict[Any, Any]]:
+        """Options, types and states."""
+        with self._lock:
+            self._check()
+            return dict(self._request.options), self._schema, self._settled()
+
+    def result(self) -> Evaluation:
+        """The evaluation of all rows so far; more may follow.
+
+        Raises
+        ------
+        MissingInputError
+            If there are no rows.
+        DataError
+            If the labels or weights cannot be evaluated.
+        """
+        with self._lock:
+            self._check()
+            if self._plan is None:
+                msg = "there are no rows to evaluate: update the accumulator first"
+                raise MissingInputError(msg)
+            states = self._settled()
+            labels = states[self._plan.label]
+            labels.check_found("all batches")
+            found = finalize_all(
+                self._engine,
+                ["the batches"],
+                self._plan,
+                self._wanted,
+                Folded(states),
+                threshold=self._request.aul_threshold,
+            )
+        found.options.update(recorded(self._request.options))
+        return found
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the options and the states to a directory; what an earlier `save` wrote there is replaced.
+
+        Raises
+        ------
+        OptionError
+            If there are metric objects among the options, which have no form on disk, or the directory holds
+            something else.
+        StoreError
+            If it cannot be written.
+        """
+        folder = Path(path)
+        with self._lock:
+            self._check()
+            if own := [metric for metric in self._request.options["metrics"] if not isinstance(metric, str)]:
+                msg = f"metric {own[0].name!r} is an object, which cannot be saved; name metrics of the catalogue"
+                raise OptionError(msg)
+            folder.mkdir(parents=True, exist_ok=True)
+            held = {entry.name for entry in folder.iterdir()}
+            if held and _INDEX not in held:
+                msg = f"{folder}: holds something else than an accumulator; choose another directory"
+                raise OptionError(msg)
+            before = set(_index(folder)["states"]) if held else set()
+            files = StateFiles(Location.of(str(folder)))
+            names = [files.write(state)[0] for state in self._settled().values()]
+            schema = None if self._schema is None else base64.b64encode(self._schema.serialize()).decode()
+            record = {"format": _FORMAT, "options": recorded(self._request.options), "schema": schema, "states": names}
+            new = folder / f"{_INDEX}.new"
+            new.write_text(json.dumps(record))
+            new.replace(folder / _INDEX)
+            for name in before - set(names):
+                (folder / name).unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], **run: Any) -> Self:
+        """The accumulator that `save` wrote, to be updated and merged further.
+
+        Parameters
+        ----------
+        path : path
+        **run
+            ``memory``, ``spill`` and ``threads`` of this process.
+
+        Raises
+        ------
+        FormatError
+            If there is none, or it is damaged or of another version.
+        OptionError
+            If `run` has another option.
+        """
+        if other := [name for name in run if name not in _RUN]:
+            msg = f"load takes no option {other[0]!r}: the saved accumulator decides it; it takes {', '.join(_RUN)}"
+            raise OptionError(msg)
+        folder = Path(path)
+        record = _index(folder)
+        made = cls(**record["options"], **run)
+        if record["schema"] is not None:
+            schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(record["schema"])))
+            files, budget = StateFiles(Location.of(str(folder))), made._engine.budget
+            made._receive(schema, [files.read(name, budget) for name in record["states"]])
+        return made
+
+    def _receive(self, schema: pa.Schema, states: Sequence[Any]) -> None:
+        """Take over saved or sent states."""
+        specs = list(self._begin(schema).empty())
+        if len(specs) != len(states):
+            msg = f"there are {len(states)} states where {len(specs)} are due; save or send the accumulator again"
+            raise FormatError(msg)
+        for spec, state in zip(specs, states, strict=True):
+            if state.spec != spec:
+                msg = f"there is a state of {state.spec} where {spec} is due; save or send the accumulator again"
+                raise FormatError(msg)
+        self._states = dict(zip(specs, states, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Carry options and states to another process."""
+        with self._lock:
+            self._check()
+            states = list(self._settled().values())
+            return _carried, (self._given, self._schema, states)
+
+    def __repr__(self) -> str:
+        """Options that decide something."""
+        return f"Accumulator({', '.join(f'{k}={v!r}' for k, v in recorded(self._request.options).items())})"
+
+    def _check(self) -> None:
+        if self._failed:
+            msg = f"an earlier update failed and may be in part ({self._failed}); start again, or from the last save"
+            raise FormatError(msg)
+
+    def _begin(self, schema: pa.Schema, refusal: type[Exception] = SchemaError) -> Plan:
+        """Plan the states from the types of the first batch; refuse other types later."""
+        schema = pa.schema([pa.field(field.name, field.type) for field in schema])
+        if self._schema is None or self._plan is None:
+            piece = Piece("", "the batch", 0, 0, 0, source=TableSource(schema.empty_table()))
+            self._wanted = planned(self._request, Scan(schema, (piece,), 0, 0))
+            specs = tuple({w.spec: None for w in self._wanted})
+            self._plan = Plan(schema, self._request.label, self._request.weight, specs)
+            self._states = self._plan.empty()
+            self._schema = schema
+        for field in schema:
+            due = self._schema.field(field.name).type
+            if field.type != due:
+                msg = f"column {field.name!r} has type {field.type} where the first batch had {due}; cast it"
+                raise refusal(msg)
+        return self._plan
+
+    def _settled(self) -> dict[Any, Any]:
+        """The states of all rows; what builders hold moves into them."""
+        if self._reader is not None and self._plan is not None:
+            new = {self._plan.label: self._reader.state()}
+            new |= {spec: builder.state() for spec, builder in self._builders.items()}
+            self._states = {spec: state.merge(new[spec]) for spec, state in self._states.items()}
+            self._builders, self._reader = {}, None
+        return self._states
+
+
+def _carried(given: dict[str, Any], schema: pa.Schema | None, states: list[Any]) -> Accumulator:
+    """The accumulator that another process sent."""
+    made = Accumulator(**given)
+    if schema is not None:
+        made._receive(schema, states)  # noqa: SLF001  the class's own
+    return made
+
+
+def _index(folder: Path) -> dict[str, Any]:
+    """What `save` wrote about the states."""
+    try:
+        record: dict[str, Any] = json.loads((folder / _INDEX).read_text())
+        version = record["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"{folder}: holds no accumulator that can be read ({type(error).__name__}); save it again"
+        raise FormatError(msg) from error
+    if version != _FORMAT:
+        msg = f"{folder}: is of format {version}; this version of streameval reads {_FORMAT}: upgrade it"
+        raise FormatError(msg)
+    return record

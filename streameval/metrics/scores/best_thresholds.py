@@ -1,0 +1,196 @@
+"""The best threshold by one number: the largest F-measure, the least expected cost, and the area at low false alarms.
+
+A vertex takes all points with at least the score of a group: T positives and F negatives of P and N. Of thresholds that
+are equally good the highest is reported.
+
+- F_β = (1 + β²)·T / (β²·P + T + F) (van Rijsbergen 1979).
+- Expected cost of a point: (fp·F + fn·(P − T)) / (P + N). Flagging nothing is a choice as well, at threshold infinity.
+
+From a histogram: edges of bins are thresholds, and within an open bin all positives may come first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.metrics.scores.sums import SLACK, best_share, counted, outward, rounding, running
+from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT
+from streameval.results import Scalar
+from streameval.wording import format_number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.scores.parts import ScorePart
+
+__all__ = ["CostMin", "FbetaMax"]
+
+_LARGEST = 1 << 62
+
+
+class _Best(NamedTuple):
+    """The best vertex of a part, and the best (T + p, F) within its open bins as a value."""
+
+    true: Any
+    false: Any
+    threshold: float
+    inside: float
+    rounding: float
+
+
+@dataclass(frozen=True)
+class FbetaMax:
+    """Largest F_β over all thresholds, in [0, 1], with its threshold.
+
+    Attributes
+    ----------
+    beta : weight of recall against precision
+
+    Raises
+    ------
+    OptionError
+        If `beta` is not above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
+    >>> found = compute(state, FbetaMax())
+    >>> found.metric, found.value, found.threshold
+    ('f1_max', 0.8, 0.35)
+    """
+
+    beta: float = 1
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta < 1e6:
+            msg = f"fbeta_max@{self.beta:g} is not a weight of recall; write a number above 0, such as fbeta_max@2"
+            raise OptionError(msg)
+
+    @property
+    def name(self) -> str:
+        """``f1_max``, ``fbeta_max@2``."""
+        return "f1_max" if self.beta == 1 else f"fbeta_max@{format_number(self.beta)}"
+
+    @property
+    def _square(self) -> Fraction:
+        return Fraction(str(float(self.beta))) ** 2
+
+    def partial(self, part: ScorePart) -> _Best | None:
+        """The best vertex; None without positives."""
+        at, true, false = best_share(part, fixed=self._square)
+        inside, square = 0.0, float(self._square)
+        if not part.exact and part.open.any():
+            T, F = (running(side, 0).astype(float) for side in (part.p, part.n))
+            T, F = T[part.open], (F - part.n)[part.open]
+            whole = square * float(part.total.p) + T + F
+            inside = float(np.divide(T, whole, out=np.zeros_like(T), where=whole > 0).max()) * (1 + square)
+        return _Best(true, false, part.score(at), inside, rounding(part.total)) if at >= 0 else None
+
+    def combine(self, partials: Sequence[_Best | None], state: Any) -> Scalar:
+        """The best of all parts."""
+        P = state.totals().p
+        found = [part for part in partials if part is not None]
+        if not P or not found:
+            return Scalar.undefined(self.name, NO_POSITIVES)
+        exact = {part: self._value(part, P) for part in found}
+        best = max(found, key=lambda part: (exact[part], part.threshold))
+        value = min(1.0, float(exact[best]))
+        upper = min(1.0, max(value, *(part.inside for part in found)))
+        if upper > value * (1 + SLACK):
+            lower, upper = outward(value, upper)
+            return Scalar(self.name, value, lower=lower, upper=upper, exact=False, threshold=best.threshold)
+        return Scalar.certain(self.name, value, best.threshold)
+
+    def _value(self, part: _Best, P: Any) -> Fraction:
+        square, true, false = self._square, Fraction(part.true), Fraction(part.false)
+        return (1 + square) * true / (square * Fraction(P) + true + false)
+
+
+@dataclass(frozen=True)
+class CostMin:
+    """Least expected cost of a point over all thresholds, with its threshold; infinite where nothing is flagged.
+
+    Attributes
+    ----------
+    fp, fn : cost of a negative that is flagged, and of a positive that is not
+
+    Raises
+    ------
+    OptionError
+        If a cost is negative or not finite, or both are 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
+    >>> found = compute(state, CostMin(1, 10))
+    >>> found.metric, found.value, found.threshold
+    ('cost_min@fp=1,fn=10', 0.25, 0.35)
+    """
+
+    fp: float
+    fn: float
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.fp < math.inf and 0 <= self.fn < math.inf and self.fp + self.fn > 0):
+            msg = f"cost_min@fp={self.fp:g},fn={self.fn:g}: costs are numbers of at least 0, not both 0"
+            raise OptionError(msg)
+
+    @property
+    def name(self) -> str:
+        """``cost_min@fp=1,fn=10``."""
+        return f"cost_min@fp={format_number(self.fp)},fn={format_number(self.fn)}"
+
+    @property
+    def _costs(self) -> tuple[Fraction, Fraction]:
+        return Fraction(str(float(self.fp))), Fraction(str(float(self.fn)))
+
+    def partial(self, part: ScorePart) -> _Best | None:
+        """The best vertex; None without groups."""
+        if not part.n.size:
+            return None
+        true, false = running(part.p, part.before.p), running(part.n, part.before.n)
+        fp, fn = self._costs
+        unit = math.lcm(fp.denominator, fn.denominator)
+        of_fp, of_fn = int(fp * unit), int(fn * unit)
+        if not counted(part.total) or of_fp * part.total.n + of_fn * part.total.p >= _LARGEST:
+            cost = self.fp * false.astype(float) - self.fn * true.astype(float)
+        else:
+            cost = of_fp * false - of_fn * true
+        at, inside = int(np.argmin(cost)), math.inf
+        if not part.exact and part.open.any():
+            T, F = true[part.open].astype(float), (false - part.n)[part.open].astype(float)
+            inside = float((self.fp * F + self.fn * (float(part.total.p) - T)).min())
+        return _Best(true[at].item(), false[at].item(), part.score(at), inside, rounding(part.total))
+
+    def combine(self, partials: Sequence[_Best | None], state: Any) -> Scalar:
+        """The best of all parts and of flagging nothing."""
+        N, P = state.totals().n, state.totals().p
+        if not state.totals().rows:
+            return Scalar.undefined(self.name, NO_ROWS)
+        if not N + P:
+            return Scalar.undefined(self.name, NO_WEIGHT)
+        found = [_Best(0, 0, math.inf, math.inf, 0.0), *(part for part in partials if part is not None)]
+        exact = {part: self._value(part, P) for part in found}
+        best = min(found, key=lambda part: (exact[part], -part.threshold))
+        value = max(0.0, float(exact[best] / (Fraction(N) + Fraction(P))))
+        lower = min(value, *(part.inside / float(N + P) for part in found))
+        if lower < value * (1 - SLACK):
+            lower = max(0.0, lower * (1 - SLACK))
+            return Scalar(self.name, value, lower=lower, upper=value, exact=False, threshold=best.threshold)
+        return Scalar.certain(self.name, value, best.threshold)
+
+    def _value(self, part: _Best, P: Any) -> Fraction:
+        fp, fn = self._costs
+        return fp * Fraction(part.false) + fn * (Fraction(P) - Fraction(part.true))

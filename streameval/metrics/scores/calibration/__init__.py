@@ -1,0 +1,1 @@
+"""Calibration: whether a score can be read as a probability."""

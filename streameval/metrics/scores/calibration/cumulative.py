@@ -1,0 +1,139 @@
+"""Cumulative calibration error: no bins, nothing to tune.
+
+With the distinct scores in ascending order, C_j = Σ_{k ≤ j} (p_k − (p_k + n_k)·s_k) / (P + N), and C_0 = 0.
+``ecce_mad`` is max |C_j|, ``ecce_range`` is max C_j − min C_j. Rows of one score enter together: one by one they would
+give another number in every order.
+
+Parts come from the best score to the worst, so their running sums H are C_last − C. Sums of counts are integers in
+fixed point; a part hands on its last, least and greatest sum.
+
+Reference: Arrieta-Ibarra et al. (2022), *Metrics of calibration for probabilistic predictions*, JMLR 23.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.calibration import drift_counts, drift_weights
+from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
+from streameval.metrics.scores.sums import counted, mean, running, words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.results import Scalar
+    from streameval.states.scores.parts import ScorePart
+
+__all__ = ["CumulativeError", "Drift"]
+
+
+class _Ends(NamedTuple):
+    """Of a histogram: ends of max |C| and of max C − min C, and whether they agree because every bin is one score."""
+
+    distance: tuple[float, float]
+    reach: tuple[float, float]
+    exact: bool
+
+
+class _Sums(NamedTuple):
+    """Running sums of one part: rows above it, the last, the least and the greatest."""
+
+    before: int
+    last: Any
+    least: Any
+    most: Any
+    ends: _Ends | None = None
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Running sums of p − (p + n)·s, which both metrics share."""
+
+    name: str = "drift"
+
+    def partial(self, part: ScorePart) -> _Sums | None:
+        """Sums of one part; None if a score is outside [0, 1]."""
+        found = Probabilities.of(part)
+        if found is None:
+            return None
+        if counted(part.total):
+            rows = drift_counts(part.n, part.p, words(found.middle)).tolist()
+            last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
+        else:
+            last, least, most = drift_weights(part.n, part.p, found.middle).tolist()
+        return _Sums(part.before.rows, last, least, most, None if part.exact else _ends(part, found))
+
+
+def _ends(part: ScorePart, found: Probabilities) -> _Ends:
+    """Ends for a histogram, whose bins are all in one part.
+
+    At a bin's edge C is known up to the scores; within an open bin it may rise by its positives at the lowest score, or
+    fall by its negatives at the highest.
+    """
+    n, p, is_open = part.n[::-1].astype(float), part.p[::-1].astype(float), part.open[::-1]
+    low, high = found.low[::-1], found.high[::-1]
+    size = float(part.total.n + part.total.p)
+    lows, highs = (np.append(0.0, running(p * (1.0 - s) - n * s, 0.0)) / size for s in (high, low))
+    least = np.append(lows, (lows[:-1] - n * high / size)[is_open]).min()
+    most = np.append(highs, (highs[:-1] + p * (1.0 - low) / size)[is_open]).max()
+    sure = max(0.0, float(lows.max()), float(-highs.min()))
+    reach = max(0.0, float(lows.max())) - min(0.0, float(highs.min()))
+    return _Ends((sure, float(max(-least, most))), (reach, float(most - least)), not is_open.any())
+
+
+@dataclass(frozen=True)
+class CumulativeError:
+    """Largest cumulative difference of labels and probabilities, or the reach of it, in [0, 1]; 0 is best.
+
+    Attributes
+    ----------
+    reach : max C − min C instead of max |C|
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([1, 0, 1, 0], np.uint8), np.array([0.25, 0.25, 0.5, 0.75]))
+    >>> [compute(state, CumulativeError(reach)).value for reach in (False, True)]
+    [0.25, 0.25]
+    """
+
+    reach: bool = False
+
+    @property
+    def name(self) -> str:
+        """``ecce_mad`` or ``ecce_range``."""
+        return "ecce_range" if self.reach else "ecce_mad"
+
+    def basis(self, part: ScorePart) -> Drift:
+        """The running sums."""
+        return Drift()
+
+    def partial(self, part: ScorePart) -> Any:
+        """The partial of the basis."""
+        return self.basis(part).partial(part)
+
+    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+        """Shift each part's sums by those above it."""
+        from streameval.results import Scalar
+
+        if reason := missing(partials, state):
+            return Scalar.undefined(self.name, reason)
+        size = state.totals().n + state.totals().p
+        above: Any = 0
+        least: Any = 0
+        most: Any = 0
+        for part in sorted(partials, key=lambda part: part.before):
+            least, most = min(least, above + part.least), max(most, above + part.most)
+            above += part.last
+        # above is now C_last, so C runs from above − most to above − least
+        value = mean(most - least if self.reach else max(above - least, most - above), size)
+        ends = next((part.ends for part in partials if part.ends), None)
+        if ends is None or ends.exact:
+            return Scalar.certain(self.name, min(1.0, value))
+        lower, upper = ends.reach if self.reach else ends.distance
+        return spread(self.name, (lower, value, upper))

@@ -1,0 +1,251 @@
+"""Reliability: rows in bins of their probability, the mean probability of each beside its share of positives.
+
+Bins of *equal width* have the edges ``np.linspace(0, 1, b + 1)`` and are closed on the right, the first on both sides,
+as those of scikit-learn's `calibration_curve`; torchmetrics and netcal differ where a score equals an edge. Bins of
+*equal count* keep rows of one score together: with c of the n rows below its score, a row is in bin ⌊b·c/n⌋, so that a
+bin ends at the first score that reaches its share. Rows are counted there, also with weights.
+
+- ECE: Σ over bins |Σp − Σ(p + n)·s| / (P + N), the mean distance of both, weighted by the bins' rows (Naeini et al.
+  2015).
+- MCE: the largest distance of any bin.
+
+Both are biased near calibration: of finite data even perfect probabilities have a positive ECE.
+
+A bin of a histogram that lies within one bin of these bounds Σ(p + n)·s. One across an edge may give any of its
+positives and any of its negatives to each of the bins that it touches.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
+from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, sum_of, total
+from streameval.results import Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from streameval.states.scores.parts import ScorePart
+    from streameval.typing import Array
+
+__all__ = ["BINS", "CalibrationError", "Cell", "ReliabilityBins", "cells"]
+
+BINS = 10
+_MOST_BINS = 100_000
+
+
+class Cell(NamedTuple):
+    """What a bin holds.
+
+    Attributes
+    ----------
+    n, p : negatives and positives
+    score : Σ (p + n)·s, in units of 2⁻⁶² for counts
+    low, high : ends of Σ p − (p + n)·s over the histogram's bins that are surely inside, and how many rows these have
+    sure : measure of those rows
+    loose : of the histogram's bins that may be inside, (p, n, lowest, highest score) of each
+    """
+
+    n: Any
+    p: Any
+    score: Any
+    low: float = 0.0
+    high: float = 0.0
+    sure: float = 0.0
+    loose: tuple[tuple[float, float, float, float], ...] = ()
+
+    @property
+    def size(self) -> Any:
+        """Measure of all rows."""
+        return self.n + self.p
+
+    @property
+    def unit(self) -> Any:
+        """What 1 is in the unit of `score`."""
+        return 1 << BITS if isinstance(self.score, int) else 1.0
+
+    @property
+    def gap(self) -> Any:
+        """|Σp − Σ(p + n)·s| in the unit of `score`."""
+        return abs(self.p * self.unit - self.score)
+
+    @property
+    def sums(self) -> tuple[float, float]:
+        """Ends of |Σ p − (p + n)·s| of a histogram."""
+        low = self.low - sum(n * high for _, n, _, high in self.loose)
+        high = self.high + sum(p * (1.0 - low) for p, _, low, _ in self.loose)
+        return max(0.0, low, -high), max(-low, high, 0.0)
+
+    @property
+    def means(self) -> tuple[float, float]:
+        """Ends of the distance of mean score and share of positives; from 0 where the bin may be empty."""
+        high = _largest_mean(self.high, self.sure, [(1.0 - low, p) for p, _, low, _ in self.loose])
+        low = -_largest_mean(-self.low, self.sure, [(high, n) for _, n, _, high in self.loose])
+        return max(0.0, low, -high) if self.sure else 0.0, max(-low, high, 0.0)
+
+
+def _largest_mean(start: float, size: float, more: list[tuple[float, float]]) -> float:
+    """The largest mean of some points and any of several others, given as (value, measure)."""
+    best = start / size if size else -1.0
+    for value, measure in sorted(more, reverse=True):
+        start, size = start + value * measure, size + measure
+        best = max(best, start / size) if size else best
+    return best
+
+
+@dataclass(frozen=True)
+class ReliabilityBins:
+    """Counts and sums of scores in bins; a metric whose value is a dict of bin number to `Cell`.
+
+    Attributes
+    ----------
+    bins : number of bins
+    equal_count : whether bins have about equally many rows
+
+    Raises
+    ------
+    OptionError
+        If `bins` is no number of bins.
+    """
+
+    bins: int = BINS
+    equal_count: bool = False
+    name: str = "reliability"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.bins <= _MOST_BINS or self.bins % 1:
+            msg = f"ece@{self.bins:g} is not a number of bins; write a whole number from 1 to {_MOST_BINS}"
+            raise OptionError(msg)
+
+    @property
+    def edges(self) -> Array:
+        """Edges of bins of equal width, as a float64 array of shape (bins + 1,)."""
+        return np.linspace(0.0, 1.0, int(self.bins) + 1)
+
+    def _of_scores(self, scores: Array) -> Array:
+        return np.searchsorted(self.edges[1:-1], scores)
+
+    def _of_rows(self, below: Array, rows: int) -> Array:
+        found: Array = below * int(self.bins) // max(rows, 1)
+        return np.minimum(found, int(self.bins) - 1)
+
+    def partial(self, part: ScorePart) -> dict[int, Cell] | None:
+        """Cells of one part; None if a score is outside [0, 1]."""
+        found = Probabilities.of(part)
+        if found is None:
+            return None
+        below = part.total.rows - running(part.rows, part.before.rows) if self.equal_count else np.empty(0)
+        at = self._of_rows(below, part.total.rows) if self.equal_count else self._of_scores(found.middle)
+        exact = {i: Cell(sum_of(part.n[g]), sum_of(part.p[g]), _score(part, found, g)) for i, g in _spans(at)}
+        return exact if part.exact else self._bounded(part, found, below, exact)
+
+    def _bounded(self, part: ScorePart, found: Probabilities, below: Array, exact: dict[int, Cell]) -> dict[int, Cell]:
+        """The cells of a histogram with their bounds."""
+        if self.equal_count:
+            first = self._of_rows(below, part.total.rows)
+            last = self._of_rows(below + np.maximum(part.rows - 1, 0) * part.open, part.total.rows)
+        else:
+            first, last = self._of_scores(found.low), self._of_scores(found.high)
+        sure = first == last
+        cells = defaultdict(lambda: Cell(0, 0, 0 if counted(part.total) else 0.0), exact)
+        for i, g in _spans(np.where(sure, first, -1)):
+            if i >= 0:
+                n, p = part.n[g].astype(float), part.p[g].astype(float)
+                ends = (exact_sum(p * (1.0 - s[g]) - n * s[g]) for s in (found.high, found.low))
+                low, high = (x + y for x, y in zip((cells[i].low, cells[i].high), ends, strict=True))
+                cells[i] = cells[i]._replace(low=low, high=high, sure=cells[i].sure + exact_sum(n + p))
+        for k in np.flatnonzero(~sure).tolist():
+            loose = float(part.p[k]), float(part.n[k]), float(found.low[k]), float(found.high[k])
+            for i in range(int(first[k]), int(last[k]) + 1):
+                cells[i] = cells[i]._replace(loose=(*cells[i].loose, loose))
+        return dict(cells)
+
+    def combine(self, partials: Sequence[dict[int, Cell] | None], state: Any) -> dict[int, Cell]:
+        """The cells of all parts, by their number; none where a score is outside [0, 1]."""
+        return {} if None in partials else cells(partials)
+
+
+def _score(part: ScorePart, found: Probabilities, groups: slice) -> Any:
+    return dot(part.n[groups] + part.p[groups], found.middle[groups])
+
+
+def _spans(at: Array) -> Iterator[tuple[int, slice]]:
+    """Runs of equal numbers: the number and where it stands."""
+    cuts = [0, *(np.flatnonzero(np.diff(at)) + 1).tolist(), at.size] if at.size else [0]
+    for start, stop in itertools.pairwise(cuts):
+        yield int(at[start]), slice(start, stop)
+
+
+def cells(partials: Sequence[Any]) -> dict[int, Cell]:
+    """Cells of several parts, added up."""
+    gathered: dict[int, list[Cell]] = defaultdict(list)
+    for part in partials:
+        for i, cell in part.items():
+            gathered[i].append(cell)
+    return {
+        i: several[0]
+        if len(several) == 1
+        else Cell(*(total([cell[side] for cell in several]) for side in range(3)))  # bounds come in one part
+        for i, several in sorted(gathered.items())
+    }
+
+
+@dataclass(frozen=True)
+class CalibrationError:
+    """Distance of mean score and share of positives over the bins, in [0, 1]: the mean (ECE), or the largest (MCE).
+
+    Attributes
+    ----------
+    bins, equal_count : see `ReliabilityBins`
+    largest : the largest distance instead of the mean
+    name : in results
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.8, 0.35]))
+    >>> [round(compute(state, CalibrationError(2, largest=flag)).value, 4) for flag in (False, True)]
+    [0.1875, 0.225]
+    """
+
+    bins: int = BINS
+    equal_count: bool = False
+    largest: bool = False
+    name: str = "ece"
+
+    def __post_init__(self) -> None:
+        ReliabilityBins(self.bins, self.equal_count)
+
+    def basis(self, part: ScorePart) -> ReliabilityBins:
+        """The bins, which metrics of equal bins share."""
+        return ReliabilityBins(self.bins, self.equal_count)
+
+    def partial(self, part: ScorePart) -> Any:
+        """The partial of the basis."""
+        return self.basis(part).partial(part)
+
+    def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
+        """The mean or the largest distance."""
+        if reason := missing(partials, state):
+            return Scalar.undefined(self.name, reason)
+        found = [cell for cell in cells(partials).values() if cell.size or cell.loose]
+        size = state.totals().n + state.totals().p
+        filled = [cell for cell in found if cell.size]
+        if self.largest:
+            value = max(float(cell.gap / (cell.size * cell.unit)) for cell in filled)
+        else:
+            value = float(total([cell.gap for cell in filled]) / (size * filled[0].unit))
+        if all(cell.low == cell.high and not cell.loose for cell in found):
+            return Scalar.certain(self.name, min(1.0, value))
+        ends = [cell.means if self.largest else cell.sums for cell in found]
+        lower, upper = (max(side) if self.largest else sum(side) / size for side in zip(*ends, strict=True))
+        return spread(self.name, (lower, value, upper))

@@ -1,0 +1,194 @@
+"""Operating points of a histogram: the value at a bin's edge, and the interval that is certain to hold the exact one.
+
+Every edge of a bin is a threshold that could be chosen. Inside an open bin the best order has all positives first, so
+the best that a threshold within it may give is the vertex (T + p, F). Notation as in
+`streameval.metrics.scores.ranking`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from streameval.metrics.scores.sums import best_share, counted, deepest, outward, reached, rounding, running
+from streameval.metrics.scores.undefined import NO_WEIGHT, NOTHING_FLAGGED, WEIGHTED
+from streameval.results import Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.protocol import Totals
+    from streameval.states.scores.parts import ScorePart
+    from streameval.typing import Array
+
+__all__ = ["Vertex", "bounds"]
+
+
+class Vertex(NamedTuple):
+    """The points at or above a threshold: their number, positives and negatives."""
+
+    rows: int
+    true: Any
+    false: Any
+    threshold: float
+
+
+class Point(Protocol):
+    """What the bounds ask of an `streameval.metrics.scores.operating_points.OperatingPoint`."""
+
+    @property
+    def kind(self) -> str:
+        """What the point satisfies."""
+
+    @property
+    def at(self) -> float:
+        """The number."""
+
+    @property
+    def measure(self) -> str:
+        """What the value is."""
+
+    @property
+    def name(self) -> str:
+        """As results have it."""
+
+    def due(self, total: Totals) -> Any:
+        """What must be reached, or may not be exceeded."""
+
+    def value(self, true: Any, false: Any, total: Totals) -> float:
+        """The measure of a vertex."""
+
+    def undefined(self, total: Totals) -> str | None:
+        """Why the value is undefined whatever the threshold."""
+
+    def nothing(self, total: Totals) -> Scalar:
+        """The value where no score reaches the threshold."""
+
+    def unreachable(self, found: Sequence[Vertex]) -> Scalar:
+        """Why no threshold satisfies it."""
+
+
+def bounds(point: Point, part: ScorePart) -> Scalar | None:
+    """Value at an edge and its extremes; None where nothing is defined."""
+    if not part.n.size or point.undefined(part.total):
+        return None
+    find = {
+        "fpr": _of_rate,
+        "tpr": _of_hits,
+        "recall": _of_recall,
+        "precision": _of_precision,
+        "k": _of_rows,
+        "share": _of_rows,
+        "threshold": _of_threshold,
+    }
+    return find[point.kind](point, part)
+
+
+def _between(point: Point, part: ScorePart, value: float, ends: tuple[float, float], threshold: float) -> Scalar:
+    most = math.inf if point.measure == "lift" else 1.0
+    lower, upper = outward(*ends, rounding(part.total), most=most) if ends[0] < ends[1] else ends
+    value = min(upper, max(lower, value))
+    return Scalar(point.name, value, lower=lower, upper=upper, exact=lower == upper, threshold=threshold)
+
+
+def _of_rate(point: Point, part: ScorePart) -> Scalar:
+    """Between the last edge allowed and all positives of the next bin."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    edge = int(np.searchsorted(false, point.due(part.total), side="right"))
+    hits = np.flatnonzero(part.p[:edge] > 0)
+    T, P = true[edge - 1].item() if edge else 0, true[-1].item()
+    more = part.p[edge].item() if edge < part.p.size and part.open[edge] else 0
+    threshold = part.score(int(hits[-1])) if hits.size else math.inf
+    return _between(point, part, T / P, (T / P, (T + more) / P), threshold)
+
+
+def _of_hits(point: Point, part: ScorePart) -> Scalar:
+    """Between the first edge that is deep enough and none of its bin's negatives."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    at = min(int(np.searchsorted(true, point.due(part.total))), true.size - 1)
+    F, N = false[at].item(), part.total.n
+    less = part.n[at].item() if part.open[at] else 0
+    return _between(point, part, F / N, (max(0.0, (F - less) / N), min(1.0, F / N)), part.score(at))
+
+
+def _inside(part: ScorePart) -> tuple[Array, Array]:
+    """T + p and F of every open bin."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    return true[part.open].astype(float), (false - part.n)[part.open].astype(float)
+
+
+def _of_recall(point: Point, part: ScorePart) -> Scalar | None:
+    """The largest precision that is deep enough: of edges, and at most of open bins with their positives first."""
+    at, T, F = best_share(part, due := point.due(part.total), later=True)
+    if at < 0:
+        return None
+    hits, misses = _inside(part)
+    deep = (hits >= due) & (hits > 0)
+    upper = max(T / (T + F), float((hits[deep] / (hits[deep] + misses[deep])).max(initial=0.0)))
+    return _between(point, part, T / (T + F), (T / (T + F), upper), part.score(at))
+
+
+def _of_precision(point: Point, part: ScorePart) -> Scalar:
+    """The largest recall that is precise enough: of edges, and at most of open bins with their positives first."""
+    at, T, F = deepest(part, point.at)
+    P = part.total.p
+    hits, misses = _inside(part)
+    whole = hits + misses
+    enough = (hits > 0) & (hits >= point.at * (1 - 1e-12) * whole)
+    upper = float(hits[enough].max(initial=0.0)) / P
+    if at >= 0:
+        return _between(point, part, T / P, (T / P, max(T / P, min(1.0, upper))), part.score(at))
+    if upper:
+        reason = (
+            "no edge of the histogram's bins is precise enough, and a threshold within one may be; leave out approx"
+        )
+        return Scalar.undefined(point.name, f"{reason} (--approx)")
+    at, T, F = best_share(part)
+    return point.unreachable([Vertex(0, T, F, part.score(at))] if at >= 0 else [])
+
+
+def _of_rows(point: Point, part: ScorePart) -> Scalar:
+    """Over every order within the bin that is cut."""
+    false, true = running(part.n, 0), running(part.p, 0)
+    due = point.due(part.total)
+    at = reached(part.rows, 0, due)
+    at = part.n.size - 1 if at is None else at
+    p, n, hidden = part.p[at].item(), part.n[at].item(), bool(part.open[at])
+    T, F = (true[at] - p).item(), (false[at] - n).item()
+    if not counted(part.total) and (hidden or not T + F + p + n):
+        return Scalar.undefined(point.name, WEIGHTED if hidden else NO_WEIGHT)
+    value, threshold = point.value(T + p, F + n, part.total), part.score(at)
+    if not hidden:
+        return Scalar.certain(point.name, value, threshold)
+    m = due - T - F
+    if point.measure == "recall":
+        ends = (T + max(m - n, 0), part.total.p), (T + p, part.total.p)
+    else:
+        few, many = max(m, n), max(m, p)
+        ends = (T + few - n, T + F + few), (T + p, T + F + many)
+    scale = (part.total.n + part.total.p) / part.total.p if point.measure == "lift" else 1.0
+    lower, upper = (top / bottom * scale for top, bottom in ends)
+    return _between(point, part, value, (lower, upper), threshold)
+
+
+def _of_threshold(point: Point, part: ScorePart) -> Scalar:
+    """The bins above the threshold, and any of the rows of the bin that it cuts."""
+    total, (scores, low, high) = part.total, part.ends(slice(None))
+    loose = part.open & (low < point.at) & (point.at < high)
+    sure = (scores >= point.at) & ~loose
+    T, F = (float(column[sure].sum()) for column in (part.p, part.n))
+    p, n = (float(column[loose].sum()) for column in (part.p, part.n))
+    shown = scores >= point.at
+    if not shown.any():
+        return point.nothing(total) if not loose.any() else Scalar.undefined(point.name, NOTHING_FLAGGED)
+    at_edge: tuple[Any, Any] = tuple(column[shown].sum().item() for column in (part.p, part.n))
+    if point.measure == "precision":
+        if not T + F:
+            return Scalar.undefined(point.name, NO_WEIGHT if not loose.any() else NOTHING_FLAGGED)
+        ends = T / (T + F + n), (T + p) / (T + p + F)
+    else:
+        ends = point.value(T, F, total), point.value(T + p, F + n, total)
+    value = point.value(*at_edge, total) if sum(at_edge) else ends[0]
+    return _between(point, part, value, ends, point.at)

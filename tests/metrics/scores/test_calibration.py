@@ -1,0 +1,181 @@
+"""Calibration against its peers, and under a histogram: the exact value is inside the interval."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+from streameval import evaluate
+from streameval.errors import OptionError
+from streameval.metrics.catalogue import CATALOGUE
+from streameval.metrics.finalize import combine, compute, partials
+from streameval.metrics.scores.calibration.reliability import ReliabilityBins
+from streameval.states.scores.counts import fold_arrays
+
+ROWS = 20_000
+FITS = ("calibration_slope", "calibration_intercept", "calibration_in_the_large")
+NAMES = [entry.name for entry in CATALOGUE if entry.subject == "calibration" and entry.metric]
+EXTRA = ["ece@7", "ece@7/equal_count", "partial_auc@0.1", "f1_max", "fbeta_max@0.5", "cost_min@fp=1,fn=10", "gini"]
+POINTS = ["fpr=0.01", "tpr=0.9", "recall=0.9", "precision=0.7", "k=100", "share=0.01", "threshold=0.4321"]
+
+
+def drawn(*, weighted: bool = False, rows: int = ROWS) -> pa.Table:
+    """Scores that are too extreme, with ties."""
+    random = np.random.default_rng(5)
+    score = random.beta(0.5, 0.8, rows)
+    score[::3] = np.round(score[::3], 2).clip(0.01, 0.99)
+    label = (random.random(rows) < 0.1 + 0.7 * score).astype(np.int8)
+    columns = {"label": label, "score": score}
+    return pa.table(columns | {"weight": random.random(rows) * (random.random(rows) < 0.9)} if weighted else columns)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_peers_agree(weighted: bool) -> None:
+    """scikit-learn's Brier score, log loss, isotonic and logistic regression, and partial AUC."""
+    data = drawn(weighted=weighted)
+    label, score = data["label"].to_numpy(), data["score"].to_numpy()
+    weight = data["weight"].to_numpy() if weighted else None
+    names = [*NAMES, "partial_auc@0.1"]
+    found = evaluate(data, score="score", weight="weight" if weighted else None, metrics=names)
+    given: dict[str, Any] = {"sample_weight": weight}
+    brier, value = brier_score_loss(label, score, **given), found.value
+    assert math.isclose(value("brier_score"), brier, rel_tol=1e-12)
+    assert math.isclose(value("log_loss"), log_loss(label, score, **given), rel_tol=1e-12)
+    isotonic = brier_score_loss(label, IsotonicRegression().fit(score, label, **given).predict(score), **given)
+    assert math.isclose(value("corp.mcb"), brier - isotonic, rel_tol=1e-9)
+    assert math.isclose(value("corp.mcb") - value("corp.dsc") + value("corp.unc"), brier, rel_tol=1e-12)
+    logit = np.log(score / (1 - score))[:, None]
+    fit = LogisticRegression(C=np.inf, tol=1e-12, solver="newton-cholesky").fit(logit, label, **given)
+    assert math.isclose(value("calibration_slope"), fit.coef_[0, 0], rel_tol=1e-6)
+    assert math.isclose(value("calibration_intercept"), fit.intercept_[0], rel_tol=1e-6)
+    area = roc_auc_score(label, score, max_fpr=0.1, **given)
+    assert math.isclose(value("partial_auc@0.1"), area, rel_tol=1e-12)
+
+
+def test_calibration_in_the_large_balances_the_sums() -> None:
+    """With slope 1 the expected positives are the positives."""
+    data = drawn()
+    score = data["score"].to_numpy()
+    shift = evaluate(data, score="score", metrics=FITS[2]).value(FITS[2])
+    share = 1 / (1 + np.exp(-shift - np.log(score / (1 - score))))
+    assert share.sum() == pytest.approx(data["label"].to_numpy().sum(), rel=1e-10)
+
+
+def test_bins_are_those_of_scikit_learn() -> None:
+    """Scores at an edge belong to the bin below it."""
+    label = np.array([0, 1, 1, 0, 1, 1, 0], np.uint8)
+    score = np.array([0.0, 0.1, 0.2, 0.2, 0.25, 0.9, 1.0])
+    cells = compute(fold_arrays(label, score), ReliabilityBins(5))
+    share, mean = calibration_curve(label, score, n_bins=5)
+    np.testing.assert_allclose([cell.p / cell.size for cell in cells.values()], share)
+    np.testing.assert_allclose([cell.score / 2**62 / cell.size for cell in cells.values()], mean)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_exact_value_is_inside(weighted: bool) -> None:
+    """Every metric under approx, on the library's own grid."""
+    data, weight = drawn(weighted=weighted), "weight" if weighted else None
+    asked: dict[str, Any] = {"score": "score", "weight": weight, "metrics": [*NAMES, *EXTRA], "at": POINTS}
+    exact, approx = evaluate(data, **asked), evaluate(data, approx=True, **asked)
+    for one, other in zip(exact.results, approx.results, strict=True):
+        if other.reason:
+            assert one.metric in FITS or (weighted and "@" in one.metric), one
+            continue
+        slack = 1e-13 if weighted else 1e-15
+        assert other.lower - slack <= one.value <= other.upper + slack, (one, other)
+        assert other.lower <= other.value <= other.upper
+        assert other.upper - other.lower < 0.01
+
+
+GROUPS = st.lists(st.tuples(st.floats(0, 1, width=32), st.integers(0, 1)), min_size=1, max_size=30)
+
+
+@settings(max_examples=60, deadline=None)
+@given(GROUPS, st.booleans())
+def test_any_scores_are_inside(rows: list[tuple[float, int]], near: bool) -> None:
+    """Few rows, all in one bin where they are near one another."""
+    score = [0.3 + s * 1e-7 for s, _ in rows] if near else [s for s, _ in rows]
+    data = pa.table({"score": score, "label": pa.array([y for _, y in rows], pa.int8())})
+    names = [name for name in NAMES if name not in FITS]
+    asked: dict[str, Any] = {"score": "score", "metrics": [*names, *EXTRA], "at": POINTS}
+    exact, approx = evaluate(data, **asked), evaluate(data, approx=True, **asked)
+    for one, other in zip(exact.results, approx.results, strict=True):
+        if one.reason or other.reason or math.isinf(one.value):
+            continue
+        assert other.lower - 1e-15 <= one.value <= other.upper + 1e-15, (one, other)
+
+
+def test_no_split_changes_a_bit() -> None:
+    """Merged from pieces and finalized in many shards."""
+    data = drawn()
+    label, score = data["label"].to_numpy().astype(np.uint8), data["score"].to_numpy()
+    metrics = [entry.metric for entry in CATALOGUE if entry.name in NAMES and entry.name not in FITS]
+    whole, split = fold_arrays(label, score), fold_arrays(label[:0], score[:0])
+    for piece in np.array_split(np.random.default_rng(1).permutation(label.size), 5):
+        split = split.merge(fold_arrays(label[piece], score[piece]))
+    shards = [partials(split, shard, metrics) for shard in split.keyed.intervals(1000)]
+    assert len(shards) > 5
+    expected = [compute(whole, metric) for metric in metrics]
+    assert [found.value for found in combine(split, metrics, shards[::-1])] == [one.value for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("score", "label", "reasons"),
+    [
+        ([0.5, 1.5], [0, 1], dict.fromkeys(NAMES, "outside")),
+        ([-0.5, 0.5], [0, 1], dict.fromkeys(NAMES, "outside")),
+        ([0.5, 0.5], [0, 1], {"calibration_slope": "equal", "calibration_intercept": "equal"}),
+        ([0.4, 0.5], [1, 1], dict.fromkeys(FITS, "one class")),
+        ([0.4, 0.5], [0, 1], dict.fromkeys(FITS[:2], "separate")),
+        ([0.0, 0.5], [0, 1], dict.fromkeys(FITS, "no logit")),
+    ],
+)
+def test_what_has_no_value_says_why(score: list[float], label: list[int], reasons: dict[str, str]) -> None:
+    """A null with its reason; the others have a number."""
+    found = evaluate(pa.table({"score": score, "label": label}), score="score", metrics="calibration")
+    for result in found.results:
+        assert reasons.get(result.metric, "") in (result.reason or ""), result
+        assert math.isnan(result.value) == (result.metric in reasons), result
+
+
+def test_log_loss_is_infinite_unless_clipped() -> None:
+    """A score of 0 for a positive."""
+    data = pa.table({"score": [0.0, 0.5], "label": [1, 0]})
+    assert evaluate(data, score="score", metrics="log_loss").value("log_loss") == math.inf
+    clipped = evaluate(data, score="score", metrics="log_loss", clip=1e-15).value("log_loss")
+    assert clipped == pytest.approx(log_loss([1, 0], [1e-15, 0.5]), rel=1e-12)
+    with pytest.raises(OptionError, match="log_loss"):
+        evaluate(data, score="score", metrics="brier_score", clip=1e-15)
+    with pytest.raises(OptionError, match="clip=0"):
+        evaluate(data, score="score", metrics="log_loss", clip=0.7)
+
+
+@pytest.mark.parametrize("name", ["ece@0", "ece@2.5", "partial_auc@2", "fbeta_max@0", "cost_min@fp=-1,fn=1", "lift@3"])
+def test_a_value_out_of_range_is_refused(name: str) -> None:
+    """Before anything is read."""
+    with pytest.raises(OptionError, match=r"is not|costs are"):
+        evaluate(drawn(rows=10), score="score", metrics=name)
+
+
+def test_an_unreachable_point_names_the_nearest() -> None:
+    """Null, with the highest precision that there is."""
+    data = pa.table({"score": [0.9, 0.8, 0.1], "label": [0, 1, 0]})
+    [found] = evaluate(data, score="score", metrics="recall@precision=0.9").results
+    assert found.reason == "no threshold has a precision of 0.9; the highest is 0.5, at threshold 0.8"
+
+
+def test_points_are_found_under_any_spelling() -> None:
+    """``1e-2`` is ``0.01``."""
+    found = evaluate(drawn(), score="score", metrics=["tpr@fpr=1e-2", "lift@1e-2"])
+    assert found.value("tpr@fpr=0.01") == found.value("tpr@fpr=1e-2")
+    assert found.value("lift@.01") == found.value("lift@0.01") > 1
