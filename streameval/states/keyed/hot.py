@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.hot import SLOT_BITS, absorb, slots_of
+from streameval.kernels.keys import SLOT_BITS, absorb, slots_of
 
 if TYPE_CHECKING:
     from streameval.typing import Array

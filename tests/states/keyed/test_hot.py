@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.kernels import hot as kernel
-from streameval.kernels.keys import ID_BUCKETS, MIX
+from streameval.kernels.keys import ID_BUCKETS, MIX, slots_of
 from streameval.states.clusters.counts import ClusterSpec, SizeTable
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.keyed import hot
@@ -79,7 +78,7 @@ def test_a_free_slot_matches_no_key() -> None:
     for words in (1, 2, 3, 4):
         keys = np.zeros((2, words), np.uint64)
         keys[1] = ~np.uint64(0)
-        slots = kernel.slots_of(keys[:, 0], keys[:, 1:])
+        slots = slots_of(keys[:, 0], keys[:, 1:])
         assert slots[0] == 0
         assert slots[1] != 0
 
