@@ -108,9 +108,12 @@ def _lines(found: Check, named: Sequence[str]) -> list[str]:
 
 def _row(one: Judgement, with_night: bool) -> list[str]:
     """Outcome, night, name, rule, and what was found."""
-    value = "" if one.value != one.value else f"{one.value:.6g}"
+    from streameval.store.results.rules import ESTIMATED
+
+    mark = next((mark for mark in ESTIMATED if one.reason.endswith(mark)), "")
+    value = "" if one.value != one.value else f"{one.value:.6g} {mark}".rstrip()
     usual = "" if one.usual != one.usual else f"usual {one.usual:.6g} ({plural(one.nights, 'night')})"
-    why = one.reason if not usual else ""
+    why = one.reason.removesuffix(mark).rstrip() if not usual else ""
     told = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
     names = [one.rule] if one.rule != one.text else []
     return [one.word, *[one.partition] * with_night, " ".join(names), one.text, told]

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, NoReturn
 
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["BASELINE", "ENOUGH", "FACTS", "LIVE", "Rule", "Verdict", "judge"]
+__all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "FACTS", "LIVE", "Rule", "Verdict", "judge"]
 
 BASELINE = 7  # nights that the usual value is the median of
 ENOUGH = 3  # of them, at least
 FACTS = ("rows", "positives", "nulls")  # of a night, without its states
 LIVE = ("age", "missing")  # of the store as it is now
+ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # how a verdict says that a value is not exact
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
 _COMPARED = ("drop", "rise", "change")
 _SIGNS = {
@@ -233,7 +234,8 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar]) -> Verdict:
         [(fall, usual_high, low)] * (rule.how != "rise") + [(climb, usual_low, high)] * (rule.how != "drop"),
         key=lambda side: side[0],
     )
-    return _compared(rule, moved, usual, worse, len(known))
+    found = _compared(rule, moved, usual, worse, len(known))
+    return replace(found, reason=f"{found.reason} {_kind(result)}".strip())
 
 
 def _ends(result: Scalar) -> tuple[float, float]:
@@ -245,8 +247,15 @@ def _bounded(rule: Rule, low: float, high: float, result: Scalar) -> Verdict:
     """Judge the value itself."""
     worse = low if ">" in rule.sign else high
     passed = _SIGNS[rule.sign](worse, rule.bound) and (rule.sign != "==" or low == high)
-    reason = "" if result.exact or low == high else "the worse end of its interval"
+    reason = _kind(result)
     return Verdict("passed" if passed else "failed", worse, math.nan, 0, reason)
+
+
+def _kind(result: Scalar) -> str:
+    """What a value is if it is not exact, in words."""
+    if result.exact or result.lower == result.upper:
+        return ""
+    return ESTIMATED[0 if math.isnan(result.lower) else 1]
 
 
 def _compared(rule: Rule, moved: float, usual: float, worse: float, nights: int) -> Verdict:
