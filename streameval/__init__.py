@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from streameval.arrays.ranking import auc_by_sampling, average_precision_score, dist_auc, num2bool, roc_auc_score
     from streameval.arrays.roc import RocCurve
     from streameval.evaluation import evaluate
+    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.attribution import attribute
     from streameval.evaluation.quantile_sketch import quantile_sketch
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.contingency.arithmetic import (
@@ -58,6 +60,8 @@ _WHERE = {
     "arrays.ranking": ("auc_by_sampling", "average_precision_score", "dist_auc", "num2bool", "roc_auc_score"),
     "arrays.roc": ("RocCurve",),
     "evaluation": ("evaluate",),
+    "evaluation.attributed": ("Attribution",),
+    "evaluation.attribution": ("attribute",),
     "arrays.contingency.clustering": (
         "adjusted_mutual_info_score",
         "adjusted_rand_score",
@@ -89,6 +93,7 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "Accumulator",
+    "Attribution",
     "ClusteringMetrics",
     "ConfusionMatrix2",
     "ContingencyTable",
@@ -105,6 +110,7 @@ __all__ = [
     "adjusted_rand_score",
     "agc_approximate",
     "agc_score",
+    "attribute",
     "auc",
     "auc_by_sampling",
     "aul_score_from_clusters",

@@ -11,6 +11,7 @@ import click
 
 from streameval._version import __version__
 from streameval.cli import gate, simulate, store
+from streameval.cli.attribute import attribute
 from streameval.cli.console import as_json, deliver, piped, progress_bar, refuse_directory, table
 from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
@@ -153,5 +154,5 @@ def _finite(value: float) -> float | str | None:
     return value if abs(value) < float("inf") else None if value != value else str(value)
 
 
-for command in (*store.COMMANDS, *gate.COMMANDS, *simulate.COMMANDS):
+for command in (attribute, *store.COMMANDS, *gate.COMMANDS, *simulate.COMMANDS):
     main.add_command(command)

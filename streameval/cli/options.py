@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = ["given", "options", "options_of", "toml_of"]
 
-_DATA = ("evaluate", "sketch", "metrics", "show", "info", "history", "check", "diagnose")
+_DATA = ("evaluate", "attribute", "sketch", "metrics", "show", "info", "history", "check", "diagnose")
 _ALL = (
     "evaluate",
+    "attribute",
     "update",
     "show",
     "replace",
@@ -55,6 +56,8 @@ SHOWN = (
     Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
            metavar="FILE|-"),
     Option("plot", ANY, None, ("history",), "nothing", "Write a picture, such as history.svg.", metavar="FILE"),
+    Option("out", ANY, None, ("attribute",), "nothing", metavar="DIR|FILE",
+           help="Write the tables as Parquet to a directory, or everything to a .json file."),
     Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",
            flag="json", metavar="FILE|-"),
     Option("quiet", FLAG, False, (*_ALL, "simulate"), "nothing", "No progress, no table, no summary."),

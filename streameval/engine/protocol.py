@@ -6,7 +6,7 @@ client. Callers depend on this protocol alone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Watcher
 
-__all__ = ["Engine", "Job"]
+__all__ = ["Engine", "Job", "Watched"]
+
+Watched = TypeVar("Watched", bound="Watcher")
 
 Job = tuple[Any, "Sequence[Metric]"]  # a state, and the metrics to compute from it
 
@@ -70,6 +73,9 @@ class Engine(Protocol):
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
         """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
+
+    def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
+        """Summarise a contingency table, and show its groups to watchers that `watch` makes where tasks run."""
 
     def expected(self, folds: int, shards: int, nbytes: int, tables: Sequence[bool]) -> tuple[int, dict[str, int]]:
         """Number of ranges and number of tasks by name that a run will need.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterable, Sequence
 
-    from streameval.engine.protocol import Job
+    from streameval.engine.protocol import Job, Watched
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
@@ -123,6 +123,10 @@ class ThreadEngine:
             return state.summary(self.budget, self.each)
         summary, core = state.summary_and_core(self.budget, self.each)
         return replace(summary, matching=matching(core, assignment_cells))
+
+    def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
+        """Summarise a contingency table, and show its groups to watchers, one for each shard."""
+        return state.watched(self.budget, watch, self.each)
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map a function over items; cancelling the run ends the map before the next item."""

@@ -10,12 +10,11 @@ import inspect
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-import pyarrow as pa
-
 from streameval import scan
 from streameval.engine import Engine, start
 from streameval.engine.fold import Plan
 from streameval.errors import SchemaError
+from streameval.evaluation.columns import without_views
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
 from streameval.evaluation.forecast import forecast
@@ -38,12 +37,6 @@ __all__ = ["evaluate", "explain", "without_views"]
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
-_VIEWS = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}  # Arrow cannot filter views
-
-
-def without_views(schema: pa.Schema) -> pa.Schema:
-    """The columns to read, with plain types in place of views."""
-    return pa.schema([field.with_type(_VIEWS.get(field.type, field.type)) for field in schema])
 
 
 def evaluate(

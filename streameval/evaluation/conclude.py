@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.slicing import Slicing
     from streameval.states.labels import LabelCounts
 
-__all__ = ["finalize_all"]
+__all__ = ["check_labels", "finalize_all"]
 
 
 def finalize_all(
@@ -53,7 +53,7 @@ def finalize_all(
     """
     labels: LabelCounts = folded.states[plan.label]
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
-    _check_labels(labels, where, folded.skipped, filtered)
+    check_labels(labels, where, folded.skipped, filtered)
     wholes = slicing.wholes(folded.states, [w.spec for w in wanted])
     answered = [(w, wholes[w.spec]) for w in wanted]
     dropped = {"null label": labels.null}
@@ -79,7 +79,7 @@ def finalize_all(
     )
 
 
-def _check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, str]], filtered: str) -> None:
+def check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, str]], filtered: str = "") -> None:
     """Raise if the labels cannot be evaluated, or there are none."""
     try:
         labels.check()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
+
 import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["keep_shared", "tally_labelled", "tally_sizes"]
+__all__ = ["impure_clusters", "keep_shared", "tally_labelled", "tally_sizes", "undominated"]
 
 
 @jit
@@ -102,3 +104,43 @@ def tally_labelled(words, clusters, positives):
         size &= last - 1  # 0 after the last row
         pos &= last - 1
     return sizes[:n], large[:n]
+
+
+@jit
+def impure_clusters(words, top):
+    """Clusters of several rows, not all positive, of sorted words as for `tally_labelled`.
+
+    Returns the keys, with the bit `top` in its place, and the negatives and positives of each.
+    """
+    room = words.size // 2 + 1
+    keys, neg, pos = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
+    n, size, positives = 0, np.int64(0), np.int64(0)
+    for i in range(words.size):
+        size += 1
+        positives += np.int64(words[i] & np.uint64(1))
+        if i + 1 == words.size or (words[i] ^ words[i + 1]) > np.uint64(1):
+            if size > max(positives, 1):
+                keys[n] = (words[i] >> np.uint64(1)) | top
+                neg[n] = size - positives
+                pos[n] = positives
+                n += 1
+            size = positives = np.int64(0)
+    return keys[:n].copy(), neg[:n].copy(), pos[:n].copy()
+
+
+@jit
+def undominated(lacking, top):
+    """Positions of the values that fewer than `top` values before them equal or exceed."""
+    found = np.empty(lacking.size, np.int64)
+    n = 0
+    largest = [np.int64(0) for _ in range(0)]  # a heap of the `top` largest so far
+    for i in range(lacking.size):
+        if len(largest) < top:
+            heapq.heappush(largest, lacking[i])
+        elif lacking[i] > largest[0]:
+            heapq.heapreplace(largest, lacking[i])
+        else:
+            continue
+        found[n] = i
+        n += 1
+    return found[:n].copy()

@@ -20,7 +20,14 @@ __all__ = ["combine", "compute", "in_rounds", "partials"]
 def partials(
     state: Any, shard: tuple[int, int], metrics: Sequence[Metric], budget: Budget | None = None
 ) -> list[list[Any]]:
-    """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once."""
+    """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once.
+
+    A metric with an attribute `reads` takes its partial of what this method of the state yields for the whole shard,
+    such as single clusters; then all metrics of the job have one.
+    """
+    reads = [getattr(metric, "reads", None) for metric in metrics]
+    if any(reads):
+        return [[m.partial(getattr(state, str(name))(shard, budget)) for m, name in zip(metrics, reads, strict=True)]]
     rows = []
     for part in state.parts(shard, budget):
         bases = [m.basis(part) if hasattr(m, "basis") else m for m in metrics]

@@ -43,8 +43,8 @@ def kept_options() -> dict[str, Option]:
     }
 
 
-def checked(given: Mapping[str, Any]) -> dict[str, Any]:
-    """All options of `streameval.evaluate` in plain form: those given, and the defaults of the others.
+def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
+    """All options of a verb in plain form: those given, and the defaults of the others.
 
     Raises
     ------
@@ -63,13 +63,13 @@ def checked(given: Mapping[str, Any]) -> dict[str, Any]:
     streameval.errors.OptionError: aul_threshold would change nothing without clusters: ...
     """
     for name in given:
-        if name not in _EVALUATE:
-            refuse("evaluate", name)
-    options = {name: option.plain(given.get(name, option.default)) for name, option in _EVALUATE.items()}
-    if not any(options[source] for source in ("score", "cluster", "sketch")):
+        if name not in honoured(verb):
+            refuse(verb, name)
+    options = {name: option.plain(given.get(name, option.default)) for name, option in honoured(verb).items()}
+    if verb == "evaluate" and not any(options[source] for source in ("score", "cluster", "sketch")):
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
         raise OptionError(msg)
-    for need, idle in _idle(options).items():
+    for need, idle in _idle(options, verb).items():
         if idle:
             remedy = NEEDS[need][1]
             named = [f"{o.name}={options[o.name]!r}" if o.idle else o.name for o in idle]
@@ -90,7 +90,7 @@ def active(options: Mapping[str, Any]) -> dict[str, Any]:
     return active({**options, **idle}) if idle else dict(options)  # what needed one of these is idle now
 
 
-def recorded(options: Mapping[str, Any]) -> dict[str, Any]:
+def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     """The plain options that decide a state or a value and are not at their default, for `Evaluation.to_dict`.
 
     Examples
@@ -101,7 +101,7 @@ def recorded(options: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: _as_json(value)
         for name, value in options.items()
-        if _decides(_EVALUATE[name]) and value != _EVALUATE[name].rest
+        if _decides(honoured(verb)[name]) and value != honoured(verb)[name].rest
     }
 
 
@@ -147,9 +147,10 @@ def refuse(verb: str, name: str, names: Iterable[str] | None = None, where: str 
     raise OptionError(msg)
 
 
-def _idle(options: Mapping[str, Any]) -> dict[str, list[Option]]:
+def _idle(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, list[Option]]:
     """The options that would change nothing, by the input that they need."""
-    given = [_EVALUATE[name] for name, value in options.items() if _EVALUATE[name].idles(value)]
+    known = honoured(verb)
+    given = [known[name] for name, value in options.items() if known[name].idles(value)]
     absent = [need for need, (source, _) in NEEDS.items() if not options.get(source)]
     return {need: [option for option in given if option.needs == need] for need in absent}
 

@@ -102,8 +102,8 @@ def number(name: str, given: Any, what: str, least: float = -math.inf) -> float:
     raise OptionError(msg)
 
 
-def whole(name: str, given: Any, what: str, least: float = -math.inf) -> int:
-    """An integer of at least `least`; booleans and floats are refused. `what` describes it in the error message.
+def whole(name: str, given: Any, what: str, least: float = -math.inf, most: float = math.inf) -> int:
+    """An integer from `least` to `most`; booleans and floats are refused. `what` describes it in the error message.
 
     Examples
     --------
@@ -119,7 +119,7 @@ def whole(name: str, given: Any, what: str, least: float = -math.inf) -> int:
         found = None if isinstance(given, bool) else operator.index(given)
     except TypeError:
         found = None
-    if found is None or found < least:
+    if found is None or not least <= found <= most:
         msg = f"{name}={given!r} is not {what}"
         raise OptionError(msg)
     return found
@@ -250,9 +250,9 @@ def choice(*allowed: str) -> Kind:
     return Kind(partial(_one_of, allowed=allowed), choices=allowed)
 
 
-def whole_number(what: str, least: float = -math.inf) -> Kind:
-    """An integer of at least `least`."""
-    return Kind(partial(whole, what=what, least=least), int)
+def whole_number(what: str, least: float = -math.inf, most: float = math.inf) -> Kind:
+    """An integer of at least `least` and at most `most`."""
+    return Kind(partial(whole, what=what, least=least, most=most), int)
 
 
 def real_number(what: str, least: float = -math.inf) -> Kind:

@@ -103,14 +103,18 @@ NEEDS = {
     "clusters": ("cluster", "name a cluster column (--cluster)"),
     "classes": ("classes", "name a column of classes (--classes)"),
     "a scheduler": ("client", "name one (--scheduler)"),
+    "labels": ("label", "name a column of labels (--label)"),
+    "classes or an earlier clustering": ("classes", "name its column (--classes or --changed-from)"),
+    "a column of examples": ("examples", "name one (--examples)"),
     "the sampled gain area": ("approx_agc", "set approx_agc=True (--approx-agc)"),
 }
 
 _EVALUATE = ("evaluate",)
 _FOLD = ("evaluate", "update")
+_IDS = (*_FOLD, "attribute")
 _LOOK = ("evaluate", "update", "show")
-_RUN = ("evaluate", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
-_STORE = (*_RUN[1:], "info")
+_RUN = ("evaluate", "attribute", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
+_STORE = (*_RUN[2:], "info")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 
@@ -139,9 +143,9 @@ OPTIONS = (
     Option("clip", real_number("a probability above 0 and below 0.5"), None, _LOOK, "value",
            "log_loss: move scores into [clip, 1 − clip] first, such as 1e-15.", needs="scores"),
     Option("nan", choice("error", "drop", "half"), "error", _FOLD, "state", "NaN and null scores.", needs="scores"),
-    Option("nulls", choice("error", "drop", "singleton"), "error", _FOLD, "state",
+    Option("nulls", choice("error", "drop", "singleton"), "error", _IDS, "state",
            "Null ids of clusters and classes, and with drop null labels.", needs="clusters", idle=("singleton",)),
-    Option("cluster_scope", choice("global", "partition"), "global", _FOLD, "state",
+    Option("cluster_scope", choice("global", "partition"), "global", _IDS, "state",
            "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
     Option("where", FILTER, None, _EVALUATE, "state",
            "Only these rows, SQL such as \"country = 'DE' AND n_chars > 5\".", metavar="SQL"),
@@ -168,18 +172,21 @@ OPTIONS = (
            "Budget for states, such as 2GiB; of each worker. [default: a quarter of memory]"),
     Option("spill", ANY, None, _RUN, "nothing",
            "Directory for what exceeds the budget. [default: $TMPDIR or /var/tmp]", metavar="DIRECTORY"),
-    Option("on_error", choice("raise", "skip"), "raise", _EVALUATE, "state", "Files that cannot be read."),
+    Option("on_error", choice("raise", "skip"), "raise", (*_EVALUATE, "attribute"), "state",
+           "Files that cannot be read."),
     Option("delta_version", whole_number("a version of a Delta table, a whole number of at least 0"), None,
-           ("evaluate", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
+           ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
            help="Version of the Delta tables among DATA. [default: the current one]"),
     Option("on_error", choice("raise", "skip"), "raise", ("update", "replace"), "nothing",
            "Files that cannot be read: fail their night, or leave them out and mark it incomplete."),
     Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
            "Threads to run on here. [default: one per processor]"),
-    Option("client", ANY, None, ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing",
-           "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler", metavar="ADDRESS"),
+    Option("client", ANY, None, ("evaluate", "attribute", "update", "replace", "add", "show", "check", "sketch"),
+           "nothing", "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler",
+           metavar="ADDRESS"),
     Option("scheduler_timeout", real_number("a number of seconds, at least 0", 0), 10.0,
-           ("evaluate", "update", "replace", "add", "show", "check", "sketch"), "nothing", metavar="SECONDS",
+           ("evaluate", "attribute", "update", "replace", "add", "show", "check", "sketch"), "nothing",
+           metavar="SECONDS",
            help="Wait this long for a worker if none answers.", needs="a scheduler"),
     Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
     # a store's own
@@ -213,4 +220,23 @@ OPTIONS = (
     Option("column", NAMES, None, ("sketch",), "state", "Column of numbers; repeat for several.", required=True),
     Option("compression", whole_number("a whole number of at least 1", 1), 1000, ("sketch",), "state",
            "Size of the sketch, about 42 bytes for each."),
+    # attribute
+    Option("cluster", COLUMN, None, ("attribute",), "state", "Cluster id column.", required=True),
+    Option("classes", COLUMN, None, ("attribute",), "state",
+           "Column of the clusters' true classes: merges and splits."),
+    Option("changed_from", COLUMN, None, ("attribute",), "state",
+           "Column of an earlier clustering, in place of classes: what was merged and split since."),
+    Option("label", COLUMN, None, ("attribute",), "state", "Column of labels: impure clusters."),
+    Option("pos_label", ANY, None, ("attribute",), "state",
+           "Positive label; without it numbers above zero are positive.", needs="labels"),
+    Option("metric", ANY, None, ("attribute",), "value",
+           "Metric whose gains are shown: a pair or B-cubed metric. [default: adjusted_rand_index]",
+           needs="classes or an earlier clustering"),
+    Option("aul_threshold", real_number("a cluster size, a number of at least 1", 1), 1, ("attribute",), "value",
+           "Larger clusters count as if all positive.", needs="labels"),
+    Option("top", whole_number("a number of groups between 1 and 1,000,000", 1, 10**6), 20, ("attribute",), "value",
+           "Clusters and classes to show in each table."),
+    Option("examples", COLUMN, None, ("attribute",), "value", "Column of which to show values, such as texts."),
+    Option("examples_per", whole_number("a number of values between 1 and 1,000", 1, 1000), 3, ("attribute",), "value",
+           "Examples of each class in a cluster, at most.", needs="a column of examples"),
 )  # fmt: skip

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.fold import Plan
-    from streameval.engine.protocol import Job
+    from streameval.engine.protocol import Job, Watched
     from streameval.metrics.protocol import Metric
     from streameval.scan import Piece
     from streameval.states.contingency.counts import ContingencyCounts
@@ -253,12 +253,21 @@ class ClusterEngine:
 
     def summary(self, state: ContingencyCounts, assignment_cells: int | None) -> Summary:
         """Summarise a contingency table; with `assignment_cells`, solve its best matching up to that component size."""
+        table = self._table(state)
+        return self.local.summary(state, assignment_cells) if table is None else table.summary(assignment_cells)
+
+    def watched(self, state: ContingencyCounts, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
+        """Summarise a contingency table, and show its groups to watchers, one for each range."""
+        table = self._table(state)
+        return self.local.watched(state, watch) if table is None else table.watched(watch)
+
+    def _table(self, state: ContingencyCounts) -> Table | None:
+        """The table whose rows are on workers; None if they are in this process."""
         ranges = self._where(state)
         if ranges is None:
-            return self.local.summary(state, assignment_cells)
+            return None
         shards = ranges.shards[state.spec]
-        table = Table(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
-        return table.summary(assignment_cells)
+        return Table(self.connection, state, ranges.outlines, ranges.futures, shards, self._resources(1))
 
     def each(self, function: Callable[[Any], Any], items: Sequence[Any], name: str) -> list[Any]:
         """Map a function over items on threads of this process."""

@@ -28,7 +28,7 @@ import dask
 from streameval.engine.cluster.connection import key_factory
 from streameval.engine.cluster.exchange import MOST_TASKS, exchange, size
 from streameval.metrics.contingency.finalize import matching
-from streameval.states.contingency.counts import one_by_one
+from streameval.states.contingency.counts import one_by_one, unwatched
 from streameval.states.contingency.matching_core import CellsLeft, core_of_classes, core_of_clusters, core_of_table
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.summary import Summary
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from streameval.engine.cluster.connection import Connection
     from streameval.engine.cluster.work import Resources
     from streameval.engine.fold import Folded
+    from streameval.engine.protocol import Watched
     from streameval.states.contingency.cells import ClassCells, Keys
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.matching_core import Core, Lines
+    from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.layout import Interval
     from streameval.states.keyed.ranges import Rows
 
@@ -52,7 +54,7 @@ SPLITS = MOST_TASKS // 8  # split tasks of a level at most: a table has up to tw
 
 _CELLS = "cells"  # key of the rows that the exchange moves
 
-First = tuple[tuple[Summary, "ClassCells"], dict[str, "Rows"]]
+First = tuple[tuple[Summary, "ClassCells", "Watcher | None"], dict[str, "Rows"]]
 
 
 def first(
@@ -63,20 +65,34 @@ def first(
     resources: Resources,
     *,
     owner: bool,
+    watch: Callable[[], Watcher | None],
 ) -> First:
-    """On a worker: first pass over a range of clusters; returns (summary, outline of the cells), and the cells."""
+    """On a worker: first pass over a range of clusters.
+
+    Returns
+    -------
+    (summary, outline of the cells, watcher), and the cells
+    """
     state = restored(outlines.states[spec], ranges[spec])
-    found = [state.first(shard, resources.budget, owner=owner) for shard in shards]
+    watcher = watch()
+    found = [state.first(shard, resources.budget, owner=owner, watcher=watcher) for shard in shards]
     cells = state.classes((part for _, part in found), owner=owner)
     total = Summary().merge(*(part for part, _ in found))
-    return (total, outline_only(cells)), {_CELLS: cells.runs()}
+    return (total, outline_only(cells), watcher), {_CELLS: cells.runs()}
 
 
-def second(ranges: Mapping[str, Rows], cells: ClassCells, interval: Interval, resources: Resources) -> Summary:
-    """On a worker: second pass over a range of classes."""
+def second(
+    ranges: Mapping[str, Rows],
+    cells: ClassCells,
+    interval: Interval,
+    resources: Resources,
+    watch: Callable[[], Watcher | None],
+) -> tuple[Summary, Watcher | None]:
+    """On a worker: second pass over a range of classes; returns the summary and the watcher."""
+    watcher = watch()
     here = restored(cells, ranges[_CELLS])
     parts = here.intervals(resources.budget, interval)
-    return Summary().merge(*(by_class(here, part, resources.budget) for part in parts))
+    return Summary().merge(*(by_class(here, part, resources.budget, watcher) for part in parts)), watcher
 
 
 def outline(found: tuple[Any, Any]) -> Any:
@@ -147,18 +163,30 @@ class Table:
 
     def summary(self, assignment_cells: int | None) -> Summary:
         """Summarise the table; with `assignment_cells`, solve its best matching up to that component size."""
+        return self._passes(assignment_cells)[0]
+
+    def watched(self, watch: Callable[[], Watched]) -> tuple[Summary, list[Watched]]:
+        """Summarise the table, and show its groups to watchers, one for each range."""
+        summary, seen = self._passes(None, watch)
+        alone = watch()
+        self.state.watch_alone(alone)
+        return summary, [*seen, alone]
+
+    def _passes(
+        self, assignment_cells: int | None, watch: Callable[[], Watcher | None] = unwatched
+    ) -> tuple[Summary, list[Any]]:
         key, matched, state = key_factory(), assignment_cells is not None, self.state
-        one = partial(self._task, first, spec=state.spec, resources=self.resources, owner=matched)
+        one = partial(self._task, first, spec=state.spec, resources=self.resources, owner=matched, watch=watch)
         nodes = [
             one(shards=part)(future, self.outlines, dask_key_name=key("clusters", r))
             for r, (future, part) in enumerate(zip(self.futures, self.shards, strict=False))
         ]
         made = self.connection.submit([part for node in nodes for part in (node, self._outline(node, key))])
         found = self.connection.gather(made[1::2])
-        cells = found[0][1].with_runs(joined([part.runs() for _, part in found]))
+        cells = found[0][1].with_runs(joined([part.runs() for _, part, _ in found]))
         cuts = [cut for cut, _ in balanced(cells, buckets(cells), len(found))]
         merged = exchange(made[0::2], [{_CELLS: cut} for cut in cuts], key, tasks=SPLITS)
-        two = partial(self._task, second, cells=cells, resources=self.resources)
+        two = partial(self._task, second, cells=cells, resources=self.resources, watch=watch)
         nodes = [
             two(interval=cut)(node, dask_key_name=key("classes", q))
             for q, (node, cut) in enumerate(zip(merged, cuts, strict=True))
@@ -169,7 +197,8 @@ class Table:
         best = parts.pop() if matched else None
         rows = state.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
-        return replace(alone.merge(*(total for total, _ in found), *parts), matching=best)
+        summary = alone.merge(*(total for total, _, _ in found), *(part for part, _ in parts))
+        return replace(summary, matching=best), [seen for *_, seen in (*found, *parts)]
 
     def _matching(self, merged: Sequence[Any], cuts: Sequence[Interval], cells: ClassCells, most: int) -> Any:
         """The node of the best matching, from the nodes of the ranges of classes."""

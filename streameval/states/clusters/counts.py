@@ -22,7 +22,7 @@ import pyarrow as pa
 from streameval.errors import NullError
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id
-from streameval.kernels.lift import keep_shared, tally_labelled, tally_sizes
+from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
@@ -227,18 +227,29 @@ class ClusterCounts:
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
         """One: the size table of a shard."""
+        yield self._size_table(shard, budget, None)
+
+    def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
+        """The size table of a shard, and its clusters of several rows of which some are negative."""
+        found: list[Counts] = []
+        return self._size_table(shard, budget, found), found
+
+    def _size_table(self, shard: Interval, budget: Budget | None, impure: list[Counts] | None) -> SizeTable:
+        """The size table of a shard; its impure clusters are added to a list."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         tables = []
         for rows in self.keyed.stretches(shard, budget):
             large = (
-                [_sizes(rows, clusters, positives)] if isinstance(rows, Counts) else _by_size(rows, clusters, positives)
+                [_sizes(rows, clusters, positives, impure)]
+                if isinstance(rows, Counts)
+                else _by_size(rows, clusters, positives, impure)
             )
             tables += [SizeTable.of(*each) for each in large if each[0].size]
         if shard == self.shards()[0]:
             clusters[1] += self.single_rows.sum()
             positives[1] += self.single_rows[1]
         found = np.flatnonzero(clusters)
-        yield SizeTable.union([SizeTable(found, clusters[found], positives[found]), *tables])
+        return SizeTable.union([SizeTable(found, clusters[found], positives[found]), *tables])
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
@@ -262,13 +273,29 @@ class ClusterCounts:
         return same_table(self, other)
 
 
-def _sizes(counts: Counts, clusters: Array, positives: Array) -> tuple[Array, Array]:
+def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
     """Tally clusters by size; returns the sizes and positives of those larger than the tables."""
+    if impure is not None:
+        at = np.flatnonzero((counts.neg > 0) & (counts.neg + counts.pos > 1))
+        impure.append(Counts(counts.keys[at], counts.rest[at], counts.neg[at], counts.pos[at]))
     large: tuple[Array, Array] = tally_sizes(counts.neg, counts.pos, clusters, positives)
     return large
 
 
-def _by_size(rows: Labelled, clusters: Array, positives: Array) -> Iterator[tuple[Array, Array]]:
+def _sizes_of_rows(
+    words: Array, top: int, clusters: Array, positives: Array, impure: list[Counts] | None
+) -> tuple[Array, Array]:
+    """As `_sizes`, of sorted rows."""
+    if impure is not None:
+        keys, *counts = impure_clusters(words, np.uint64(top))
+        impure.append(Counts(keys, np.empty((keys.size, 0), np.uint64), *counts))
+    large: tuple[Array, Array] = tally_labelled(words, clusters, positives)
+    return large
+
+
+def _by_size(
+    rows: Labelled, clusters: Array, positives: Array, impure: list[Counts] | None
+) -> Iterator[tuple[Array, Array]]:
     """As `_sizes`, of rows that are not counted."""
     bounds, alone = keep_shared(rows.words, rows.bounds, *rows.counted_words(), _KNOWN)
     clusters[1] += rows.words.size - bounds[-1]
@@ -278,10 +305,10 @@ def _by_size(rows: Labelled, clusters: Array, positives: Array) -> Iterator[tupl
         words.sort()
         if rows.counted:
             words, counted = taken_out(words, rows.counted[j])
-            yield _sizes(counted, clusters, positives)
-            yield tally_labelled(words, clusters, positives)
+            yield _sizes(counted, clusters, positives, impure)
+            yield _sizes_of_rows(words, rows.top, clusters, positives, impure)
     if not rows.counted:
-        yield tally_labelled(rows.words[: bounds[-1]], clusters, positives)
+        yield _sizes_of_rows(rows.words[: bounds[-1]], rows.top, clusters, positives, impure)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.errors import NullError
-from streameval.kernels.keys import ID_BUCKETS
+from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
 from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts
@@ -41,10 +41,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one"]
+__all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one", "unwatched"]
+
+AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
 
 _BUFFER = 1 << 26  # bytes of collected rows at most: a larger table of classes would miss the cache
 
@@ -193,6 +196,10 @@ class _ContingencyBuilder:
         return ContingencyCounts(self.spec, *keyed, self._label_rows, self._dropped)
 
 
+def unwatched() -> None:
+    """No watcher."""
+
+
 def _plain(array: pa.Array) -> pa.Array:
     """The array with its nulls where the rows are, not in a dictionary."""
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) and array.dictionary.null_count else array
@@ -267,9 +274,11 @@ class ContingencyCounts:
         """Intervals of clusters that the first pass can take independently."""
         return cluster_shards(self.cells, budget or Budget())
 
-    def first(self, shard: Interval, budget: Budget, *, owner: bool = False) -> tuple[Summary, KeyedCounts]:
+    def first(
+        self, shard: Interval, budget: Budget, *, owner: bool = False, watcher: Watcher | None = None
+    ) -> tuple[Summary, KeyedCounts]:
         """First pass over one shard: the partial summary of its clusters, and its cells by class without singletons."""
-        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner)
+        return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner, watcher=watcher)
 
     def classes(self, found: Iterable[KeyedCounts], *, owner: bool = False) -> ClassCells:
         """All rows by class, and the cells that the first pass found."""
@@ -286,6 +295,24 @@ class ContingencyCounts:
         """
         return self._passes(budget, each or one_by_one)[0]
 
+    def watched(
+        self, budget: Budget, watch: Callable[[], AnyWatcher], each: Mapper | None = None
+    ) -> tuple[Summary, list[AnyWatcher]]:
+        """`summary`, and a watcher for every shard of both passes; `watch` makes them."""
+        seen: list[AnyWatcher] = []
+
+        def made() -> AnyWatcher:
+            seen.append(watch())
+            return seen[-1]
+
+        summary, _ = self._passes(budget, each or one_by_one, watch=made)
+        self.watch_alone(made())
+        return summary, seen
+
+    def watch_alone(self, watcher: Watcher) -> None:
+        """Show the rows that have neither a class nor a cluster."""
+        watcher.unchanged(int(self.without_cluster.rows[1::2].sum()))
+
     def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
         """`summary`, and the cells that decide the best matching (`streameval.states.contingency.matching_core`)."""
         each = each or one_by_one
@@ -296,14 +323,20 @@ class ContingencyCounts:
         """The core with the rows that have neither a class nor a cluster: each is a cell that every matching takes."""
         return core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
 
-    def _passes(self, budget: Budget, each: Mapper, *, owner: bool = False) -> tuple[Summary, ClassCells]:
+    def _passes(
+        self, budget: Budget, each: Mapper, *, owner: bool = False, watch: Callable[[], Watcher | None] = unwatched
+    ) -> tuple[Summary, ClassCells]:
         pa.default_memory_pool().release_unused()  # what reading has left
-        first = each(lambda shard: self.first(shard, budget, owner=owner), self.shards(budget), "clusters")
+
+        def one(shard: Interval) -> tuple[Summary, KeyedCounts]:
+            return self.first(shard, budget, owner=owner, watcher=watch())
+
+        first = each(one, self.shards(budget), "clusters")
         classes = self.classes((part for _, part in first), owner=owner)
         found = [summary for summary, _ in first]
         del first
         budget.release_spares()
-        found += each(lambda shard: by_class(classes, shard, budget), classes.intervals(budget), "classes")
+        found += each(lambda shard: by_class(classes, shard, budget, watch()), classes.intervals(budget), "classes")
         rows = self.without_cluster.rows
         alone = without_cluster(int(rows[0::2].sum()), int(rows[1::2].sum()))
         return alone.merge(*found), classes
@@ -314,6 +347,18 @@ class ContingencyCounts:
         Metrics need both passes and read the `summary` instead.
         """
         return self.cells.grouped(shard, budget)
+
+    def rows_of(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[Array, Array, Array]]:
+        """Rows of a shard that have a class, in no order, a bounded number at a time.
+
+        Yields
+        ------
+        cluster, class : uint64 arrays of shape (n, n_words), words of ids
+        counts : int64 array of shape (n,)
+        """
+        at = self.spec.keys.cluster - 1
+        for words, rest, counts in self.cells.slabs(shard, 0):
+            yield np.column_stack((unmix(words), rest[:, :at])), rest[:, at:], counts
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""

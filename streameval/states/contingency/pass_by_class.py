@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.contingency import group_classes, slots_for
+from streameval.kernels.keys import unmix
 from streameval.states.contingency.cells import interval_items, numbered
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary, summarize_cells, summarize_classes
+from streameval.states.contingency.watch import ClassParts
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.states.contingency.cells import ClassCells
+    from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
 __all__ = ["by_class", "lone_classes", "without_cluster"]
 
 
-def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
+def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Watcher | None = None) -> Summary:
     """Second pass: what classes decide, and what cells decide that know both sizes.
 
     Parameters
@@ -37,10 +40,12 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
         Buckets to take.
     budget : Budget
         Decides what is streamed.
+    watcher : Watcher, optional
+        Sees the classes in several clusters.
     """
     start, stop = interval
     if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
-        return _giant_classes(cells, start)
+        return _giant_classes(cells, start, watcher)
     row, other = cells.rows.gather(start, stop)[0], cells.others.gather(start, stop)[0]
     most = row.words.size
     totals, singles, maxima = np.empty((3, most), np.int64)
@@ -51,6 +56,11 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget) -> Summary:
     classes = group_classes(*groups, further, cells.packed, *table, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
+    if watcher is not None:
+        parts = ClassParts(singles)
+        parts.add_cells(numbers, n, c, other.counts)
+        words = table[1][:classes]
+        parts.tell(watcher, np.column_stack((unmix(words[:, 0]), words[:, 1:])), totals)
     return summarize_classes(totals, maxima).merge(known, _singles(singles, totals))
 
 
@@ -63,14 +73,21 @@ def _singles(times: Array, totals: Array) -> Summary:
     return summarize_cells(codes, ones[codes] - 1, ones[codes], sizes, ones[:1], each[codes])
 
 
-def _giant_classes(cells: ClassCells, bucket: int) -> Summary:
+def _giant_classes(cells: ClassCells, bucket: int, watcher: Watcher | None) -> Summary:
     """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
     margins, singles = cells.margins(cells.rows.pieces(bucket, 0), cells.others.pieces(bucket, 0))
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
+    parts = ClassParts(singles)
     for words, rest, counts, _ in cells.others.pieces(bucket, 0):
         n, c = cells.counts(rest)
-        known = known_cells(margins.number(words, rest), n, margins.totals, c, counts if counts.size else None)
+        numbers = margins.number(words, rest)
+        known = known_cells(numbers, n, margins.totals, c, counts if counts.size else None)
         summary = summary.merge(known)
+        parts.add_cells(numbers, n, c, counts)
+    if watcher is not None:
+        ids = margins.words(np.arange(margins.totals.size))
+        ids[:, 0] = unmix(ids[:, 0])
+        parts.tell(watcher, ids, margins.totals)
     return summary
 
 

@@ -26,12 +26,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
+from streameval.kernels.keys import unmix
 from streameval.kernels.singletons import SLOTS, emit_others, shared_rows
 from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.pass_by_class import lone_classes
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
+from streameval.states.contingency.watch import Parts, pairs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
 from streameval.states.keyed.ids import id_codes
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from streameval.budget import Budget
+    from streameval.states.contingency.watch import Watcher
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
@@ -91,12 +94,23 @@ class _Grouped(NamedTuple):
         """Size of the cluster of each cell."""
         return np.concatenate((sizes, sizes[self.owners])) if self.owners.size else sizes
 
+    def parts(self) -> Parts:
+        """The cells of each cluster, as far as its rows are here."""
+        parts = Parts(self.clusters)
+        parts.add(np.concatenate((np.arange(self.clusters), self.owners)), self.counts)
+        return parts
+
+    def ids(self, side: Side, keys: Keys, which: Array) -> Array:
+        """Words of the ids of some clusters."""
+        first = self.rows[which]
+        return np.column_stack((unmix(side.words[first]), side.rest[first][:, : keys.cluster - 1]))
+
 
 class _FirstPass:
     """Collects what the first pass finds in one interval."""
 
-    def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int) -> None:
-        self.keys = keys
+    def __init__(self, keys: Keys, rows: int, items: int, budget: Budget, owner: int, watcher: Watcher | None) -> None:
+        self.keys, self.watcher = keys, watcher
         layout = class_layouts(keys, rows, owner)[1]
         self._packed = layout == class_layouts(keys, 0, owner)[1]
         self._others = SegmentBuilder(layout, budget, 1 << max(items - 1, 0).bit_length())
@@ -131,6 +145,27 @@ class _FirstPass:
     def add_lone(self, sizes: Array, times: Array) -> None:
         """Note the classes of one row, `times` of them in clusters of each size."""
         self._lone = self._lone.merge(lone_classes(sizes, times))
+        if self.watcher is not None:
+            self.watcher.unchanged(int(times[sizes == 1].sum()))
+
+    def watch(self, side: Side, grouped: _Grouped) -> None:
+        """Show whole clusters to the watcher."""
+        if self.watcher is None or not grouped.owners.size:
+            return
+        parts = grouped.parts()
+        which = np.flatnonzero(parts.count > 1)
+        sizes = grouped.sizes[which]
+        ids = grouped.ids(side, self.keys, which)
+        self.watcher.clusters(ids, sizes, parts.count[which], pairs(sizes) - parts.agreeing[which])
+
+    def watch_shared(self, margins: Margins, parts: Parts) -> None:
+        """Show clusters to the watcher that were spread over several parts."""
+        if self.watcher is None:
+            return
+        which = np.flatnonzero(parts.count > 1)
+        words, sizes = margins.words(which), margins.totals[which]
+        words[:, 0] = unmix(words[:, 0])
+        self.watcher.clusters(words, sizes, parts.count[which], pairs(sizes) - parts.agreeing[which])
 
     def close(self, sizes: Array, maxima: Array) -> None:
         """Note clusters that are complete."""
@@ -153,7 +188,14 @@ def cluster_shards(keyed: KeyedCounts, budget: Budget) -> list[Interval]:
 
 
 def by_cluster(
-    keyed: KeyedCounts, keys: Keys, rows: int, interval: Interval, budget: Budget, *, owner: bool = False
+    keyed: KeyedCounts,
+    keys: Keys,
+    rows: int,
+    interval: Interval,
+    budget: Budget,
+    *,
+    owner: bool = False,
+    watcher: Watcher | None = None,
 ) -> tuple[Summary, KeyedCounts]:
     """First pass: what clusters decide, and the cells of their classes, but those n = c = 1.
 
@@ -170,11 +212,13 @@ def by_cluster(
         Owns the cells.
     owner : bool
         Whether cells take the words of their cluster along.
+    watcher : Watcher, optional
+        Sees the clusters of several classes.
     """
     start, stop = interval
     items = keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
     room = interval_items(budget)
-    found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner)
+    found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner, watcher)
     for i, j in cut(items, room):
         if j - i == 1 and items[i] > 4 * room:
             parts = _spread(keyed, start + i, budget)
@@ -199,16 +243,21 @@ def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
     grouped = _Grouped.of(side, found.keys)
     found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
     found.close(grouped.sizes, grouped.maxima)
+    found.watch(side, grouped)
 
 
 def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
     """Cells of clusters that several parts share: once for the clusters' sizes, once for the cells."""
-    margins = Margins(found.keys.cluster - 1)
+    margins, cells = Margins(found.keys.cluster - 1), Parts()
     for side, lone in parts():
         grouped = _Grouped.of(side, found.keys)
         first = grouped.rows[: grouped.clusters]
-        margins.add(side.words[first], side.rest[first], grouped.sizes, grouped.maxima)
-        margins.add(lone.words, lone.rest, _counts(lone), np.ones(lone.words.size, np.int64))
+        clusters = margins.add(side.words[first], side.rest[first], grouped.sizes, grouped.maxima)
+        ones = np.ones(lone.words.size, np.int64)
+        owners = margins.add(lone.words, lone.rest, _counts(lone), ones)
+        cells.grow(margins.totals.size)
+        cells.add(np.concatenate((clusters, clusters[grouped.owners])), grouped.counts)
+        cells.add(owners, ones, _counts(lone))
     for side, lone in parts():
         grouped = _Grouped.of(side, found.keys)
         first = grouped.rows[: grouped.clusters]
@@ -217,6 +266,7 @@ def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) 
         if lone.words.size:
             found.add_lone(margins.totals[margins.number(lone.words, lone.rest)], _counts(lone))
     found.close(margins.totals, margins.maxima)
+    found.watch_shared(margins, cells)
 
 
 def _counts(side: Side) -> Array:

@@ -315,6 +315,23 @@ class KeyedCounts:
                     segment.weights.read(a, b) if segment.weights else NO_WEIGHTS,
                 )
 
+    def slabs(self, interval: Interval, label: int) -> Iterator[tuple[Array, Array, Array]]:
+        """Words, further words and counts of the items of one label in some buckets, a bounded number at a time."""
+        start, stop = interval
+        for segment in self.segments:
+            i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
+            wanted = (segment.codes[i:j] & 1) == label
+            starts = segment.starts[i : j + 1]
+            for a in range(int(starts[0]), int(starts[-1]), SLAB) if i < j else ():
+                b = min(a + SLAB, int(starts[-1]))
+                inside = np.repeat(wanted, np.diff(np.clip(starts, a, b)))
+                kept = slice(None) if inside.all() else inside
+                yield (
+                    segment.words.read(a, b)[kept],
+                    segment.rest.read(a, b)[kept] if segment.rest else np.empty((int(inside.sum()), 0), np.uint64),
+                    segment.counts.read(a, b)[kept] if segment.counts else np.ones(int(inside.sum()), np.int64),
+                )
+
     def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts | Labelled]:
         """Partition one bucket again and group the parts.
 

@@ -20,7 +20,7 @@ from streameval.kernels.keys import ID_BUCKETS, MIX
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SHIFT", "id_codes", "id_type", "id_words", "identify", "mixed"]
+__all__ = ["SHIFT", "hash_words", "id_codes", "id_type", "id_words", "identify", "mixed"]
 
 SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 
@@ -63,6 +63,18 @@ def id_words(kind: str, scope: str = "global") -> int:
     return 2 if kind == "hash" or scope == "partition" else 1
 
 
+def hash_words(data: bytes) -> tuple[int, int]:
+    """Both words of an id of bytes, or of a partition's path.
+
+    Examples
+    --------
+    >>> first, rest = identify(pa.array(["a"]), "hash")
+    >>> hash_words(b"a") == (int(first[0]), int(rest[0, 0]))
+    True
+    """
+    return hash_bytes(data)
+
+
 def identify(array: pa.Array, kind: str, scope: str = "global", partition: str = "") -> tuple[Array, Array]:
     """Words of ids without nulls.
 
@@ -73,7 +85,7 @@ def identify(array: pa.Array, kind: str, scope: str = "global", partition: str =
     """
     first, rest = _words(array, kind)
     if scope == "partition":
-        salt, other = (np.uint64(word) for word in hash_bytes(partition.encode()))
+        salt, other = (np.uint64(word) for word in hash_words(partition.encode()))
         return first ^ salt, rest ^ other if rest.shape[1] else np.full((first.size, 1), other)
     return first, rest
 

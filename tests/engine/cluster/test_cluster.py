@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import streameval
-from streameval import evaluate
+from streameval import attribute, evaluate
 from streameval.engine.cluster import ClusterEngine, tables
 from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
@@ -143,6 +143,22 @@ def test_a_sketch_is_that_of_threads(client: Any, simulated: Path) -> None:
     assert (there.count, there.quantile(0.5)) == (1000, 499.5)
     with pytest.raises(OptionError, match="threads=1 runs here and a client"):
         streameval.quantile_sketch(frame, "x", client=client, threads=1)
+
+
+@pytest.mark.parametrize("where", ["real", "simulated"])
+def test_an_attribution_is_that_of_threads(
+    client: Any, simulated: Path, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tables, examples and totals, also of states that are spread over several ranges."""
+    monkeypatch.setattr("streameval.engine.cluster.engine.RANGE_BYTES", 1 << 20)
+    asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "label": "label", "examples": "score_a"}
+    if where == "real":
+        asked |= {"cluster": "cluster_loose", "examples": "message_id"}
+    data = str(REAL) if where == "real" else simulated
+    there, here = attribute(data, client=client, top=10, **asked), attribute(data, threads=2, top=10, **asked)
+    assert there == here
+    assert there.merges is not None
+    assert there.merges.num_rows == 10
 
 
 def test_a_lift_curve_is_of_the_threshold(client: Any) -> None:

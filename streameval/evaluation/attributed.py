@@ -1,0 +1,132 @@
+"""What an attribution found, and how it leaves the process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from streameval._version import __version__
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    import os
+
+    import pyarrow as pa
+
+__all__ = ["TABLES", "Attribution", "check_target"]
+
+TABLES = ("merges", "splits", "impure", "unclustered")
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The clusters and classes that cost the score, the largest cost first.
+
+    Tables are None where their input was not named: `merges` and `splits` need classes, the others a label. Ids have
+    the type of their column, widened to 64 bits; in `largest` an id is null where the row has none.
+
+    Attributes
+    ----------
+    rows : int
+        Rows in the table of clusters and classes, or in clusters.
+    merges : pa.Table
+        Clusters with several classes: `cluster, rows, classes, largest` (list of {class, rows}), `false_pairs, share`
+        (of all false pairs), `gain` (by how much `metric` rises if this cluster alone is split along its classes),
+        `running_share`.
+    splits : pa.Table
+        Classes in several clusters: `class, rows, clusters, largest` (list of {cluster, rows}), `missed_pairs, share,
+        gain` (if the clusters that hold nothing else are joined), `running_share`.
+    impure : pa.Table
+        Clusters above the threshold with negatives: `cluster, rows, positives, lost` (of the area under the lift
+        curve), `share, running_share`.
+    unclustered : pa.Table
+        Positives in clusters at or below the threshold: `size, clusters, positives`.
+    totals : dict
+        `false_pairs, missed_pairs, lost` of all groups, not only those shown; how many groups there are
+        (`merged_clusters`, `split_classes`, `impure_clusters`); and `unchanged_rows`, in clusters that consist of one
+        whole class.
+    metric : str
+        The metric of the gains, None without classes.
+    dropped, skipped : tuple
+        (reason, rows) and (file, reason) left out.
+    options : dict
+        The options that were given, as far as they decide the result.
+    """
+
+    rows: int
+    merges: pa.Table | None
+    splits: pa.Table | None
+    impure: pa.Table | None
+    unclustered: pa.Table | None
+    totals: dict[str, float]
+    metric: str | None = None
+    dropped: tuple[tuple[str, int], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables that there are, by name."""
+        found = {name: getattr(self, name) for name in TABLES}
+        return {name: table for name, table in found.items() if table is not None}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as the command line's JSON has them; NaN is None, a binary id its hexadecimal digits."""
+        return {
+            "streameval": __version__,
+            "options": self.options,
+            "rows": self.rows,
+            "metric": self.metric,
+            "totals": self.totals,
+            **{name: [_plain(row) for row in table.to_pylist()] for name, table in self.tables().items()},
+            "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
+            "skipped": [{"partition": name, "reason": reason} for name, reason in self.skipped],
+        }
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file that ends in ``.json``, or one Parquet file a table to a directory.
+
+        Raises
+        ------
+        OptionError
+            If the name has another ending, or the path cannot be a directory.
+        """
+        import pyarrow.parquet as pq
+
+        target = Path(path)
+        check_target(target)
+        if target.suffix == ".json":
+            target.write_text(self.to_json(indent=2) + "\n", encoding="utf-8")
+            return
+        target.mkdir(exist_ok=True)
+        for name, table in self.tables().items():
+            pq.write_table(table, target / f"{name}.parquet")
+        (target / "totals.json").write_text(json.dumps(self.totals, indent=2) + "\n", encoding="utf-8")
+
+
+def check_target(target: Path) -> None:
+    """Raise `OptionError` if a result cannot be written there."""
+    if target.suffix not in ("", ".json") and not target.is_dir():
+        msg = f"out={str(target)!r} must be a file that ends in .json, or a directory"
+    elif target.suffix != ".json" and target.exists() and not target.is_dir():
+        msg = f"out={str(target)!r} is a file; name a directory, or a file that ends in .json"
+    elif not target.parent.is_dir():
+        msg = f"out={str(target)!r}: its directory does not exist; make it first"
+    else:
+        return
+    raise OptionError(msg)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.hex()
+    return None if value != value else value

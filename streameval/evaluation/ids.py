@@ -1,0 +1,99 @@
+"""Ids back from their words: integers from the state, texts from a scan, partitions from their hashes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.states.keyed.ids import hash_words, id_type
+from streameval.states.values import IdColumn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.scan import Scan
+    from streameval.typing import Array
+
+__all__ = ["Ids"]
+
+_TEXT = (pa.types.is_string, pa.types.is_large_string)
+
+
+@dataclass
+class Ids:
+    """The ids of one column.
+
+    Attributes
+    ----------
+    column : how they are read
+    text : whether they are strings
+    partitions : path of each partition, by the two words that its hash adds to an id
+    texts : id by its words, where ids are hashed
+    """
+
+    column: IdColumn
+    text: bool = False
+    partitions: dict[tuple[int, int], str] = field(default_factory=dict)
+    texts: dict[bytes, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, found: Scan, name: str, scope: str = "global") -> Ids:
+        """The ids of a column of a scan."""
+        dtype = found.schema.field(name).type
+        column = IdColumn(name, id_type(dtype, name), scope)
+        plain = dtype.value_type if pa.types.is_dictionary(dtype) else dtype
+        paths = {piece.partition for piece in found.pieces} if scope == "partition" else set()
+        salts = {hash_words(path.encode()): path for path in sorted(paths)}
+        return cls(column, any(test(plain) for test in _TEXT), salts)
+
+    @property
+    def signed(self) -> bool:
+        """Whether they are signed integers of all partitions together, which are ranked by value."""
+        return self.column.type == "signed" and not self.partitions
+
+    @property
+    def hashed(self) -> bool:
+        """Whether their texts are not in the state."""
+        return self.column.type == "hash"
+
+    def learn(self, words: Array, texts: Sequence[list[bytes]]) -> None:
+        """Take the texts of ids, one list for each."""
+        for key, found in zip(words, texts, strict=True):
+            if found:
+                self.texts[key.tobytes()] = found[0]
+
+    def values(self, words: Array, nulls: Array | None = None) -> pa.Array:
+        """The ids of some words, uint64 of shape (n, n_words), with nulls where `nulls` is true."""
+        words = self._shaped(words)
+        if not self.hashed:
+            first = words[:, 0] ^ self._salts(words)[:, 0] if self.partitions else words[:, 0]
+            kind = np.int64 if self.column.type == "signed" else np.uint64
+            return pa.array(np.ascontiguousarray(first).view(kind), mask=nulls)
+        known = [self.texts.get(np.ascontiguousarray(key).tobytes()) for key in words]
+        if not any(text is not None for text in known) and len(known):
+            shown: list[Any] = [f"#{int(key[0]):016x}" for key in words]
+            return pa.array(shown, pa.string(), mask=nulls)
+        return pa.array(known, pa.binary(), mask=nulls).cast(pa.string() if self.text else pa.binary())
+
+    def _salts(self, words: Array) -> Array:
+        """The hash of each id's partition, as a uint64 array of shape (n, 2)."""
+        if self.hashed:
+            texts = (self.texts.get(np.ascontiguousarray(key).tobytes()) for key in words)
+            plain = np.array([(0, 0) if text is None else hash_words(text) for text in texts], np.uint64)
+            return plain.reshape(-1, 2) ^ words
+        by_second = {second: first for first, second in self.partitions}
+        seconds = words[:, 1]
+        firsts = np.array([by_second.get(int(second), 0) for second in seconds], np.uint64)
+        return np.column_stack((firsts, seconds))
+
+    def paths(self, words: Array) -> pa.Array:
+        """The partition of each id; null where it is not known."""
+        salts = self._salts(self._shaped(words))
+        return pa.array([self.partitions.get((int(a), int(b))) for a, b in salts], pa.string())
+
+    def _shaped(self, words: Array) -> Array:
+        """No ids in the shape of theirs."""
+        return words if len(words) else np.empty((0, self.column.words), np.uint64)

@@ -1,0 +1,302 @@
+"""Attribution of a clustering's loss to single clusters and classes.
+
+With n_ij the rows of class i in cluster j, a_i and b_j the sizes:
+
+- the *false pairs* of cluster j are C(b_j, 2) − Σ_i C(n_ij, 2); they add up to the false positives of the pair table;
+- the *missed pairs* of class i are C(a_i, 2) − Σ_j C(n_ij, 2); they add up to its false negatives;
+- to split cluster j along its classes removes its false pairs and changes no other;
+- to join the pure clusters of class i, those with rows of no other class, of sizes c_1 … c_m, turns
+  C(Σ c, 2) − Σ C(c, 2) missed pairs into agreeing ones.
+
+So a gain follows from the totals and one number of the group, in O(1). Pair counts are integers; the gain of a pair
+measure is the exact difference of two fractions, rounded once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.kernels.attribution import MARKS, marked
+from streameval.kernels.keys import MIX
+from streameval.metrics.contingency.null_models import CountedStatistics
+from streameval.metrics.worst import Worst
+from streameval.states.contingency.cells import numbered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.summary import Summary
+    from streameval.typing import Array
+
+__all__ = ["GAINS", "Gains", "Largest", "Members", "PairCosts", "check_gain", "gains"]
+
+_SHIFT = np.uint64(64 - (MARKS.bit_length() - 1))
+_SIGN = np.uint64(1 << 63)
+
+
+class PairCosts:
+    """A watcher (`streameval.states.contingency.watch`) that keeps the worst merges and splits.
+
+    Columns of `merges`: false pairs, rows, classes. Columns of `splits`: missed pairs, rows, clusters, joined pairs.
+
+    Parameters
+    ----------
+    top : int
+        How many of each to keep.
+    signed : (bool, bool)
+        Whether ids of clusters, and of classes, are signed integers.
+
+    Attributes
+    ----------
+    merged, split : int
+        How many clusters have several classes, and how many classes several clusters.
+    unchanged_rows : int
+        Rows of clusters that consist of one whole class.
+    """
+
+    def __init__(self, top: int, signed: tuple[bool, bool]) -> None:
+        self.merges, self.splits = (Worst(top, signed=each) for each in signed)
+        self.merged = self.split = self.unchanged_rows = 0
+
+    def clusters(self, ids: Array, rows: Array, parts: Array, false_pairs: Array) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        self.merged += rows.size
+        self.merges.add(ids, np.column_stack((false_pairs, rows, parts)))
+
+    def classes(self, ids: Array, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        self.split += rows.size
+        self.splits.add(ids, np.column_stack((missed_pairs, rows, parts, joined_pairs)))
+
+    def unchanged(self, rows: int) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        self.unchanged_rows += rows
+
+    def merge(self, others: Iterable[PairCosts]) -> PairCosts:
+        """What all watchers together have seen."""
+        parts = [self, *others]
+        found = PairCosts(self.merges.top, (self.merges.signed, self.splits.signed))
+        found.merges = found.merges.merge(part.merges for part in parts)
+        found.splits = found.splits.merge(part.splits for part in parts)
+        found.merged, found.split = sum(part.merged for part in parts), sum(part.split for part in parts)
+        found.unchanged_rows = sum(part.unchanged_rows for part in parts)
+        return found
+
+
+class _Pairs(NamedTuple):
+    """Pairs of rows: agreeing, of one class, of one cluster, all."""
+
+    both: int
+    classes: int
+    clusters: int
+    all: int
+
+    def split(self, pairs: int) -> _Pairs:
+        """After a cluster has lost its false pairs."""
+        return self._replace(clusters=self.clusters - pairs)
+
+    def joined(self, pairs: int) -> _Pairs:
+        """After missed pairs have come together."""
+        return self._replace(both=self.both + pairs, clusters=self.clusters + pairs)
+
+
+def _ratio(numerator: int, denominator: int) -> Fraction | None:
+    return Fraction(numerator, denominator) if denominator else None
+
+
+def _adjusted_rand_index(t: _Pairs) -> Fraction | None:
+    expected = t.classes * t.clusters
+    if t.both == t.classes == t.clusters and t.all:
+        return Fraction(1) if 0 < t.both < t.all else Fraction(1, 2)
+    return _ratio(2 * (t.both * t.all - expected), (t.classes + t.clusters) * t.all - 2 * expected)
+
+
+_PAIR_MEASURES: dict[str, Callable[[_Pairs], Fraction | None]] = {
+    "adjusted_rand_index": _adjusted_rand_index,
+    "pairwise.precision": lambda t: _ratio(t.both, t.clusters),
+    "pairwise.recall": lambda t: _ratio(t.both, t.classes),
+    "pairwise.fscore": lambda t: _ratio(2 * t.both, t.classes + t.clusters) if t.classes and t.clusters else None,
+}
+_BCUBED = ("bcubed_precision", "bcubed_recall", "bcubed_fscore")
+GAINS: tuple[str, ...] = (*_PAIR_MEASURES, *_BCUBED)
+
+
+class Gains:
+    """By how much a metric rises if one cluster is split along its classes, or the pure clusters of a class are joined.
+
+    NaN where the metric is not defined before or after.
+    """
+
+    def split(self, false_pairs: int, rows: int) -> float:
+        """The gain of splitting a cluster with these false pairs and rows."""
+        raise NotImplementedError
+
+    def joined(self, pairs: int, rows: int) -> float:
+        """The gain of joining pure clusters of a class of these rows, which brings these pairs together."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class _PairGains(Gains):
+    measure: Callable[[_Pairs], Fraction | None]
+    table: _Pairs
+
+    def split(self, false_pairs: int, rows: int) -> float:
+        return self._rise(self.table.split(false_pairs))
+
+    def joined(self, pairs: int, rows: int) -> float:
+        return self._rise(self.table.joined(pairs))
+
+    def _rise(self, after: _Pairs) -> float:
+        before, now = self.measure(self.table), self.measure(after)
+        return float("nan") if before is None or now is None else float(now - before)
+
+
+@dataclass(frozen=True)
+class _BcubedGains(Gains):
+    """A cluster of b rows with F false pairs loses 2·F/b rows of precision; recall likewise.
+
+    With precision P and recall R, P higher by d lifts the F-score by 2·R²·d / ((P + R)·(P + R + d)).
+    """
+
+    name: str
+    precision: float
+    recall: float
+    rows: int
+
+    def split(self, false_pairs: int, rows: int) -> float:
+        gained = 2 * false_pairs / (rows * self.rows)
+        return {"bcubed_precision": gained, "bcubed_recall": 0.0}.get(self.name, self._fscore(gained, self.recall))
+
+    def joined(self, pairs: int, rows: int) -> float:
+        gained = 2 * pairs / (rows * self.rows)
+        return {"bcubed_precision": 0.0, "bcubed_recall": gained}.get(self.name, self._fscore(gained, self.precision))
+
+    def _fscore(self, gained: float, other: float) -> float:
+        both = self.precision + self.recall
+        return 2 * other * other * gained / (both * (both + gained))
+
+
+def gains(metric: str, summary: Summary) -> Gains:
+    """The gains of a metric on a table.
+
+    Raises
+    ------
+    OptionError
+        If the metric has no gain; the message lists those that have one.
+
+    Examples
+    --------
+    >>> from streameval.states.contingency.summary import summarize
+    >>> table = summarize(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([2, 1, 2]))
+    >>> gains("pairwise.precision", table).split(false_pairs=2, rows=3)
+    0.5
+    """
+    check_gain(metric)
+    facts = CountedStatistics(summary)
+    if metric in _BCUBED:
+        by_cluster, by_class = facts.bcubed
+        total = int(facts.total)
+        return _BcubedGains(metric, float(by_cluster / total), float(by_class / total), total)
+    t = facts.pairs
+    return _PairGains(_PAIR_MEASURES[metric], _Pairs(int(t.TP), int(t.p1), int(t.p2), int(t.n)))
+
+
+def check_gain(metric: str) -> None:
+    """Raise `OptionError` if a metric has no gain."""
+    if metric not in GAINS:
+        msg = f"metric={metric!r} has no gain of splitting a cluster; choose one of {', '.join(GAINS)}"
+        raise OptionError(msg)
+
+
+class Members(NamedTuple):
+    """The largest cells of some groups.
+
+    Attributes
+    ----------
+    group : int64 array of shape (n,), ascending positions of the groups
+    ids : uint64 array of shape (n, n_words), the class of each cell in a cluster, or the cluster of each in a class
+    rows : int64 array of shape (n,), descending within a group
+    """
+
+    group: Array
+    ids: Array
+    rows: Array
+
+    @classmethod
+    def none(cls) -> Members:
+        """No cells."""
+        return cls(np.empty(0, np.int64), np.empty((0, 1), np.uint64), np.empty(0, np.int64))
+
+
+@dataclass(frozen=True, eq=False)
+class Largest:
+    """The largest cells of a few clusters, or of a few classes, from the rows of the state.
+
+    Attributes
+    ----------
+    groups : uint64 array of shape (n_groups, n_words), ids of the groups
+    of_classes : whether the groups are classes
+    signed : whether the ids of their cells are signed integers: equal cells are ranked by id
+    most : cells of each group
+    """
+
+    groups: Array
+    of_classes: bool
+    signed: bool
+    most: int = 3
+    name: str = "largest_cells"
+    reads: ClassVar[str] = "rows_of"
+
+    def partial(self, part: Iterable[tuple[Array, Array, Array]]) -> Members:
+        """The largest cells of a shard, which holds whole clusters and so whole cells."""
+        marks = np.zeros(MARKS, np.uint8)
+        marks[(self.groups[:, 0] * np.uint64(MIX)) >> _SHIFT] = 1
+        taken = []
+        for clusters, classes, counts in part:
+            own, other = (classes, clusters) if self.of_classes else (clusters, classes)
+            near = marked(np.ascontiguousarray(own[:, 0]), marks)
+            group = self._positions(own[near])
+            inside = group >= 0
+            taken.append((group[inside], other[near][inside], counts[near][inside]))
+        if not sum(group.size for group, _, _ in taken):
+            return Members.none()
+        return self._first(*_summed(*(np.concatenate(column) for column in zip(*taken, strict=True))))
+
+    def _positions(self, ids: Array) -> Array:
+        """Position of each id among the groups, −1 for others."""
+        both = np.concatenate((self.groups, ids))
+        numbers, _ = numbered(np.array([0, len(both)]), both[:, 0].copy(), both[:, 1:].copy(), both.shape[1] - 1)
+        found = numbers[len(self.groups) :]
+        return np.where(found < len(self.groups), found, -1)
+
+    def _first(self, group: Array, ids: Array, rows: Array) -> Members:
+        """The first cells of each group."""
+        first = ids[:, 0] ^ _SIGN if self.signed else ids[:, 0]
+        further = [ids[:, c] for c in range(ids.shape[1] - 1, 0, -1)]
+        order = np.lexsort([*further, first, -rows, group])
+        group, ids, rows = group[order], ids[order], rows[order]
+        kept = np.arange(group.size) - np.searchsorted(group, group) < self.most
+        return Members(group[kept], ids[kept], rows[kept])
+
+    def combine(self, partials: Sequence[Members], state: ContingencyCounts) -> Members:
+        """The largest cells over all shards."""
+        parts = [part for part in partials if part.group.size]
+        if not parts:
+            return Members.none()
+        return self._first(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def _summed(group: Array, ids: Array, counts: Array) -> tuple[Array, Array, Array]:
+    """Rows of cells, each cell once."""
+    words = group.astype(np.uint64)
+    numbers, found = numbered(np.array([0, words.size]), words, np.ascontiguousarray(ids), ids.shape[1])
+    rows = np.zeros(found.size, np.int64)
+    np.add.at(rows, numbers, counts)
+    return group[found], ids[found], rows

@@ -1,0 +1,83 @@
+"""The costliest groups of many, in bounded memory.
+
+Groups come in blocks of arrays. What cannot be among the `top` is dropped at once, so a sweep over 10⁸ clusters keeps a
+few times `top` of them, whatever their order. Groups of equal cost are ranked by id; so any two sweeps over the same
+groups, in any order and in any parts, keep the same ones.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.typing import Array
+
+__all__ = ["Worst"]
+
+_SIGN = np.uint64(1 << 63)
+
+
+class Worst:
+    """The `top` groups of largest cost; owned by one task.
+
+    Parameters
+    ----------
+    top : int
+    signed : bool
+        Whether ids are signed integers, which decides their order.
+    costs : int
+        The first so many columns are the cost, compared one after the other.
+
+    Examples
+    --------
+    >>> worst = Worst(2, signed=False)
+    >>> worst.add(np.array([[7], [8], [9]], np.uint64), np.array([[1, 30], [5, 20], [1, 10]]))
+    >>> ids, columns = worst.ranked()
+    >>> ids.ravel().tolist(), columns.tolist()
+    ([8, 7], [[5, 20], [1, 30]])
+    """
+
+    def __init__(self, top: int, *, signed: bool, costs: int = 1) -> None:
+        self.top, self.signed, self.costs = top, signed, costs
+        self._ids: Array | None = None
+        self._columns = np.empty((0, costs), np.int64)
+
+    def add(self, ids: Array, columns: Array) -> None:
+        """Take groups: uint64 words of shape (n_groups, n_words), int64 columns of shape (n_groups, n_columns)."""
+        if self._ids is not None and len(self._ids) >= self.top:
+            near = columns[:, 0] >= self._columns[self.top - 1, 0]  # the kept ones are in order
+            ids, columns = ids[near], columns[near]
+        if not len(ids):
+            return
+        if self._ids is not None:
+            ids, columns = np.concatenate((self._ids, ids)), np.concatenate((self._columns, columns))
+        order = self._order(ids, columns)[: self.top]
+        self._ids, self._columns = ids[order], columns[order]
+
+    def _order(self, ids: Array, columns: Array) -> Array:
+        first = ids[:, 0] ^ _SIGN if self.signed else ids[:, 0]
+        if len(ids) > 2 * self.top and not self.costs > 1:  # sort only what can be kept
+            edge = np.partition(columns[:, 0], len(ids) - self.top)[len(ids) - self.top]
+            which = np.flatnonzero(columns[:, 0] >= edge)
+        else:
+            which = np.arange(len(ids))
+        words = [ids[which, c] for c in range(ids.shape[1] - 1, 0, -1)]
+        costs = [-columns[which, c] for c in range(self.costs - 1, -1, -1)]
+        return which[np.lexsort([*words, first[which], *costs])]
+
+    def merge(self, others: Iterable[Worst]) -> Worst:
+        """The costliest groups of all."""
+        found = Worst(self.top, signed=self.signed, costs=self.costs)
+        for part in (self, *others):
+            ids, columns = part.ranked()
+            if len(ids):
+                found.add(ids, columns)
+        return found
+
+    def ranked(self) -> tuple[Array, Array]:
+        """Ids and columns, the largest cost first."""
+        return (np.empty((0, 1), np.uint64) if self._ids is None else self._ids), self._columns

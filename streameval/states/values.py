@@ -1,0 +1,215 @@
+"""Values of a column in a few groups of rows: the texts of ids, and examples of what is in a cluster.
+
+Of each group the `most` distinct values of smallest hash are kept. What a group's values are does not depend on how the
+rows are cut, ordered or repeated. Memory grows with the groups asked for, not with the rows. The state is used within
+a run and never stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.kernels.attribution import MARKS, marked
+from streameval.kernels.hashing import hash_strings
+from streameval.kernels.jit import read_only
+from streameval.kernels.keys import MIX
+from streameval.states.contingency.cells import numbered
+from streameval.states.keyed.ids import id_words, identify
+from streameval.states.protocol import Batch, Small, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from streameval.budget import Budget
+    from streameval.typing import Array
+
+__all__ = ["IdColumn", "Values", "ValuesSpec"]
+
+_SHIFT = np.uint64(64 - (MARKS.bit_length() - 1))
+
+
+@dataclass(frozen=True)
+class IdColumn:
+    """A column of ids, and how they are read; see `streameval.states.keyed.ids`."""
+
+    name: str
+    type: str
+    scope: str = "global"
+
+    @property
+    def words(self) -> int:
+        """Words of an id."""
+        return id_words(self.type, self.scope)
+
+
+@dataclass(frozen=True)
+class ValuesSpec:
+    """Which values to collect.
+
+    Attributes
+    ----------
+    keys : columns whose ids make the group of a row
+    by_label : whether the label is the last word of the group
+    groups : bytes of a uint64 array of shape (n_groups, n_words), the groups wanted
+    column : the column of the values
+    most : values of each group
+    """
+
+    kind: ClassVar[str] = "values"
+    version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = True
+    packing: ClassVar[None] = None
+
+    keys: tuple[IdColumn, ...]
+    by_label: bool
+    groups: bytes
+    column: str
+    most: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return tuple(dict.fromkeys((*(key.name for key in self.keys), self.column)))
+
+    @cached_property
+    def wanted(self) -> Array:
+        """The groups, as a uint64 array of shape (n_groups, n_words)."""
+        width = sum(key.words for key in self.keys) + self.by_label
+        return np.frombuffer(self.groups, np.uint64).reshape(-1, width)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table."""
+        return pa.schema({"group": pa.int64(), "hash": pa.uint64(), "value": pa.large_binary()})
+
+    def builder(self, budget: Budget, capacity: int) -> _ValuesBuilder:
+        """A new builder."""
+        return _ValuesBuilder(self)
+
+    def empty(self) -> Values:
+        """The state of no rows."""
+        return Values(self, self.schema.empty_table().combine_chunks())
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Any, budget: Budget) -> Values:
+        """Refused: values of rows are not stored."""
+        msg = "values of rows are never stored"
+        raise NotImplementedError(msg)
+
+
+class _ValuesBuilder:
+    def __init__(self, spec: ValuesSpec) -> None:
+        self.spec = spec
+        self._marks = np.zeros(MARKS, np.uint8)
+        self._marks[(spec.wanted[:, 0] * np.uint64(MIX)) >> _SHIFT] = 1
+        self._state = spec.empty()
+
+    def update(self, batch: Batch) -> None:
+        near, words = self._near(batch)
+        if not near.size:
+            return
+        wanted = self.spec.wanted
+        both = np.concatenate((wanted, words))
+        numbers, _ = numbered(np.array([0, len(both)]), both[:, 0].copy(), both[:, 1:].copy(), both.shape[1] - 1)
+        group = numbers[len(wanted) :]
+        inside = group < len(wanted)
+        if inside.any():
+            values = _bytes(batch.columns[self.spec.column].take(pa.array(near[inside])))
+            self._state = self._state.with_rows(group[inside], values)
+
+    def _near(self, batch: Batch) -> tuple[Array, Array]:
+        """Rows that may be in a group, and the words of theirs."""
+        arrays = [_plain(batch.columns[key.name]) for key in self.spec.keys]
+        valid = np.ones(batch.label.size, bool)
+        for array in arrays:
+            if array.null_count:
+                valid &= array.is_valid().to_numpy(zero_copy_only=False)
+        rows = np.arange(valid.size) if valid.all() else np.flatnonzero(valid)
+        columns: list[Array] = []
+        for i, (key, array) in enumerate(zip(self.spec.keys, arrays, strict=True)):
+            present = array if rows.size == len(array) and not array.null_count else array.take(pa.array(rows))
+            first, rest = identify(present, key.type, key.scope, batch.partition)
+            if i == 0:
+                near = marked(np.ascontiguousarray(first), self._marks)
+                rows, first, rest = rows[near], first[near], rest[near]
+            columns += [first, *rest.T]
+        labels = [batch.label[rows].astype(np.uint64)] if self.spec.by_label else []
+        return rows, np.column_stack([*columns, *labels])
+
+    def state(self) -> Values:
+        return self._state
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
+
+
+def _bytes(array: pa.Array) -> pa.Array:
+    """Values as bytes: of text in UTF-8, of numbers and times as they are written."""
+    array = _plain(array)
+    kind = array.type
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    return array.cast(pa.large_binary()) if binary else array.cast(pa.large_string()).cast(pa.large_binary())
+
+
+@dataclass(frozen=True, eq=False)
+class Values(Small):
+    """A few distinct values of each group.
+
+    Attributes
+    ----------
+    spec : ValuesSpec
+    table : pa.Table
+        One row a value: position of the group, hash, value; in this order.
+    """
+
+    spec: ValuesSpec
+    table: pa.Table
+
+    def with_rows(self, group: Array, values: pa.Array) -> Values:
+        """With more rows; nulls are left out."""
+        if values.null_count:
+            group, values = group[values.is_valid().to_numpy(zero_copy_only=False)], values.drop_null()
+        _, offsets, data = values.buffers()
+        bounds = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
+        hashes, _ = hash_strings(read_only(np.frombuffer(data or b"", np.uint8)), read_only(bounds))
+        more = pa.table([pa.array(group), pa.array(hashes), values], schema=self.spec.schema)
+        return self._reduced(pa.concat_tables([self.table, more]))
+
+    def _reduced(self, table: pa.Table) -> Values:
+        group, hashes = (table.column(name).to_numpy() for name in ("group", "hash"))
+        order = np.lexsort((hashes, group))
+        group, hashes = group[order], hashes[order]
+        new = np.ones(order.size, bool)
+        new[1:] = (group[1:] != group[:-1]) | (hashes[1:] != hashes[:-1])
+        order, group = order[new], group[new]
+        kept = order[np.arange(group.size) - np.searchsorted(group, group) < self.spec.most]
+        return Values(self.spec, table.take(pa.array(kept)).combine_chunks())
+
+    def merge(self, other: Values) -> Values:
+        """The values of both."""
+        return self._reduced(pa.concat_tables([self.table, other.table]))
+
+    def lists(self) -> list[list[bytes]]:
+        """The values of each group, by smallest hash."""
+        found: list[list[bytes]] = [[] for _ in range(len(self.spec.wanted))]
+        for group, value in zip(self.table["group"].to_pylist(), self.table["value"].to_pylist(), strict=True):
+            found[group].append(value)
+        return found
+
+    def totals(self) -> Totals:
+        """None: rows are not counted."""
+        return Totals(0, 0, 0.0, 0.0)
+
+    def header(self) -> dict[str, Any]:
+        """Nothing: never stored."""
+        return {}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """The table."""
+        yield from self.table.to_batches()
