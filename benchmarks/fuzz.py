@@ -302,7 +302,11 @@ def _arrays(seed: int, case: Case, expected: dict[str, Any], tally: Tally) -> No
         return
     weight = [float(row[2]) for row in rows] if "weight" in case.options else None
     try:
-        value = roc_auc_score([row[1] for row in rows], np.array([row[0] for row in rows]), sample_weight=weight)
+        value = roc_auc_score(
+            [row[1] for row in rows],
+            np.array([row[0] for row in rows], case.table["score"].type.to_pandas_dtype()),
+            sample_weight=weight,
+        )
     except StreamevalError as error:
         tally.refused(error)
         return
