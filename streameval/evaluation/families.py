@@ -15,6 +15,7 @@ A family is the only place that knows which states go with which metrics.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -26,6 +27,7 @@ from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.missing import halved
 from streameval.states.scores.quantile_sketch import QuantileSpec
 from streameval.states.scores.types import score_type
 
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "Counted", "Family", "MetricRequest", "finalize", "planned"]
 
-_WEIGHTS = 1e-300, 1e300  # products of the two classes' weights that leave room for a metric
+_LIGHTEST = 1e-300  # share of all weight that a class may have: below it, products leave float64
 
 
 @dataclass(frozen=True)
@@ -178,13 +180,12 @@ class _Scores(_Sharded):
         return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Refuse weights so small or large together that their products leave float64."""
-        neg, pos = state.totals().neg_weight, state.totals().pos_weight
-        if wanted.spec.nan == "half":
-            neg, pos = neg + float(state.nan_weights[0]), pos + float(state.nan_weights[1])
-        vanishes = neg + pos > 0 and (neg + pos) * (neg + pos) <= _WEIGHTS[0]
-        if vanishes or (neg and pos and not _WEIGHTS[0] < neg * pos < _WEIGHTS[1]):
-            msg = f"{where} sums to {neg:g} and {pos:g}, too far from 1 to multiply; scale the weights"
+        """Refuse weights of two classes whose ratio leaves float64."""
+        total, missing = state.totals(), halved(state)
+        neg, pos = total.neg_weight + missing.neg_weight, total.pos_weight + missing.pos_weight
+        if neg and pos and min(neg, pos) < _LIGHTEST * max(neg, pos):
+            sums = " and ".join(f"{math.ldexp(side, total.unit):g}" for side in (neg, pos))
+            msg = f"{where} sums to {sums} for the two classes; their ratio leaves float64: scale the weights"
             raise WeightError(msg)
 
 

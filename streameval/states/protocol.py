@@ -67,6 +67,7 @@ class Totals:
     neg, pos : rows
     neg_weight, pos_weight : weights
     weighted : whether metrics measure the classes by their weights, not by their rows
+    unit : weights are multiples of 2 to this power; 0 unless they are far from 1
 
     Examples
     --------
@@ -80,6 +81,7 @@ class Totals:
     neg_weight: float
     pos_weight: float
     weighted: bool = False
+    unit: int = 0
 
     @property
     def rows(self) -> int:

@@ -8,6 +8,7 @@ kept do not depend on shards or files.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -110,15 +111,16 @@ def score_curve(name: str, path: Path, state: Any, roc: Scalar, precision: Scala
     if not N or not P:
         msg = f"the {name} curve of {column!r} is not defined: one class only"
         raise OptionError(msg)
+    weight = math.ldexp(P, total.unit), math.ldexp(N + P, total.unit)
     T, F = (np.concatenate(([0.0], steps)) for steps in (path.true.astype(float), path.false.astype(float)))
     thresholds = np.concatenate(([np.inf], path.scores))
     if name == "roc":
-        return Curve(name, column, F / N, T / P, thresholds, roc.value, roc.exact, P, N + P, weighted)
+        return Curve(name, column, F / N, T / P, thresholds, roc.value, roc.exact, *weight, weighted)
     if name == "gain":
         area = (P / 2 + N * roc.value) / (N + P)
-        return Curve(name, column, (T + F) / (N + P), T / P, thresholds, area, roc.exact, P, N + P, weighted)
+        return Curve(name, column, (T + F) / (N + P), T / P, thresholds, area, roc.exact, *weight, weighted)
     ys = np.divide(T, T + F, out=np.ones_like(T), where=T + F > 0)
-    return Curve(name, column, T / P, ys, thresholds, precision.value, precision.exact, P, N + P, weighted)
+    return Curve(name, column, T / P, ys, thresholds, precision.value, precision.exact, *weight, weighted)
 
 
 def lift_curve(table: SizeTable, threshold: float, area: float, of: str | None) -> Curve:

@@ -27,6 +27,7 @@ from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.missing import refuse_nan, split_nulls, total_weight
 from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import SIGN, decode, numbers, score_type
+from streameval.states.scores.units import in_units, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -215,8 +216,14 @@ class ScoreCounts:
         neg, pos = (int(self.keyed.rows[label : 2 * stop : 2].sum()) for label in (0, 1))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        weights = [math.fsum(self.keyed.sums[label : 2 * stop : 2]) for label in (0, 1)]
-        return Totals(neg, pos, weights[0], weights[1], weighted=True)
+        unit = self._unit
+        weights = [math.ldexp(math.fsum(self.keyed.sums[label : 2 * stop : 2]), -unit) for label in (0, 1)]
+        return Totals(neg, pos, weights[0], weights[1], weighted=True, unit=unit)
+
+    @property
+    def _unit(self) -> int:
+        """The unit of all weights, those of missing scores included."""
+        return unit_of(math.fsum((*self.keyed.sums, *self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of buckets that can be finalized on their own, from the best scores to the worst."""
@@ -233,7 +240,7 @@ class ScoreCounts:
         for interval in self.shards() if shard is None else [shard]:
             before = self._span(interval[0])
             for counts in self.groups(interval, budget):
-                part = _part(counts, before, total, self.spec.type)
+                part = _part(counts, before, total, self.spec)
                 yield part
                 before = _after(counts, part)
 
@@ -256,15 +263,16 @@ class ScoreCounts:
         return same_table(self, other)
 
 
-def _part(counts: Counts, before: Totals, total: Totals, kind: str) -> ScorePart:
+def _part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -> ScorePart:
     """What metrics see of distinct keys."""
 
     def ends(groups: Any) -> Ends:
-        return (decode(counts.keys[groups], kind),) * 3
+        return (decode(counts.keys[groups], spec.type),) * 3
 
     if not total.weighted:
         return ScorePart(counts.neg, counts.pos, before, total, ends)
-    n, p = (np.zeros(0) if side is None else side for side in (counts.neg_weight, counts.pos_weight))
+    sides = (np.zeros(0) if side is None else side for side in (counts.neg_weight, counts.pos_weight))
+    n, p = (in_units(side, total.unit, spec.column) for side in sides)
     return ScorePart(n, p, before, total, ends, counts=counts.neg + counts.pos)
 
 
@@ -275,7 +283,7 @@ def _after(counts: Counts, part: ScorePart) -> Totals:
     if not before.weighted:
         return Totals(neg, pos, float(neg), float(pos))
     weights = before.neg_weight + total_weight(part.n), before.pos_weight + total_weight(part.p)
-    return Totals(neg, pos, *weights, weighted=True)
+    return Totals(neg, pos, *weights, weighted=True, unit=before.unit)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -34,6 +34,7 @@ from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.scores.missing import refuse_nan, split_nulls
 from streameval.states.scores.parts import Ends, ScorePart
 from streameval.states.scores.types import float_limit, numbers
+from streameval.states.scores.units import in_units, unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -187,7 +188,9 @@ class ScoreHistogram(Small):
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
         weights = [math.fsum(self.sums[self.sums[:, side] > 0, side]) for side in (0, 1)]
-        return Totals(neg, pos, weights[0], weights[1], weighted=True)
+        unit = unit_of(math.fsum((*weights, *self.nan_weights)))
+        neg_weight, pos_weight = (math.ldexp(weight, -unit) for weight in weights)
+        return Totals(neg, pos, neg_weight, pos_weight, weighted=True, unit=unit)
 
     def __sizeof__(self) -> int:
         """Bytes in memory."""
@@ -206,7 +209,7 @@ class ScoreHistogram(Small):
         if not self.spec.weighted:
             yield ScorePart(neg, pos, none, total, ends, only == MIXED)
         else:
-            n, p = np.ascontiguousarray(self.sums[found].T)
+            n, p = in_units(np.ascontiguousarray(self.sums[found].T), total.unit, self.spec.column)
             yield ScorePart(n, p, none, total, ends, only == MIXED, counts=neg + pos)
 
     def header(self) -> dict[str, Any]:

@@ -73,8 +73,9 @@ def halved(state: Any) -> Totals:
     """Totals of the rows of `halved_rows`, for a score state."""
     if not halved_rows(state):
         return Totals(0, 0, 0.0, 0.0)
-    (neg, pos), weights = state.nan_rows.tolist(), state.nan_weights.tolist()
-    return Totals(neg, pos, weights[0], weights[1], state.spec.weighted)
+    (neg, pos), unit = state.nan_rows.tolist(), state.totals().unit
+    weights = np.ldexp(state.nan_weights, -unit).tolist()
+    return Totals(neg, pos, weights[0], weights[1], state.spec.weighted, unit)
 
 
 def numbers_only(state: Any) -> Any:
