@@ -48,6 +48,9 @@ _REFUSED = {
     "client": "an accumulator folds where it is; merge those of your workers",
     "progress": "count the batches that you give",
     "on_error": "there are no files to skip",
+    "where": "filter the batches before",
+    "by": "keep one for each slice",
+    "max_slices": "keep one for each slice",
     "delta_version": "there are no tables to read",
     "scheduler_timeout": "it has no scheduler",
     "sketch": "keep a QuantileSketch beside it",
@@ -62,8 +65,7 @@ class Accumulator:
     ----------
     **options
         Those of `streameval.evaluate` that speak of columns, metrics and policies, and ``memory``, ``spill`` and
-        ``threads`` (for results). ``client``, ``progress``, ``on_error``, ``approx_agc``, ``sketch`` and
-        ``cluster_scope="partition"`` are refused.
+        ``threads`` (for results). What speaks of files, workers, filters, slices, samples or sketches is refused.
 
     Raises
     ------

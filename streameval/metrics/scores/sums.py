@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels import calibration, gain, ranking, vertices
+from streameval.kernels import calibration, gain, ranking
 from streameval.states.scores.missing import total_weight
 
 if TYPE_CHECKING:
@@ -193,12 +193,12 @@ def best_share(
     """
     before, total = part.before, part.total
     if not integers(part.n):
-        found = vertices.best_weights(part.n, part.p, before.n, before.p, least, float(fixed) * total.p, 1.0, later)
+        found = ranking.best_weights(part.n, part.p, before.n, before.p, least, float(fixed) * total.p, 1.0, later)
         return int(found[0]), float(found[1]), float(found[2])
     share, scale = fixed.numerator * total.p, fixed.denominator
     if share + scale * (total.n + total.p) >= _WORD:  # in units of `scale` too large for a word: in floating point
         return best_share(_weighing(part), float(least), fixed, later=later)
-    found = vertices.best_counts(part.n, part.p, before.n, before.p, max(least, 1), share, scale, later)
+    found = ranking.best_counts(part.n, part.p, before.n, before.p, max(least, 1), share, scale, later)
     return int(found[0]), int(found[1]), int(found[2])
 
 
@@ -207,11 +207,11 @@ def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     at = part.n, part.p, part.before.n, part.before.p
     share = Fraction(str(float(precision)))
     if integers(part.n) and share.denominator < _WORD:
-        found = vertices.deepest_counts(*at, share.numerator, share.denominator)
+        found = ranking.deepest_counts(*at, share.numerator, share.denominator)
         return int(found[0]), int(found[1]), int(found[2])
     part = _weighing(part)
     at = part.n, part.p, float(part.before.n), float(part.before.p)
-    found = vertices.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
+    found = ranking.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
     return int(found[0]), float(found[1]), float(found[2])
 
 
