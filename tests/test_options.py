@@ -38,6 +38,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "metrics": ["roc_auc", "aul"],
     "truncate": [0.1, 20],
     "aul_threshold": 2,
+    "clip": 0.01,
     "assignment_cells": 5,
     "at": "fpr=0.1",
     "nan": "drop",
@@ -174,6 +175,7 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
     """None is ignored: where the table does not have the verb, the message names the option."""
     value = {**OTHER, **MORE}[name]
     needed: dict[str, Any] = {"approx_agc": True} if name in SAMPLED else {"sketch": "s"} if name == "sketch" else {}
+    needed |= {"metrics": ["roc_auc", "log_loss"]} if name == "clip" else {}
     options = BASE | needed | {name: value}
     if needed and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
         store = Store(tmp_path / "estimates")
@@ -214,8 +216,8 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
     options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
-    if name == "sample_by":
-        options["metrics"] = "agc_approx"
+    if name in ("sample_by", "clip"):
+        options["metrics"] = "log_loss" if name == "clip" else "agc_approx"
     found = evaluate(data, **options).to_dict()["options"]
     expected = {key: honoured("evaluate")[key].plain(value) for key, value in options.items()}
     deciding = {key for key, option in honoured("evaluate").items() if option.decides != "nothing"}
