@@ -103,7 +103,7 @@ def backfill(
 def _narrow(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
     """The configuration of the new columns alone."""
     classes = configuration.options["classes"] if columns["cluster"] else None
-    narrow = Configuration(configuration.options | columns | {"classes": classes, "metrics": ()}, {})
+    narrow = Configuration(configuration.options | columns | {"classes": classes, "metrics": (), "clip": None}, {})
     known = {name: kind for name, kind in configuration.types.items() if name in narrow.key_columns}
     return replace(narrow, types=known)
 

@@ -9,6 +9,7 @@ type, and is widened.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -144,7 +145,10 @@ class Configuration:
             if name not in REPORTED and value != self.options.get(name, value):
                 remedy = "let it join (add)" if name in _SUBSETS else "leave it out, or begin another store"
                 raise self._contradiction(name, value, remedy)
-        return active(self.options) | {name: value for name, value in plain.items() if name in _KEPT}
+        asked = active(self.options) | {name: value for name, value in plain.items() if name in _KEPT}
+        if plain.get("clip") is None and not _clips(asked["metrics"]):
+            asked["clip"] = None  # the store's own clips a metric that is not asked for
+        return asked
 
     def _contradiction(self, name: str, value: Any, remedy: str) -> OptionError:
         msg = f"{name}={_said(value)} contradicts the store, which was begun with {_said(self.options[name])}; {remedy}"
@@ -255,3 +259,9 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
             raise OptionError(msg)
         refuse("a store", name, _KEPT)
     return found
+
+
+def _clips(metrics: Sequence[Any]) -> bool:
+    """Whether metrics include one that `clip` changes."""
+    names = [metric for metric in metrics if isinstance(metric, str)]
+    return any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)
