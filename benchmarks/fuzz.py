@@ -126,7 +126,7 @@ def drawn(rng: random.Random) -> Case:
     values += [math.nan] if missing and pa.types.is_floating(kind) else []
     labels = [rng.randint(0, rng.choice([0, 1, 1, 1])) if rng.random() > missing / 50 else None for _ in range(size)]
     scores = [rng.choice(values) for _ in range(size)]
-    span = rng.choice([0, 3, 9])
+    span = rng.choice([0, 3, 300])
     weights = [rng.choice([0.0, 1.0]) if not span else math.ldexp(rng.randint(1, 9), rng.randint(-span, span))
                for _ in range(size)]  # fmt: skip
     ids, kinds = ([rng.randint(0, 4) if rng.random() > missing / 9 else None for _ in range(size)] for _ in range(2))

@@ -128,4 +128,4 @@ def quotient(sums: tuple[Any, Any, Any], N: Any, P: Any, *, ratio: bool) -> tupl
     if ratio:
         return area, P * (2 * kept - P) if kept >= P else kept * kept
     left = max(N + P - kept, 0)
-    return area * N - below * P, P * (N * kept + left * (N - left)) if kept >= P else kept * kept * N
+    return area * N - below * P, P * (N * kept + left * (kept - P)) if kept >= P else kept * kept * N
