@@ -114,6 +114,8 @@ def gain_truth(groups: Sequence[Group], rows: Sequence[int], truncate: float, *,
 
 def point_truth(groups: Sequence[Group], rows: Sequence[int], kind: str, at: float) -> Fraction | None:
     """The value at one operating point, by walking down the groups."""
+    if kind == "recall":
+        return choice_truth(groups, "precision@recall", at)
     P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
     limit = Fraction(str(at))
     T = F = best = Fraction(0)
@@ -122,8 +124,6 @@ def point_truth(groups: Sequence[Group], rows: Sequence[int], kind: str, at: flo
         T, F, points = T + p, F + n, points + count
         if kind == "fpr":
             best = max(best, T / P) if P and N and limit >= F / N else best
-        elif kind == "recall" and P and limit <= T / P:
-            return T / (T + F)
         elif kind == "k" and points >= min(at, sum(rows)):
             return T / (T + F) if T + F else None
     return best if kind == "fpr" and P and N else None

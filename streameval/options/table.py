@@ -67,8 +67,8 @@ class Option:
 
         Examples
         --------
-        >>> [option.spelling for option in OPTIONS if option.name in ("metrics", "aul_threshold")]
-        ['--metric', '--aul-threshold']
+        >>> [option.spelling for option in OPTIONS if option.name in ("metrics", "assignment_cells")]
+        ['--metric', '--assignment-cells']
         """
         return f"--{self.flag or self.name.replace('_', '-')}"
 

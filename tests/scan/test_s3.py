@@ -344,6 +344,7 @@ def test_short_answers_are_found(
             assert evaluate(uri, score="score", threads=1).to_json() == expected()
         except CorruptFileError as error:
             assert "s3://bucket/scores/night=" in str(error)  # noqa: PT017 - right or refused
+        app.short = None
         scan = plan(uri, ["label", "score"], estimate=estimate)
         app.short = lambda _, size: missing if size > missing else 0
         with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with less than the"):

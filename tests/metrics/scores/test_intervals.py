@@ -29,7 +29,8 @@ from streameval.states.scores.parts import ScorePart, known
 if TYPE_CHECKING:
     from truth import Group
 
-METRICS = [entry.metric for entry in entries("ranking")]
+BOUNDED = ("roc_auc", "average_precision", "pr_auc", "max_informedness", "ks")
+METRICS = [entry.metric for entry in entries("ranking") if entry.name in BOUNDED]
 
 
 @dataclass(frozen=True, eq=False)

@@ -136,7 +136,7 @@ class LogLoss:
     >>> from streameval.states.scores.counts import fold_arrays
     >>> state = fold_arrays(np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.0, 0.3]))
     >>> compute(state, LogLoss()).value, round(compute(state, LogLoss(1e-15)).value, 4)
-    (inf, 8.7766)
+    (inf, 8.7765)
     """
 
     clip: float | None = None
