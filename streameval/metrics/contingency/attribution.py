@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -127,7 +127,7 @@ _BCUBED = ("bcubed_precision", "bcubed_recall", "bcubed_fscore")
 GAINS: tuple[str, ...] = (*_PAIR_MEASURES, *_BCUBED)
 
 
-class Gains:
+class Gains(Protocol):
     """By how much a metric rises if one cluster is split along its classes, or the pure clusters of a class are joined.
 
     NaN where the metric is not defined before or after.
@@ -135,11 +135,9 @@ class Gains:
 
     def split(self, false_pairs: int, rows: int) -> float:
         """The gain of splitting a cluster with these false pairs and rows."""
-        raise NotImplementedError
 
     def joined(self, pairs: int, rows: int) -> float:
         """The gain of joining pure clusters of a class of these rows, which brings these pairs together."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
