@@ -51,13 +51,23 @@ class Scalar:
     stderr : standard error of an estimate
     threshold : the score at which an operating point is reached
     bound : largest error that binning adds to an estimate, on top of `stderr`
+    ci_lower, ci_upper, ci_level : the sampling interval of the value and its level, such as 0.95; see
+        `streameval.metrics.estimates`
+    ci_reason : why there is no sampling interval though one was asked for
+    unit : what is drawn together: a column, or ``row``
+    units : number of units, where it is known
+    effective_units : effective number of units, the smallest of all rows, positives and negatives
+    blocks : blocks that have rows
+    baseline : of a difference, the column that the other is compared with
+    p_value : of a difference, two-sided and adjusted for all differences of the table (Holm)
+    verdict : of a difference: ``better``, ``worse`` or ``not shown``
     slice : the values of the slicing columns; None where all rows are meant
 
     Examples
     --------
-    >>> Scalar.certain("roc_auc", 0.75)
-    Scalar(metric='roc_auc', value=0.75, of=None, lower=0.75, upper=0.75, exact=True, rows=0, positives=0, reason=None,
-           stderr=None, threshold=None, bound=None, slice=None)
+    >>> Scalar.certain("roc_auc", 0.75).to_dict()
+    {'metric': 'roc_auc', 'of': None, 'value': 0.75, 'lower': 0.75, 'upper': 0.75, 'exact': True, 'rows': 0,
+     'positives': 0}
     """
 
     metric: str
@@ -72,6 +82,17 @@ class Scalar:
     stderr: float | None = None
     threshold: float | None = None
     bound: float | None = None
+    ci_lower: float | None = None
+    ci_upper: float | None = None
+    ci_level: float | None = None
+    ci_reason: str | None = None
+    unit: str | None = None
+    units: int | None = None
+    effective_units: float | None = None
+    blocks: int | None = None
+    baseline: str | None = None
+    p_value: float | None = None
+    verdict: str | None = None
     slice: dict[str, Any] | None = None
 
     @classmethod

@@ -1,0 +1,308 @@
+"""Estimates: what sampling does to a metric, told by its delete-a-block replicates.
+
+The units that are drawn together, campaigns say, are divided into blocks by a keyed hash of their ids
+(`streameval.states.grouped.Blocks`). A *replicate* is the metric of all rows but those of one block. The spread of the
+replicates is the delete-a-group jackknife's variance (Kott 2001),
+
+    Var = (B − 1)/B · Σ (θ₍₋b₎ − mean)²,
+
+over the B blocks that have rows. An interval is centred on the value of all rows. It is symmetric on the scale of the
+metric (`SCALES`), where the standard error is carried by the delta method.
+
+*Effective units* tell how many equal units would spread over blocks as unevenly as these do:
+
+    n² (1 − 1/B) / Σ_b (n_b − n/B)²
+
+with n_b the rows of block b, and likewise for its positives and its negatives; the smallest governs. From 50 on the
+interval takes t with B − 1 degrees of freedom. From 5 to 50 it takes max(1, 3(Σd²)²/Σd⁴ − 2), at most B − 1, with d the
+deviations of the replicates from their mean. Below 5 there is none.
+
+Blocks depend on the ids alone. So the replicates of two metrics, slices, nights or columns over the same units are
+paired, and the difference of two estimates is an estimate with replicates of its own (`Estimate.minus`).
+
+References
+----------
+Kott, P. S. (2001). The delete-a-group jackknife. *Journal of Official Statistics* 17, 521–526.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.results import Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.typing import Array
+
+__all__ = ["FEW_UNITS", "SCALES", "Estimate", "Scale", "Sizes", "compared", "effective_units", "holm"]
+
+FEW_UNITS = 50  # effective units below which the output warns
+_LEAST_UNITS = 5
+_SIGNS = {"higher": 1, "lower": -1}
+
+
+def _logistic(y: float) -> float:
+    return 0.5 + 0.5 * math.tanh(y / 2)
+
+
+class Scale(NamedTuple):
+    """A scale on which an interval is symmetric.
+
+    Attributes
+    ----------
+    low, high : open ends of the values that the scale takes
+    to, back : the scale and its inverse
+    slope : derivative of `to`
+    """
+
+    low: float
+    high: float
+    to: Callable[[float], float]
+    back: Callable[[float], float]
+    slope: Callable[[float], float]
+
+
+SCALES: dict[str, Scale] = {
+    "plain": Scale(-math.inf, math.inf, float, float, lambda _: 1.0),
+    "logit": Scale(0, 1, lambda x: math.log(x) - math.log1p(-x), _logistic, lambda x: 1 / (x * (1 - x))),
+    "fisher": Scale(-1, 1, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x))),
+    "log": Scale(0, math.inf, math.log, math.exp, lambda x: 1 / x),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """What each block holds.
+
+    Attributes
+    ----------
+    unit : what is drawn together, such as the column ``campaign``; ``row`` where each row is a unit of its own
+    counts : by kind, such as ``rows``, ``positives`` and ``negatives``: arrays of shape (n_blocks,)
+    units : number of units; None where it is not known
+    """
+
+    unit: str
+    counts: Mapping[str, Array]
+    units: int | None = None
+
+    @property
+    def effective(self) -> dict[str, float]:
+        """Effective units of each kind that occurs."""
+        return {kind: effective_units(counts) for kind, counts in self.counts.items() if counts.any()}
+
+    @property
+    def governing(self) -> tuple[float, str]:
+        """The smallest number of effective units, and its kind."""
+        return min(((units, kind) for kind, units in self.effective.items()), default=(0.0, "rows"))
+
+
+def effective_units(counts: Array) -> float:
+    """Number of equal units that would spread over the blocks as unevenly.
+
+    Parameters
+    ----------
+    counts : array of shape (n_blocks,), rows or weights of each block, empty blocks included
+
+    Examples
+    --------
+    >>> round(effective_units(np.array([1.0, 0, 0, 0])), 12)  # one unit
+    1.0
+    """
+    counts = np.asarray(counts, np.float64)
+    total, blocks = counts.sum(), counts.size
+    spread = float(np.square(counts - total / blocks).sum())
+    return float(total**2 * (1 - 1 / blocks) / spread) if spread else math.inf
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A value with its replicates.
+
+    Attributes
+    ----------
+    scalar : the value of all rows
+    replicates : float64 array of shape (n_blocks,), the value without each block; NaN for a block without rows, for
+        which it is the value of all rows
+    sizes : what the blocks hold
+    scale : key of `SCALES`
+    reason : why there is no interval, if that is known beforehand
+
+    Examples
+    --------
+    >>> sizes = Sizes("row", {"rows": np.array([10.0, 12, 9, 11])})
+    >>> Estimate(Scalar.certain("mean", 0.5), np.array([0.4, 0.5, 0.6, 0.5]), sizes, "plain").stderr.__round__(4)
+    0.1225
+    """
+
+    scalar: Scalar
+    replicates: Array
+    sizes: Sizes
+    scale: str = "plain"
+    reason: str | None = None
+
+    @property
+    def deviations(self) -> Array:
+        """The replicates of blocks that have rows, less their mean."""
+        there = self.replicates[~np.isnan(self.replicates)]
+        return np.asarray(there - there.mean()) if there.size else there
+
+    @property
+    def stderr(self) -> float:
+        """Standard error of the value; NaN where fewer than two blocks have rows."""
+        d = self.deviations
+        if d.size < 2:
+            return math.nan
+        return math.sqrt((d.size - 1) / d.size * float(np.square(d).sum()))
+
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom of the standard error."""
+        d = self.deviations
+        most = float(d.size - 1)
+        if self.sizes.governing[0] >= FEW_UNITS or not d.any():
+            return most
+        squares = np.square(d / np.abs(d).max())
+        return min(most, max(1.0, 3 * float(squares.sum()) ** 2 / float(np.square(squares).sum()) - 2))
+
+    @property
+    def undefined(self) -> str | None:
+        """Why there is no interval; None where there is one."""
+        value, (units, kind), scale = self.scalar.value, self.sizes.governing, SCALES[self.scale]
+        if math.isnan(value):
+            return self.scalar.reason or "the value is undefined"
+        if self.reason:
+            return self.reason
+        if units < _LEAST_UNITS:
+            return f"{units:.1f} effective units of {kind} ({self.sizes.unit}): at least {_LEAST_UNITS} are needed"
+        if self.deviations.size < 2 or np.isinf(self.replicates).any():
+            return "a replicate is undefined"
+        if not scale.low < value < scale.high:
+            return f"the value {value:g} is at the end of its range"
+        return None
+
+    def scalar_with(self, level: float) -> Scalar:
+        """The value with its interval at a level, such as 0.95; null with the reason where there is none."""
+        from scipy.special import stdtrit
+
+        units, _ = self.sizes.governing
+        told = replace(
+            self.scalar,
+            ci_level=level,
+            unit=self.sizes.unit,
+            units=self.sizes.units,
+            effective_units=units if math.isfinite(units) else None,
+            blocks=int(self.deviations.size),
+        )
+        reason = self.undefined
+        if reason is not None:
+            return replace(told, ci_reason=reason)
+        scale, value = SCALES[self.scale], self.scalar.value
+        half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.stderr * scale.slope(value)
+        centre = scale.to(value)
+        ends = scale.back(centre - half), scale.back(centre + half)
+        return replace(told, stderr=self.stderr, ci_lower=ends[0], ci_upper=ends[1])
+
+    def minus(self, other: Estimate) -> Estimate:
+        """The difference of two estimates over the same blocks, paired.
+
+        Raises
+        ------
+        OptionError
+            If they have different units or numbers of blocks.
+        """
+        if self.sizes.unit != other.sizes.unit or self.replicates.size != other.replicates.size:
+            msg = (
+                f"cannot compare {self.scalar.metric} over {self.replicates.size} blocks of {self.sizes.unit} with "
+                f"{other.scalar.metric} over {other.replicates.size} blocks of {other.sizes.unit}: evaluate both with "
+                "the same unit (--unit)"
+            )
+            raise OptionError(msg)
+        a, b = self.replicates, other.replicates
+        either = ~(np.isnan(a) & np.isnan(b))
+        filled = [np.where(np.isnan(r), e.scalar.value, r) for r, e in ((a, self), (b, other))]
+        replicates = np.where(either, filled[0] - filled[1], math.nan)
+        scalar = replace(
+            Scalar.certain(self.scalar.metric, self.scalar.value - other.scalar.value),
+            of=f"{self.scalar.of} − {other.scalar.of}",
+            baseline=other.scalar.of,
+            rows=self.scalar.rows,
+            positives=self.scalar.positives,
+            slice=self.scalar.slice,
+        )
+        reason = self.reason or other.reason
+        for side in (self, other):
+            if math.isnan(side.scalar.value):
+                reason = f"{side.scalar.metric} of {side.scalar.of}: {side.scalar.reason or 'undefined'}"
+                scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
+        smaller = min(self.sizes, other.sizes, key=lambda sizes: sizes.governing[0])
+        return Estimate(scalar, replicates, smaller, "plain", reason)
+
+    def p_value(self, against: float = 0) -> float:
+        """Two-sided p of the value being `against`, by t; NaN where there is no interval or no spread.
+
+        Identical columns have no spread: then there is nothing to test.
+        """
+        from scipy.special import stdtr
+
+        if self.undefined is not None or not self.stderr:
+            return math.nan
+        return float(2 * stdtr(self.freedom, -abs(self.scalar.value - against) / self.stderr))
+
+    def equivalent(self, margin: float, level: float) -> bool:
+        """Whether the value is shown to lie within ± `margin`, by two one-sided tests at 1 − `level` each."""
+        from scipy.special import stdtrit
+
+        if self.undefined is not None:
+            return False
+        reach = float(stdtrit(self.freedom, level)) * self.stderr if self.stderr else 0.0
+        return -margin < self.scalar.value - reach and self.scalar.value + reach < margin
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values adjusted for testing all of them (Holm 1979); NaN stays NaN and does not count.
+
+    Examples
+    --------
+    >>> holm([0.01, math.nan, 0.04])
+    [0.02, nan, 0.04]
+    """
+    order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=lambda i: p_values[i])
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+def compared(differences: Sequence[tuple[Estimate, str | None]], level: float) -> list[Scalar]:
+    """Differences as results: intervals at a level, p by Holm over all of them, and a verdict in words.
+
+    Parameters
+    ----------
+    differences : differences, each with the better end of its metric: ``higher``, ``lower`` or None
+    level : level of the intervals, which are not adjusted; 1 − `level` is the size of the tests
+
+    Returns
+    -------
+    list of Scalar
+        Their `verdict` is ``better``, ``worse`` or ``not shown``; for a metric without a better end ``higher`` or
+        ``lower`` take the place of the first two.
+    """
+    adjusted = holm([difference.p_value() for difference, _ in differences])
+    found = []
+    for (difference, better), p in zip(differences, adjusted, strict=True):
+        verdict = "not shown"
+        if p < 1 - level:
+            sign = math.copysign(1, difference.scalar.value) * _SIGNS.get(str(better), 1)
+            words = ("better", "worse") if better else ("higher", "lower")
+            verdict = words[0] if sign > 0 else words[1]
+        scalar = difference.scalar_with(level)
+        found.append(replace(scalar, p_value=None if math.isnan(p) else p, verdict=verdict))
+    return found

@@ -1,0 +1,143 @@
+"""Estimates: intervals and differences from delete-a-block replicates."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from streameval.errors import OptionError
+from streameval.metrics.estimates import SCALES, Estimate, Sizes, compared, effective_units, holm
+from streameval.results import Scalar
+
+RNG = np.random.default_rng(5)
+
+
+def mean_estimate(values: np.ndarray, blocks: np.ndarray, of: str = "a", scale: str = "plain") -> Estimate:
+    """The mean of some values with its replicates over 128 blocks."""
+    sums, rows = np.bincount(blocks, values, 128), np.bincount(blocks, minlength=128)
+    with np.errstate(invalid="ignore"):
+        replicates = np.where(rows > 0, (values.sum() - sums) / (values.size - rows), np.nan)
+    scalar = replace(Scalar.certain("mean", float(values.mean())), of=of, rows=values.size)
+    return Estimate(scalar, replicates, Sizes("row", {"rows": rows}), scale)
+
+
+def test_the_standard_error_of_a_mean_is_the_one_of_textbooks():
+    """The standard error of a mean is the one of textbooks."""
+    values, blocks = RNG.normal(size=128 * 50), np.arange(128 * 50) % 128
+    groups = values.reshape(-1, 128).mean(0)  # equal blocks: the jackknife is that of their means
+    assert mean_estimate(values, blocks).stderr == pytest.approx(groups.std(ddof=1) / math.sqrt(128), rel=1e-9)
+
+
+def test_an_interval_covers_as_often_as_it_says():
+    """An interval covers as often as it says."""
+    found = 0
+    for _ in range(400):
+        values = RNG.exponential(size=4000)
+        scalar = mean_estimate(values, RNG.integers(0, 128, values.size), scale="log").scalar_with(0.9)
+        found += scalar.ci_lower <= 1 <= scalar.ci_upper
+    assert 0.86 < found / 400 < 0.94
+
+
+@pytest.mark.parametrize("name", SCALES)
+def test_a_scale_goes_there_and_back(name):
+    """A scale goes there and back."""
+    scale = SCALES[name]
+    for x in (0.001, 0.3, 0.5, 0.99):
+        assert scale.back(scale.to(x)) == pytest.approx(x, rel=1e-12)
+        assert scale.slope(x) == pytest.approx((scale.to(x + 1e-7) - scale.to(x - 1e-7)) / 2e-7, rel=1e-4)
+
+
+def test_effective_units_of_equal_units_are_about_their_number():
+    """Effective units of equal units are about their number."""
+    counts = np.bincount(RNG.integers(0, 128, 3000), minlength=128)
+    assert effective_units(counts) == pytest.approx(3000, rel=0.4)
+    assert effective_units(np.eye(128)[0]) == pytest.approx(1)
+
+
+def test_below_fifty_effective_units_the_degrees_of_freedom_fall():
+    """Below fifty effective units the degrees of freedom fall."""
+    few = mean_estimate(RNG.normal(size=12), np.arange(12))
+    many = mean_estimate(RNG.normal(size=5000), RNG.integers(0, 128, 5000))
+    assert 1 <= few.freedom <= 11
+    assert many.freedom == 127
+
+
+@pytest.mark.parametrize(
+    ("estimate", "reason"),
+    [
+        (mean_estimate(np.ones(3), np.arange(3)), "effective units of rows"),
+        (mean_estimate(np.ones(500), np.arange(500) % 128, scale="logit"), "at the end of its range"),
+    ],
+)
+def test_where_no_interval_is_to_be_had_there_is_a_reason(estimate, reason):
+    """Where no interval is to be had there is a reason."""
+    scalar = estimate.scalar_with(0.95)
+    assert reason in scalar.ci_reason
+    assert scalar.ci_lower is None is scalar.stderr
+
+
+def test_a_difference_is_paired():
+    """A difference is paired."""
+    values, blocks = RNG.normal(size=5000), RNG.integers(0, 128, 5000)
+    near = mean_estimate(values + 0.01 + RNG.normal(size=5000) / 100, blocks, "b")
+    difference = near.minus(mean_estimate(values, blocks))
+    assert difference.scalar.of == "b − a"
+    assert difference.stderr < near.stderr / 50
+    assert difference.p_value() < 1e-6
+    assert difference.equivalent(0.02, 0.95)
+    assert not difference.equivalent(0.005, 0.95)
+
+
+def test_identical_columns_have_no_p_and_are_equivalent():
+    """Identical columns have no p and are equivalent."""
+    one = mean_estimate(RNG.normal(size=5000), RNG.integers(0, 128, 5000))
+    difference = one.minus(one)
+    assert math.isnan(difference.p_value())
+    assert difference.equivalent(1e-9, 0.95)
+    assert compared([(difference, "higher")], 0.95)[0].verdict == "not shown"
+
+
+def test_a_block_that_one_side_lacks_leaves_its_value_as_it_is():
+    """A block that one side lacks leaves its value as it is."""
+    a, b = mean_estimate(np.ones(4), np.array([0, 0, 1, 1])), mean_estimate(np.arange(2.0), np.array([0, 2]))
+    difference = a.minus(b)
+    assert (~np.isnan(difference.replicates)).sum() == 3
+    assert difference.replicates[1] == 1 - 0.5
+
+
+def test_other_units_cannot_be_compared():
+    """Other units cannot be compared."""
+    one = mean_estimate(RNG.normal(size=500), np.arange(500) % 128)
+    with pytest.raises(OptionError, match="of campaign: evaluate both with the same unit"):
+        one.minus(replace(one, sizes=replace(one.sizes, unit="campaign")))
+
+
+def test_holm_is_that_of_scipy():
+    """Holm is that of scipy."""
+    p = RNG.uniform(size=9) ** 3
+    assert holm(list(p)) == pytest.approx(_reference(p), rel=1e-12)
+
+
+def _reference(p: np.ndarray) -> list[float]:
+    """Step-down by the definition: the largest adjusted p of all that are not larger."""
+    scaled = {x: min(1.0, (p >= x).sum() * x) for x in p}
+    return [max(scaled[y] for y in p if y <= x) for x in p]
+
+
+def test_p_is_that_of_t():
+    """P is that of t."""
+    difference = mean_estimate(RNG.normal(size=5000) + 0.03, RNG.integers(0, 128, 5000))
+    t = difference.scalar.value / difference.stderr
+    assert difference.p_value() == pytest.approx(2 * stats.t.sf(abs(t), 127), rel=1e-9)
+
+
+def test_verdicts_follow_the_better_end():
+    """Verdicts follow the better end."""
+    values, blocks = RNG.normal(size=5000), RNG.integers(0, 128, 5000)
+    up = mean_estimate(values + 1 + RNG.normal(size=5000) / 9, blocks, "b").minus(mean_estimate(values, blocks))
+    verdicts = [compared([(up, better)], 0.95)[0].verdict for better in ("higher", "lower", None)]
+    assert verdicts == ["better", "worse", "higher"]
