@@ -44,6 +44,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "nan": "drop",
     "nulls": "singleton",
     "cluster_scope": "partition",
+    "common_rows": True,
     "where": "id > 3",
     "by": "id",
     "max_slices": 5_000,

@@ -201,11 +201,17 @@ def batch_rows(schema: pa.Schema, capacity: int) -> int:
 
 
 def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
-    """Decode labels and weights, and drop rows that are filtered out or have no label; nothing if no row is left."""
+    """Decode labels and weights, and drop rows that are filtered out, incomplete, or have no label.
+
+    Nothing if no row is left.
+    """
     kept = None
     if plan.where is not None:
         kept = np.flatnonzero(plan.where.kept(batch, piece.name))
         batch = batch if kept.size == batch.num_rows else batch.take(pa.array(kept))
+    whole = None if reader is None else reader.complete(batch)
+    if whole is not None:
+        batch, kept = batch.filter(pa.array(whole)), np.flatnonzero(whole) if kept is None else kept[whole]
     label, labelled = np.zeros(batch.num_rows, np.uint8), None
     if reader is not None and batch.num_rows:
         label, labelled = reader.read(batch.column(reader.spec.column), piece.name)

@@ -58,6 +58,7 @@ def evaluate(
     nan: str = "error",
     nulls: str = "error",
     cluster_scope: str = "global",
+    common_rows: bool = False,
     where: str | pc.Expression | None = None,
     by: str | Sequence[str] | None = None,
     max_slices: int = 10_000,
@@ -125,6 +126,9 @@ def evaluate(
         id. With ``drop``, rows without a label are left out of every metric.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
+    common_rows : bool
+        Compare columns on the rows that all have: a row with a NaN or null in one of the scores, or a null id in one of
+        the cluster columns, is left out of every metric. `Evaluation.dropped` says how many rows were.
     where : str or pyarrow.compute.Expression, optional
         Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons, AND, OR, NOT, IN,
         BETWEEN and IS NULL. Files and row groups that cannot hold such a row are not read.
@@ -208,6 +212,7 @@ def evaluate(
         "nan": nan,
         "nulls": nulls,
         "cluster_scope": cluster_scope,
+        "common_rows": common_rows,
         "where": where,
         "by": by,
         "max_slices": max_slices,

@@ -57,6 +57,8 @@ def finalize_all(
     wholes = slicing.wholes(folded.states, [w.spec for w in wanted])
     answered = [(w, wholes[w.spec]) for w in wanted]
     dropped = {"null label": labels.null}
+    if labels.spec.complete:
+        dropped[f"NaN or null in one of {', '.join(labels.spec.complete)}"] = labels.incomplete
     for w, state in answered:
         if plan.weight is not None:
             w.family.check(w, state, f"{where}: weight column {plan.weight!r}")
@@ -86,7 +88,7 @@ def check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, s
     except LabelError as error:
         msg = f"{where}: {error}"
         raise LabelError(msg) from None
-    if not labels.totals().rows and not labels.null:
+    if not labels.seen:
         reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
         msg = f"{where}: no row meets where: {filtered}" if filtered else f"there are no rows to evaluate{reason}"
         raise MissingInputError(msg)

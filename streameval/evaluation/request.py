@@ -77,7 +77,7 @@ class Request:
                 raise OptionError(msg)
         return cls(
             options=options,
-            label=LabelSpec(options["label"], options["pos_label"], options["nulls"]),
+            label=LabelSpec(options["label"], options["pos_label"], options["nulls"], _complete(options)),
             scores=options["score"],
             clusters=options["cluster"],
             sketches=options["sketch"],
@@ -122,3 +122,20 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
         quantiles=sampling.quantiles if sampling else None,
         **{name: options[name] for name in ("truncate", "at", "aul_threshold", "assignment_cells", "clip")},
     )
+
+
+def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:
+    """Columns in which every row must have a value: those that are compared on common rows.
+
+    Raises
+    ------
+    OptionError
+        If a policy counts the rows that would be left out.
+    """
+    if not options["common_rows"]:
+        return ()
+    for name, value in (("nan", "half"), ("nulls", "singleton")):
+        if options[name] == value:
+            msg = f"{name}={value!r} counts rows that common_rows (--common-rows) leaves out; choose one of them"
+            raise OptionError(msg, name)
+    return tuple(dict.fromkeys((*options["score"], *options["cluster"])))

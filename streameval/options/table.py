@@ -147,6 +147,8 @@ OPTIONS = (
            "Null ids of clusters and classes, and with drop null labels.", needs="clusters", idle=("singleton",)),
     Option("cluster_scope", choice("global", "partition"), "global", _IDS, "state",
            "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
+    Option("common_rows", FLAG, False, _FOLD, "state",
+           "Compare columns on common rows: leave rows out that lack one of the scores or cluster ids."),
     Option("where", FILTER, None, _EVALUATE, "state",
            "Only these rows, SQL such as \"country = 'DE' AND n_chars > 5\".", metavar="SQL"),
     Option("by", NAMES, None, _EVALUATE, "state",

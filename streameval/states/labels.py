@@ -47,6 +47,7 @@ class LabelSpec:
     pos_label : the positive label; None where numbers above zero are positive. Bytes become text, so that a stored
         state holds plain values; text names the bytes of a binary column
     nulls : ``drop`` leaves rows without a label out of every metric; any other value refuses them
+    complete : columns in which a row must have a value; a row with a null or NaN in one is left out of every metric
 
     Examples
     --------
@@ -63,15 +64,17 @@ class LabelSpec:
     column: str
     pos_label: bool | int | float | str | bytes | None = None
     nulls: str = "error"
+    complete: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "complete", tuple(self.complete))
         if isinstance(self.pos_label, bytes):
             object.__setattr__(self, "pos_label", _plain(self.pos_label))
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read."""
-        return (self.column,)
+        return (self.column, *self.complete)
 
     @property
     def schema(self) -> pa.Schema:
@@ -86,7 +89,8 @@ class LabelSpec:
         """The state that `LabelCounts.header` describes."""
         for _ in batches:
             pass
-        return LabelCounts(self, header["neg"], header["pos"], header["null"], frozenset(header["values"]))
+        rows = header["neg"], header["pos"], header["null"]
+        return LabelCounts(self, *rows, frozenset(header["values"]), header.get("incomplete", 0))
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,7 @@ class LabelCounts(Small):
     neg, pos : rows of each class
     null : rows left out because their label is null or NaN
     values : the smallest three label values seen; with `pos_label` only as long as no row has it
+    incomplete : rows left out because a column of `LabelSpec.complete` is null or NaN
     """
 
     spec: LabelSpec
@@ -106,16 +111,25 @@ class LabelCounts(Small):
     pos: int = 0
     null: int = 0
     values: frozenset[Any] = frozenset()
+    incomplete: int = 0
+
+    @property
+    def seen(self) -> int:
+        """All rows, with those that are left out."""
+        return self.neg + self.pos + self.null + self.incomplete
 
     def merge(self, *others: LabelCounts) -> LabelCounts:
         """Counts of all inputs."""
         for other in others:
             mergeable(self, other)
         parts = (self, *others)
-        neg, pos, null = (sum(getattr(part, name) for part in parts) for name in ("neg", "pos", "null"))
+        neg, pos, null, incomplete = (
+            sum(getattr(part, name) for part in parts) for name in ("neg", "pos", "null", "incomplete")
+        )
         values = self.values.union(*(other.values for other in others))
         found = pos and self.spec.pos_label is not None
-        return LabelCounts(self.spec, neg, pos, null, frozenset() if found else frozenset(sorted(values)[:3]))
+        kept = frozenset() if found else frozenset(sorted(values)[:3])
+        return LabelCounts(self.spec, neg, pos, null, kept, incomplete)
 
     def totals(self) -> Totals:
         """Rows of both classes."""
@@ -145,7 +159,8 @@ class LabelCounts(Small):
 
     def header(self) -> dict[str, Any]:
         """The complete state: it has no table."""
-        return {**asdict(self), "spec": asdict(self.spec), "values": sorted(self.values)}
+        spec = asdict(self.spec) | {"complete": list(self.spec.complete)}
+        return {**asdict(self), "spec": spec, "values": sorted(self.values)}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """No batches."""
@@ -194,6 +209,18 @@ class LabelReader:
     def _foreign(self, dtype: pa.DataType) -> str:
         column, given = self.spec.column, self.spec.pos_label
         return f"pos_label={given!r} is no value of label column {column!r}, whose type is {dtype}; name one that is"
+
+    def complete(self, batch: pa.RecordBatch) -> Array | None:
+        """Which rows have a value in every column that they must have; None if all have."""
+        kept = None
+        for name in self.spec.complete:
+            there = _there(batch.column(name))
+            if there is not None:
+                kept = there if kept is None else kept & there
+        if kept is not None:
+            left_out = int(kept.size - np.count_nonzero(kept))
+            self._counts = self._counts.merge(LabelCounts(self.spec, incomplete=left_out))
+        return kept
 
     def read(self, array: pa.Array, name: str) -> tuple[Array, Array | None]:
         """Labels of an Arrow array as uint8, and which rows have one (None if all have)."""
@@ -258,3 +285,14 @@ class LabelReader:
     def state(self) -> LabelCounts:
         """Counts of everything read."""
         return self._counts
+
+
+def _there(array: pa.Array) -> Array | None:
+    """Which values are neither null nor NaN, as a boolean array; None if all are."""
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type == pa.float16():
+        array = array.cast(pa.float32())
+    if pa.types.is_floating(array.type):
+        array = pc.if_else(pc.is_nan(array), None, array)
+    return array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else None

@@ -79,6 +79,10 @@ def backfill(
     DataError
         If the files of a night changed since it was folded, or no night has the columns.
     """
+    if configuration.options["common_rows"]:
+        msg = "the store counts the rows that all its columns have (common_rows), which another column may lack; "
+        msg += "begin another store with this column as well"
+        raise OptionError(msg)
     narrow = _narrow(configuration, columns)
     due = [entry for entry in entries if entry.rows and _lacks(entry, columns)]
     found, gone = _there(due, place)

@@ -359,7 +359,7 @@ def _entry(partition: Partition, labels: LabelCounts, kept: tuple[StoredState, .
         partition.fingerprint,
         len(partition.files),
         partition.bytes,
-        labels.neg + labels.pos + labels.null,
+        labels.seen,
         json.dumps(labels.header(), sort_keys=True),
         kept,
         datetime.now(UTC),

@@ -98,7 +98,8 @@ def evaluated(
     request = configuration.request(**changes)
     complete, wanted = [_complete(w, entries) for w in wanted], [_as_kept(w, entries) for w in wanted]
     there = [w for w, has in zip(wanted, complete, strict=True) if has]
-    states: dict[Any, Any] = {request.label: labels_of(entries, request.label)}
+    label = configuration.folding.label  # of all columns of the store
+    states: dict[Any, Any] = {label: labels_of(entries, label)}
     for w in there:
         try:
             states[w.spec] = (merge or _merged)(w, entries, engine, files)
@@ -107,7 +108,7 @@ def evaluated(
             msg = f"{hurt}: {error}" if hurt else str(error)
             raise FormatError(msg) from error
     engine.budget.release_spares()
-    plan = Plan(None, request.label, request.weight, tuple(w.spec for w in there))
+    plan = Plan(None, label, request.weight, tuple(w.spec for w in there))
     found = finalize_all(engine, names, plan, there, Folded(states), threshold=request.aul_threshold)
     return found if all(complete) else _with_absent(found, wanted, there, entries)
 
