@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         unitsq_sigmoid,
     )
     from streameval.plots import plot_curve
-    from streameval.results import Curve, Scalar
+    from streameval.results import Curve, Distribution, Reliability, Scalar
     from streameval.simulation import Simulation, simulate
     from streameval.states.scores.quantile_sketch import QuantileSketch
     from streameval.store import Store
@@ -83,7 +83,7 @@ _WHERE = {
     "arrays.contingency.table": ("ClusteringMetrics", "ConfusionMatrix2", "ContingencyTable"),
     "evaluation.result": ("Evaluation",),
     "plots": ("plot_curve",),
-    "results": ("Curve", "Scalar"),
+    "results": ("Curve", "Distribution", "Reliability", "Scalar"),
     "simulation": ("Simulation", "simulate"),
     "evaluation.quantile_sketch": ("quantile_sketch",),
     "states.scores.quantile_sketch": ("QuantileSketch",),
@@ -98,9 +98,11 @@ __all__ = [
     "ConfusionMatrix2",
     "ContingencyTable",
     "Curve",
+    "Distribution",
     "Evaluation",
     "LiftCurve",
     "QuantileSketch",
+    "Reliability",
     "RocCurve",
     "Scalar",
     "Simulation",

@@ -10,7 +10,7 @@ so that a new field of the class is written and read everywhere.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = [
     "COLUMNS",
     "Curve",
+    "Distribution",
+    "Reliability",
     "Scalar",
     "from_arrow",
     "result_schema",
@@ -129,9 +131,9 @@ class Scalar:
 
 # Name and Arrow type of every column that results have in a table, in order; slicing columns follow.
 COLUMNS: dict[str, str] = {"metric": "string", "of": "string"} | {
-    field.name: {"str": "string", "float": "double", "int": "int64", "bool": "bool"}[str(field.type).partition(" ")[0]]
-    for field in fields(Scalar)
-    if field.name != "slice"
+    each.name: {"str": "string", "float": "double", "int": "int64", "bool": "bool"}[str(each.type).partition(" ")[0]]
+    for each in fields(Scalar)
+    if each.name != "slice"
 }
 _ALWAYS = ("value", "lower", "upper")  # NaN where a table has null
 
@@ -243,12 +245,13 @@ class Curve:
 
     Attributes
     ----------
-    name : ``roc``, ``precision_recall``, ``gain`` or ``lift``
+    name : ``roc``, ``precision_recall``, ``gain``, ``lift``, ``reliability`` or ``corp``
     of : the score or cluster column
     x, y : float64 arrays of shape (n_points,), at most 10,000 points
     thresholds : float64 array of shape (n_points,); scores at or above it are taken as positive (for ``lift``, the
         cluster size)
-    area : area under the whole curve
+    area : area under the whole curve; of ``reliability`` its mean distance from the diagonal (`ece`), of ``corp`` what
+        the distance costs (`corp.mcb`)
     exact : whether points and area are exact
     positives, rows : what the curve was computed from; with weights, sums of weights
     weighted : whether there are weights
@@ -264,3 +267,61 @@ class Curve:
     positives: float = 0
     rows: float = 0
     weighted: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability(Curve):
+    """A reliability curve: for each bin with rows, its mean score `x` and its share of positives `y`, ascending.
+
+    `thresholds` are the lower ends of the bins. All arrays are float64, of shape (n_bins,).
+
+    Attributes
+    ----------
+    low, high : ends of each bin: its edges; for bins of equal count, the lowest and the highest score in it
+    counts : rows of each bin; with weights, their sum
+    x_lower, x_upper, y_lower, y_upper : certain ends of the mean score and of the share, equal to `x` and `y` where
+        these are exact
+    doubt : rows of bins of a histogram that cross an end of the bin, and may belong to the next
+    ci_lower, ci_upper : 95 % interval of the share (Wilson 1927) if every row were drawn on its own; too narrow where
+        rows come in groups, such as campaigns; NaN with weights, and where there is doubt
+    """
+
+    low: Array = field(kw_only=True)
+    high: Array = field(kw_only=True)
+    counts: Array = field(kw_only=True)
+    x_lower: Array = field(kw_only=True)
+    x_upper: Array = field(kw_only=True)
+    y_lower: Array = field(kw_only=True)
+    y_upper: Array = field(kw_only=True)
+    doubt: Array = field(kw_only=True)
+    ci_lower: Array = field(kw_only=True)
+    ci_upper: Array = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """How the scores of each class are distributed, in bins of equal width from the lowest score to the highest.
+
+    Attributes
+    ----------
+    of : the score column
+    edges : float64 array of shape (n_bins + 1,); bins hold their lower edge, the last one its upper edge as well
+    negatives, positives : float64 arrays of shape (n_bins,), rows of each class; with weights, their sums
+    infinite : rows (negatives, positives) whose score is infinite, which are in no bin
+    doubt : rows of bins of a histogram that cross an edge, and may belong to the next bin
+    weighted : whether there are weights
+    """
+
+    of: str
+    edges: Array
+    negatives: Array
+    positives: Array
+    infinite: tuple[float, float] = (0.0, 0.0)
+    doubt: float = 0.0
+    weighted: bool = False
+
+    def densities(self) -> tuple[Array, Array]:
+        """Densities of the negatives and of the positives: each integrates to 1, or is 0 where the class is empty."""
+        widths = self.edges[1:] - self.edges[:-1]
+        negative, positive = (side / (max(side.sum(), 1e-300) * widths) for side in (self.negatives, self.positives))
+        return negative, positive

@@ -11,9 +11,12 @@ from streameval._version import __version__
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.families import FAMILIES
-from streameval.metrics.curves import CURVES
+from streameval.metrics.curves import curve_kind
+from streameval.metrics.finalize import in_rounds
+from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.threshold import ConfusionAt
 from streameval.results import same_slice, slice_table, to_arrow
+from streameval.states.scores.missing import numbers_only
 from streameval.wording import canonical
 
 if TYPE_CHECKING:
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.engine import Engine
-    from streameval.results import Curve, Scalar
+    from streameval.results import Curve, Distribution, Scalar
 
 __all__ = ["Evaluation"]
 
@@ -163,24 +166,82 @@ class Evaluation:
         raise OptionError(msg)
 
     def curve(self, name: str, of: str | None = None) -> Curve:
-        """A curve for drawing: ``roc``, ``precision_recall``, ``gain`` of a score, ``lift`` of a cluster column.
+        """A curve for drawing.
 
         At most 10,000 points; the area is that of the full curve, without NaN scores whatever `nan` says. The states of
         the evaluation are read once more.
+
+        Parameters
+        ----------
+        name : str
+            Of a score: ``roc``, ``precision_recall``, ``gain``, ``reliability`` (ten bins of equal width, a
+            `Reliability`; ``reliability@20`` has other bins, ``reliability@20/equal_count`` as many rows in each),
+            ``corp`` (the isotonic fit). Of a cluster column: ``lift``.
+        of : str, optional
+            The score or cluster column, where there are several.
 
         Raises
         ------
         OptionError
             If there is no such curve, or `of` is needed, or the curve is not defined.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.25, 0.25, 0.5, 0.75]})
+        >>> found = evaluate(data, score="score").curve("reliability@2")
+        >>> found.x.tolist(), found.y.tolist(), found.counts.tolist()
+        ([0.3333333333333333, 0.75], [0.3333333333333333, 1.0], [3.0, 1.0])
         """
-        kind = CURVES.get(name)
-        if kind is None:
-            msg = f"there is no curve {name!r}; there are {', '.join(CURVES)}"
-            raise OptionError(msg)
+        kind = curve_kind(name)
         engine, column, state = self._counts(kind.family, of, f"{name} curve", kind.default)
         state = kind.drawn(state)
         values = engine.finalize([(state, kind.metrics(self._threshold))])[0]
-        return kind.made(values, state, column, self._threshold)
+        return kind.make(values, state, column, self._threshold)
+
+    def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
+        """How the scores of each class are distributed, for drawing.
+
+        The states of the evaluation are read twice. NaN scores are left out; infinite ones are counted apart.
+
+        Parameters
+        ----------
+        of : str, optional
+            The score column, where there are several.
+        bins : int
+            Bins of equal width from the lowest score to the highest, at most 10,000.
+
+        Raises
+        ------
+        OptionError
+            If `of` is needed, there are no finite scores, or `bins` is not a number of bins.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.9]})
+        >>> found = evaluate(data, score="score").distribution(bins=2)
+        >>> found.edges.tolist(), found.negatives.tolist(), found.positives.tolist()
+        ([0.1, 0.5, 0.9], [2.0, 0.0], [1.0, 1.0])
+        """
+        kind = ScoreRange(bins)
+        engine, _, state = self._counts("score", of, "distribution", "roc_auc")
+        found: Distribution = in_rounds(engine.finalize, [(numbers_only(state), [kind])])[0][0]
+        return found
+
+    def columns(self, family: str) -> tuple[str, ...]:
+        """The columns of a family, ``score`` or ``cluster``, whose curves can be taken here.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> evaluate(pa.table({"label": [0, 1], "score": [0.1, 0.9]}), score="score").columns("score")
+        ('score',)
+        """
+        return tuple(column for name, column in self._states if name == family and self._engine is not None)
 
     def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
         """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.

@@ -46,7 +46,7 @@ class Fit(NamedTuple):
     n, p : arrays of shape (n_blocks,), negatives and positives
     low, high : float64 arrays of shape (n_blocks,), the ends of the scores of each block
     brier : partial of `BrierScore`
-    finest : the blocks (n, p) if in open bins all positives score higher; None without a histogram
+    finest : the blocks (n, p) if in open bins all positives score higher; None where no bin is open
     """
 
     before: int
@@ -70,7 +70,7 @@ class CorpFit:
         if found is None:
             return None
         n, p, low, high = _pooled(part.n, part.p, found.low, found.high)
-        finest = None if part.exact else _pooled(*_split(part))[:2]
+        finest = _pooled(*_split(part))[:2] if part.open.any() else None
         return Fit(part.before.rows, n, p, low, high, BrierScore().partial(part), finest)
 
     def combine(self, partials: Sequence[Fit | None], state: Any) -> Fit | None:

@@ -18,6 +18,7 @@ positives and any of its negatives to each of the bins that it touches.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,6 +52,8 @@ class Cell(NamedTuple):
     low, high : ends of Σ p − (p + n)·s over the histogram's bins that are surely inside, and how many rows these have
     sure : measure of those rows
     loose : of the histogram's bins that may be inside, (p, n, lowest, highest score) of each
+    hits : positives among the rows that are surely inside
+    least, most : the lowest and the highest score that it holds
     """
 
     n: Any
@@ -60,6 +63,9 @@ class Cell(NamedTuple):
     high: float = 0.0
     sure: float = 0.0
     loose: tuple[tuple[float, float, float, float], ...] = ()
+    hits: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
 
     @property
     def size(self) -> Any:
@@ -84,11 +90,39 @@ class Cell(NamedTuple):
         return max(0.0, low, -high), max(-low, high, 0.0)
 
     @property
+    def certain(self) -> bool:
+        """Whether nothing is in doubt."""
+        return self.low == self.high and not self.loose
+
+    @property
+    def doubt(self) -> float:
+        """Measure of the rows that may be inside, or in the next."""
+        return sum(p + n for p, n, _, _ in self.loose)
+
+    @property
+    def shares(self) -> tuple[float, float]:
+        """Ends of the share of positives."""
+        p, n = self.hits, self.sure - self.hits
+        more_p, more_n = (sum(side) for side in list(zip(*self.loose, strict=True))[:2] or [(), ()])
+        return _ratio(p, p + n + more_n, 1.0), _ratio(p + more_p, p + more_p + n, 0.0)
+
+    def scores(self, floor: float, ceiling: float) -> tuple[float, float]:
+        """Ends of the mean score, of rows between `floor` and `ceiling`."""
+        low, high = self.hits - self.high, self.hits - self.low
+        upper = _largest_mean(high, self.sure, [(min(top, ceiling), p + n) for p, n, _, top in self.loose])
+        lower = _largest_mean(-low, self.sure, [(-max(low, floor), p + n) for p, n, low, _ in self.loose])
+        return -lower, upper
+
+    @property
     def means(self) -> tuple[float, float]:
         """Ends of the distance of mean score and share of positives; from 0 where the bin may be empty."""
         high = _largest_mean(self.high, self.sure, [(1.0 - low, p) for p, _, low, _ in self.loose])
         low = -_largest_mean(-self.low, self.sure, [(high, n) for _, n, _, high in self.loose])
         return max(0.0, low, -high) if self.sure else 0.0, max(-low, high, 0.0)
+
+
+def _ratio(part: float, whole: float, empty: float) -> float:
+    return part / whole if whole else empty
 
 
 def _largest_mean(start: float, size: float, more: list[tuple[float, float]]) -> float:
@@ -112,7 +146,7 @@ class ReliabilityBins:
     Raises
     ------
     OptionError
-        If `bins` is no number of bins.
+        If `bins` is not a number of bins.
     """
 
     bins: int = BINS
@@ -143,7 +177,7 @@ class ReliabilityBins:
             return None
         below = part.total.rows - running(part.rows, part.before.rows) if self.equal_count else np.empty(0)
         at = self._of_rows(below, part.total.rows) if self.equal_count else self._of_scores(found.middle)
-        exact = {i: Cell(sum_of(part.n[g]), sum_of(part.p[g]), _score(part, found, g)) for i, g in _spans(at)}
+        exact = {i: _cell(part, found, g) for i, g in _spans(at)}
         return exact if part.exact else self._bounded(part, found, below, exact)
 
     def _bounded(self, part: ScorePart, found: Probabilities, below: Array, exact: dict[int, Cell]) -> dict[int, Cell]:
@@ -160,7 +194,8 @@ class ReliabilityBins:
                 n, p = part.n[g].astype(float), part.p[g].astype(float)
                 ends = (exact_sum(p * (1.0 - s[g]) - n * s[g]) for s in (found.high, found.low))
                 low, high = (x + y for x, y in zip((cells[i].low, cells[i].high), ends, strict=True))
-                cells[i] = cells[i]._replace(low=low, high=high, sure=cells[i].sure + exact_sum(n + p))
+                inside, hits = cells[i].sure + exact_sum(n + p), cells[i].hits + exact_sum(p)
+                cells[i] = cells[i]._replace(low=low, high=high, sure=inside, hits=hits)
         for k in np.flatnonzero(~sure).tolist():
             loose = float(part.p[k]), float(part.n[k]), float(found.low[k]), float(found.high[k])
             for i in range(int(first[k]), int(last[k]) + 1):
@@ -172,8 +207,11 @@ class ReliabilityBins:
         return {} if None in partials else cells(partials)
 
 
-def _score(part: ScorePart, found: Probabilities, groups: slice) -> Any:
-    return dot(part.n[groups] + part.p[groups], found.middle[groups])
+def _cell(part: ScorePart, found: Probabilities, groups: slice) -> Cell:
+    """The cell of consecutive groups."""
+    n, p = part.n[groups], part.p[groups]
+    ends = float(found.low[groups][-1]), float(found.high[groups][0])
+    return Cell(sum_of(n), sum_of(p), dot(n + p, found.middle[groups]), least=ends[0], most=ends[1])
 
 
 def _spans(at: Array) -> Iterator[tuple[int, slice]]:
@@ -189,12 +227,14 @@ def cells(partials: Sequence[Any]) -> dict[int, Cell]:
     for part in partials:
         for i, cell in part.items():
             gathered[i].append(cell)
-    return {
-        i: several[0]
-        if len(several) == 1
-        else Cell(*(total([cell[side] for cell in several]) for side in range(3)))  # bounds come in one part
-        for i, several in sorted(gathered.items())
-    }
+    return {i: several[0] if len(several) == 1 else _united(several) for i, several in sorted(gathered.items())}
+
+
+def _united(several: Sequence[Cell]) -> Cell:
+    """Cells of one bin in several parts, added up; a histogram has one part."""
+    n, p, score = (total([cell[side] for cell in several]) for side in range(3))
+    least, most = min(cell.least for cell in several), max(cell.most for cell in several)
+    return Cell(n, p, score, least=least, most=most)
 
 
 @dataclass(frozen=True)
@@ -244,7 +284,7 @@ class CalibrationError:
             value = max(float(cell.gap / (cell.size * cell.unit)) for cell in filled)
         else:
             value = float(total([cell.gap for cell in filled]) / (size * filled[0].unit))
-        if all(cell.low == cell.high and not cell.loose for cell in found):
+        if all(cell.certain for cell in found):
             return Scalar.certain(self.name, min(1.0, value))
         ends = [cell.means if self.largest else cell.sums for cell in found]
         lower, upper = (max(side) if self.largest else sum(side) / size for side in zip(*ends, strict=True))
