@@ -108,7 +108,7 @@ def _lines(found: Check, named: Sequence[str]) -> list[str]:
 
 def _row(one: Judgement, with_night: bool) -> list[str]:
     """Outcome, night, name, rule, and what was found."""
-    from streameval.store.results.rules import ESTIMATED
+    from streameval.rules import ESTIMATED
 
     mark = next((mark for mark in ESTIMATED if one.reason.endswith(mark)), "")
     value = "" if one.value != one.value else f"{one.value:.6g} {mark}".rstrip()

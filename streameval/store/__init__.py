@@ -22,9 +22,8 @@ The modules, from the bottom up:
   in files), ``delta`` (small Delta tables), ``ledger``, ``compaction``;
 - ``nights``: ``partitions`` (what is new in the data), ``facts`` (of a night, beside its states), ``configuration``
   (what a store keeps), ``fold`` (partitions to states, here or on a cluster), ``merge`` (states to an evaluation);
-- ``results``: ``cache``, ``nightly`` (results that are cached), ``history``,
-  ``rules``, ``judgements`` (what rules said, kept), ``gate`` (which nights they judge),
-  ``diagnosis`` (what is unusual in a night), ``info``;
+- ``results``: ``cache``, ``nightly`` (results that are cached), ``history``, ``judgements`` (what rules said, kept),
+  ``gate`` (which nights they judge), ``diagnosis`` (what is unusual in a night), ``info``;
 - ``context`` (the parts of one store) and the verbs: ``ingest``, ``backfill``, ``query``, ``vacuum``; ``store`` has
   them all.
 """

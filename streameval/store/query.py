@@ -17,7 +17,7 @@ from streameval.store.nights.partitions import chosen
 from streameval.store.nights.remote import evaluated_on_worker
 from streameval.store.results.cache import key_of
 from streameval.store.results.diagnosis import diagnosed, odd, usual_nights
-from streameval.store.results.gate import Gate, named_rules
+from streameval.store.results.gate import Gate, store_rules
 from streameval.store.results.gate import accept as accepted
 from streameval.store.results.history import History, Point
 from streameval.store.vacuum import seconds
@@ -106,7 +106,7 @@ def check(
     allow_incomplete: bool,
 ) -> Check:
     """Judge the nights that need it; see `Store.check`."""
-    read, hours = named_rules(rules), seconds(mature) / 3600 if mature else 0.0
+    read, hours = store_rules(rules), seconds(mature) / 3600 if mature else 0.0
     snapshot, configuration = context.begun()
     entries = chosen(snapshot.entries) if snapshot.entries or not partition else []
     if since is not None:

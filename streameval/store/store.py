@@ -351,7 +351,7 @@ class Store:
 
         A night is judged once by each rule; one that is folded again is judged again. A night that failed keeps failing
         until it is replaced, removed or accepted (`accept`). A rule that is new to the store judges the newest night
-        and what is folded later. An incomplete night fails. `streameval.store.results.rules` defines the rules.
+        and what is folded later. An incomplete night fails. `streameval.rules.grammar` defines the rules.
 
         Parameters
         ----------

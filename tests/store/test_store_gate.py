@@ -324,3 +324,21 @@ def test_the_command_line_of_a_scheduler(store, data, tmp_path):
         assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
     rules.write_text("auc = 1\n")
     assert "auc must be a rule in quotes" in run("check", path, "--rules", rules).stderr
+
+
+def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
+    """It is that of the two values; folding one night again has it judged again; a level is refused by name."""
+    for name in NIGHTS[:3]:
+        land(name, data)
+    made = Store(tmp_path / "differences", threads=1)
+    made.update(data, **FEW | {"score": ["score_lr", "score_nb"]})
+    rule = "roc_auc[score_lr] - roc_auc[score_nb] >= 0.9"
+    found = made.check(rule)
+    alone = [made.evaluate(NIGHTS[2]).value("roc_auc", of) for of in ("score_lr", "score_nb")]
+    assert (found.failing, found.judgements[-1].value) == ((NIGHTS[2],), alone[0] - alone[1])
+    assert not made.check(rule).judged
+    assert made.info().to_dict()["failing"] == {NIGHTS[2]: (rule,)}
+    made.accept(NIGHTS[2], "known")
+    assert made.check(rule).passed
+    with pytest.raises(OptionError, match="a store keeps no sampling intervals; leave out the level"):
+        made.check("roc_auc[score_lr] >= 0.9 @95%")

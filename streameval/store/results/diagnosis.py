@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.rules import BASELINE, ENOUGH
 from streameval.store.nights.facts import fact
 from streameval.store.nights.merge import states_of
-from streameval.store.results.rules import BASELINE, ENOUGH
 from streameval.wording import few
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
 from streameval.results import Scalar
+from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, named_rules
 from streameval.store.nights.facts import fact
 from streameval.store.nights.partitions import between, moment
 from streameval.store.results.judgements import Judgement, Judgements, digests
-from streameval.store.results.rules import BASELINE, FACTS, LIVE, Rule, judge
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Entry
     from streameval.store.results.nightly import MetricSeries
 
-__all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "named_rules"]
+__all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "store_rules"]
 
 COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 
@@ -69,25 +69,21 @@ class Check:
         return told | {"rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd)}
 
 
-def named_rules(given: Any) -> list[Rule]:
-    """Rules of texts, or of a mapping of names to texts.
+def store_rules(given: Any) -> list[Rule]:
+    """Rules that a store can judge.
 
     Raises
     ------
     OptionError
-        If there are none, one is malformed, or two have one name.
-
-    Examples
-    --------
-    >>> [rule.name for rule in named_rules({"floor": "roc_auc >= 0.9"}) + named_rules("aul > 0.1")]
-    ['floor', 'aul > 0.1']
+        If one is malformed, or has the name of a rule that every store has.
     """
-    if isinstance(given, dict):
-        found = [Rule.read(text, name) for name, text in given.items()]
-    else:
-        found = [Rule.read(text) for text in dict.fromkeys([given] if isinstance(given, str) else given)]
-    if not found:
-        msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule, or --rules FILE.toml)"
+    found = named_rules(given)
+    unknown = next((rule for rule in found if rule.level is not None), None)
+    if unknown is not None:
+        msg = (
+            f"{unknown.text!r}: a store keeps no sampling intervals; leave out the level, or judge the data with "
+            "evaluate --rule"
+        )
         raise OptionError(msg)
     taken = [rule.name for rule in found if rule.name in (COMPLETE, PRESENT)]
     if taken:
@@ -119,7 +115,7 @@ class Gate:
         self.mature = timedelta(hours=mature)
         self.now = now
         self.made: list[Judgement] = []
-        self._columns: dict[str, tuple[str, str]] = {}
+        self._columns: dict[str, tuple[tuple[str, str], ...]] = {}
         self._digests = {entry.partition: digests(entry) for entry in entries}
 
     def check(
@@ -177,7 +173,7 @@ class Gate:
             remedy = f"did you mean {close[0]!r}?" if close else f"it reads {', '.join(columns)}"
             msg = f"{rule.text!r}: the store reads no column {rule.of!r}; {remedy}"
             raise OptionError(msg)
-        self._column(rule)
+        self._read(rule)
 
     def _known(self, rule: Rule, entry: Entry) -> Judgement | None:
         return self.log.find(rule.name, entry.partition, self._digest(rule, entry))
@@ -185,14 +181,16 @@ class Gate:
     def _digest(self, rule: Rule, entry: Entry) -> str:
         """The digest of what a rule reads of a night."""
         found = self._digests[entry.partition]
-        return found.get(self._column(rule), found["", ""])
+        return " ".join(found.get(column, found["", ""]) for column in self._read(rule))
 
-    def _column(self, rule: Rule) -> tuple[str, str]:
+    def _read(self, rule: Rule) -> tuple[tuple[str, str], ...]:
+        """The states that a rule reads: two for a difference."""
         if rule.metric in FACTS or rule.metric in LIVE:
-            return "", ""
+            return (("", ""),)
         if rule.name not in self._columns:
-            wanted, _ = self.nightly.column(rule.metric, rule.of)
-            self._columns[rule.name] = wanted.group, wanted.of
+            columns = [rule.of] if rule.than is None else [rule.of, rule.than]
+            wanted = [self.nightly.column(rule.metric, of)[0] for of in columns]
+            self._columns[rule.name] = tuple((w.group, w.of) for w in wanted)
         return self._columns[rule.name]
 
     def _judge(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> Judgement:
@@ -228,6 +226,8 @@ class Gate:
                 found = [fact(entry, rule.metric, rule.of, share=rule.share and not rule.how) for entry in entries]
             else:
                 found = self.nightly.nights(entries, rule.metric, rule.of)
+            if rule.than is not None:
+                found = list(map(difference, found, self.nightly.nights(entries, rule.metric, rule.than)))
             known.update(zip((entry.partition for entry in entries), found, strict=True))
 
         def value(entry: Entry) -> Scalar:

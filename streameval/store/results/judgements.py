@@ -197,7 +197,7 @@ class Judgements:
     def of(self, entry: Entry) -> list[Judgement]:
         """What all rules say of a night as it is now."""
         now = set(digests(entry).values())
-        return [one for one in self._by_night.get(entry.partition, {}).values() if one.digest in now]
+        return [one for one in self._by_night.get(entry.partition, {}).values() if now.issuperset(one.digest.split())]
 
     def failing(self, entries: Sequence[Entry]) -> dict[str, tuple[str, ...]]:
         """Nights that fail as they are now, each with the names of the rules."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from statistics import median
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from streameval import Scalar
 from streameval.errors import OptionError
-from streameval.store.results.rules import ENOUGH, Rule, judge
+from streameval.rules import ENOUGH, Rule, difference, judge
 
 
 def result(value):
@@ -136,6 +137,22 @@ def test_distances_are_those_of_exact_fractions(how, share, limit, value, before
         ("age <= 36", "at its end", "an age has a unit"),
         ("rows <= 36h", "'h' (column 11)", "only an age has a unit"),
         ("missing drop <= 1", "'drop <= 1' (column 9)", "no usual value"),
+        ("m[a] - >= 1", "'- >= 1' (column 6)", "the metric of another column"),
+        ("m[a] - n[b] >= 1", "'- n[b] >= 1' (column 6)", "one metric of two columns"),
+        ("rows - rows >= 1", "'- rows >= 1' (column 6)", "one metric of two columns"),
+        ("m - m[b] >= 1", "'- m[b] >= 1' (column 3)", "names both columns"),
+        ("m[a] - m >= 1", "'>= 1' (column 10)", "names both columns"),
+        ("m[a] - m[a] >= 1", "'[a] >= 1' (column 9)", "a difference is of two columns"),
+        ("m[a] - m[b] drop <= 1", "'drop <= 1' (column 13)", "a difference has no usual value"),
+        ("m >= 1 proved @95%", "'proved @95%' (column 8)", "proven, a level"),
+        ("m >= 1 proven", "at its end", "proven is said of a level"),
+        ("m >= 1 proven or undecided", "'or undecided' (column 15)", "proven is said of a level"),
+        ("m >= 1 @95", "'@95' (column 8)", "a level such as @95%"),
+        ("m >= 1 @0.95%", "'@0.95%' (column 8)", "at least 50% and below 100%"),
+        ("m >= 1 @100%", "'@100%' (column 8)", "at least 50% and below 100%"),
+        ("m == 1 @95%", "'== 1 @95%' (column 3)", "held against a bound by"),
+        ("rows >= 1 @95%", "'@95%' (column 11)", "no sampling interval"),
+        ("m >= 1 @95% proven", "'proven' (column 13)", "or undecided"),
     ],
 )
 def test_what_is_no_rule_is_refused_with_its_place(text, place, expected):
@@ -154,3 +171,98 @@ def test_parts_of_rules():
     rule = Rule.read(" nulls[a b]  <= 5%  or  undecided ", "few")
     assert (rule.name, rule.text, rule.of, rule.bound) == ("few", "nulls[a b] <= 5% or undecided", "a b", 0.05)
     assert (rule.lenient, rule.share, rule.labelled) == (True, True, False)
+
+
+def sampled(value, low=None, high=None, reason=None, **more):
+    """A value with its sampling interval."""
+    made = replace(Scalar.certain("m", value), ci_lower=low, ci_upper=high, ci_reason=reason, ci_level=0.95)
+    return replace(made, **more)
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends", "outcome"),
+    [
+        ("m >= 0.5 @95%", (0.3, 0.6), "passed"),
+        ("m >= 0.5 @95%", (0.3, 0.5), "passed"),
+        ("m > 0.5 @95%", (0.3, 0.5), "failed"),
+        ("m >= 0.5 @95%", (0.3, 0.49), "failed"),
+        ("m <= 0.5 @95%", (0.5, 0.6), "passed"),
+        ("m <= 0.5 @95%", (0.51, 0.6), "failed"),
+        ("m >= 0.5 proven @95%", (0.5, 0.6), "passed"),
+        ("m > 0.5 proven @95%", (0.5, 0.6), "failed"),
+        ("m >= 0.5 proven @95%", (0.49, 0.9), "failed"),
+        ("m <= 0.5 proven @95%", (0.1, 0.51), "failed"),
+        ("m < 0.5 proven@95%", (0.1, 0.49), "passed"),
+    ],
+)
+def test_a_level_takes_one_end_of_the_interval(rule, ends, outcome):
+    """Without proof the better end counts, with proof the worse one; the value itself decides nothing."""
+    verdict = judge(Rule.read(rule), sampled(sum(ends) / 2, *ends), [])
+    assert (verdict.outcome, verdict.value) == (outcome, sum(ends) / 2)
+
+
+@given(st.lists(st.integers(-8, 8), min_size=3, max_size=4, unique=True), st.sampled_from([">=", ">", "<=", "<"]))
+def test_proof_of_a_bound_is_failure_of_its_opposite(places, sign):
+    """A rule is proven exactly where the opposite rule fails at the same level."""
+    bound, (low, value, high) = places[0], sorted(places[-3:])
+    opposite = {">=": "<", ">": "<=", "<=": ">", "<": ">="}[sign]
+    proven = judge(Rule.read(f"m {sign} {bound} proven @95%"), sampled(value, low, high), [])
+    other = judge(Rule.read(f"m {opposite} {bound} @95%"), sampled(value, low, high), [])
+    assert (proven.outcome, other.outcome) in {("passed", "failed"), ("failed", "passed")}
+
+
+def test_without_an_interval_a_level_decides_nothing():
+    """The reason is given; a rule may say that this is enough. A null value fails all the same."""
+    absent = sampled(0.9, reason="3.2 effective units")
+    verdict = judge(Rule.read("m >= 0.5 @95%"), absent, [])
+    assert (verdict.outcome, verdict.reason) == ("undecided", "undecided: no interval: 3.2 effective units")
+    assert judge(Rule.read("m >= 0.5 proven @95% or undecided"), absent, []).outcome == "passed"
+    assert judge(Rule.read("m >= 0.5 @95% or undecided"), result(None), []).outcome == "failed"
+
+
+def test_what_is_uncertain_of_the_value_widens_its_interval():
+    """A binned value within ± 0.01 has its sampling interval 0.01 wider on each side."""
+    value = sampled(0.7, 0.6, 0.8, lower=0.69, upper=0.71, exact=False)
+    assert judge(Rule.read("m >= 0.595 proven @95%"), value, []).outcome == "failed"
+    assert judge(Rule.read("m >= 0.805 @95%"), value, []).outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("rule", "ends", "outcome"),
+    [
+        ("m drop <= 0.25 @95%", (0.3, 0.5), "passed"),
+        ("m drop < 0.25 @95%", (0.3, 0.5), "failed"),
+        ("m drop <= 0.25 proven @95%", (0.5, 0.8), "passed"),
+        ("m drop <= 0.25 proven @95%", (0.49, 0.8), "failed"),
+        ("m rise <= 0.25 @95%", (1.0, 1.2), "passed"),
+        ("m rise <= 0.25 proven @95%", (0.5, 1.25), "failed"),
+        ("m change <= 0 @95%", (0.5, 0.8), "passed"),
+        ("m change <= 0.1 @95%", (0.5, 0.6), "failed"),
+        ("m change <= 0.1 proven @95%", (0.7, 0.8), "passed"),
+        ("m change <= 0.1 proven @95%", (0.6, 0.8), "failed"),
+        ("m drop <= 40% @95%", (0.3, 0.46), "passed"),
+    ],
+)
+def test_distances_have_intervals(rule, ends, outcome):
+    """From the median of 0.5, 0.75 and 0.75, which counts as known."""
+    verdict = judge(Rule.read(rule), sampled(0.5, *ends), list(map(result, (0.5, 0.75, 0.75))))
+    assert (verdict.outcome, verdict.value, verdict.usual) == (outcome, 0.5, 0.75)
+
+
+def test_differences_of_values():
+    """They are as certain as both sides together, and null where one of them is."""
+    one, other = replace(result(0.75), of="a"), replace(result((0.25, 0.5)), of="b")
+    found = difference(one, other)
+    assert (found.of, found.baseline, found.value, found.lower, found.upper) == ("a − b", "b", 0.375, 0.25, 0.5)
+    rule = Rule.read("m[a] - m[b] >= 0.25")
+    assert (rule.of, rule.than, judge(rule, found).outcome) == ("a", "b", "passed")
+    absent = judge(rule, difference(one, replace(result(None), of="b")))
+    assert (absent.outcome, absent.reason) == ("failed", "m is null: m of b: one class only")
+
+
+def test_rules_with_levels_are_read_in_parts():
+    """Spaces are free, minus signs may be typographic."""
+    for text in ("m[a]-m[b]>=-0.002 proven@97.5%or undecided", "m[a]  −  m[b] >= -2e-3 proven @ 97.5 % or undecided"):
+        rule = Rule.read(text)
+        assert (rule.of, rule.than, rule.bound, rule.proven, rule.level) == ("a", "b", -0.002, True, 0.975)
+        assert rule.lenient

@@ -1,0 +1,20 @@
+"""Rules: conditions on results, for schedulers; see `grammar`.
+
+`grammar` reads a rule; `judging` holds a value against it.
+"""
+
+from streameval.rules.grammar import FACTS, LIVE, Rule, named_rules
+from streameval.rules.judging import BASELINE, ENOUGH, ESTIMATED, Verdict, difference, judge
+
+__all__ = [
+    "BASELINE",
+    "ENOUGH",
+    "ESTIMATED",
+    "FACTS",
+    "LIVE",
+    "Rule",
+    "Verdict",
+    "difference",
+    "judge",
+    "named_rules",
+]

@@ -1,0 +1,246 @@
+"""The grammar of rules.
+
+A rule is a line of text::
+
+    roc_auc[score_lr] >= 0.97            a bound: >=, >, <=, < or ==
+    roc_auc[v2] - roc_auc[v1] >= 0       the same for the difference of two columns
+    aul[cluster_loose] drop <= 0.01      how far below the usual value; `rise` above, `change` either way
+    rows drop <= 50%                     the same in per cent of the usual value
+    nulls[label] <= 5%                   in per cent of the night's rows
+    age <= 36h                           hours since the newest night ended (UTC); also m, d
+    missing == 0                         days without a night, up to the newest
+    aul drop <= 0.01 or undecided        passes where there are fewer than 3 nights to compare with
+
+The usual value is the median of the last 7 complete nights before that did not fail the same rule, so that a bad week
+does not become the norm. With fewer than 3 the rule is undecided. A null value fails. A certain interval is judged at
+its worse end, and so is the usual value: a pass is certain.
+
+==================  =================================================================================
+``rows``            rows of the night
+``positives``       positive rows; in per cent, their share of the labelled rows
+``nulls[column]``   null values of a label, id or class column, null or NaN values of a score; in per
+                    cent, their share of the rows
+==================  =================================================================================
+
+Two endings take the sampling interval at a level into account::
+
+    roc_auc[v2] >= 0.97 @95%                               fails only if the whole interval is below 0.97
+    roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%        fails unless the whole interval is at least −0.002
+    roc_auc[v2] drop <= 0.01 @95%                          the usual value counts as known
+
+Where there is no interval the rule is undecided. At 95 % a rule errs in 2.5 % of the nights whose true value is its
+limit, and so in 53 % of months of 30 independent ones.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["FACTS", "LIVE", "Rule", "named_rules"]
+
+FACTS = ("rows", "positives", "nulls")  # of a night, without its states
+LIVE = ("age", "missing")  # of the store as it is now
+_UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
+_METRIC = r"(?:(?!>=|<=|==)[^\s\[\]<>])+"
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_PARTS = (  # of a rule, one after the other: name, pattern, what is expected there
+    ("metric", re.compile(_METRIC), "the name of a metric, or rows, positives, nulls, age, missing"),
+    ("of", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
+    (
+        "other",
+        re.compile(rf"[-−]\s*({_METRIC})|(?![-−])"),
+        "the metric of another column, such as roc_auc[v2] - roc_auc[v1]",
+    ),
+    ("than", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
+    ("how", re.compile(r"(drop|rise|change)\b|(?=[<>=])"), "drop, rise, change or a comparison (>=, >, <=, <, ==)"),
+    ("sign", re.compile(r">=|<=|==|>(?!>)|<(?!<)"), "a comparison (>=, >, <=, <, ==)"),
+    ("bound", re.compile(rf"[-+]?{_NUMBER}"), "a number"),
+    ("unit", re.compile(r"[%mhd](?=[\s@]|$)|(?=[\s@]|$)"), "%, m, h, d or the end"),
+    ("proven", re.compile(r"(proven)\b|(?=@|or\b)|$"), "proven, a level such as @95%, 'or undecided' or the end"),
+    ("level", re.compile(rf"@\s*({_NUMBER})\s*%|(?=or\b)|$"), "a level such as @95%, 'or undecided' or the end"),
+    ("lenient", re.compile(r"(or\s+undecided)|$"), "the end, or 'or undecided'"),
+)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A parsed rule.
+
+    Attributes
+    ----------
+    name : of the rule, by default its text
+    text : as it was written
+    metric, of : metric or fact, and its column; `of` may be left out where there is only one
+    how : ``drop``, ``rise`` or ``change`` from the usual value; empty for the value itself
+    sign, bound : the comparison; a bound on `age` is in hours
+    share : whether the bound was in per cent; then it is a fraction
+    lenient : whether an undecided rule passes
+    than : of a difference, the column that is subtracted
+    level : level of the sampling interval to judge, such as 0.95; None for the value alone
+    proven : whether the whole interval must be on the right side; otherwise one of its ends is enough
+
+    Examples
+    --------
+    >>> rule = Rule.read("aul[cluster_loose] drop <= 5% or undecided")
+    >>> rule.metric, rule.of, rule.how, rule.bound, rule.lenient
+    ('aul', 'cluster_loose', 'drop', 0.05, True)
+    >>> rule = Rule.read("roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%")
+    >>> rule.of, rule.than, rule.proven, rule.level
+    ('v2', 'v1', True, 0.95)
+    """
+
+    name: str
+    text: str
+    metric: str
+    of: str | None
+    how: str
+    sign: str
+    bound: float
+    share: bool = False
+    lenient: bool = False
+    than: str | None = None
+    level: float | None = None
+    proven: bool = False
+
+    @classmethod
+    def read(cls, text: str, name: str = "") -> Rule:
+        """Parse a rule.
+
+        Raises
+        ------
+        OptionError
+            If it is malformed; the message points at the place.
+        """
+        parts, places = _parsed(text)
+        unit, share, bound = parts["unit"], parts["unit"] == "%", float(parts["bound"])
+        rule = cls(
+            name or " ".join(text.split()),
+            " ".join(text.split()),
+            parts["metric"],
+            parts["of"] or None,
+            parts["how"],
+            parts["sign"],
+            bound / 100 if share else bound * _UNITS.get(unit, 1.0),
+            share,
+            bool(parts["lenient"]),
+            parts["than"] or None,
+            float(f"{float(parts['level']) / 100:.12g}") if parts["level"] else None,
+            bool(parts["proven"]),
+        )
+        rule._check(text, places, unit)
+        rule._check_difference(text, places, parts["other"])
+        rule._check_level(text, places)
+        return rule
+
+    def _check(self, text: str, places: Mapping[str, int], unit: str) -> None:
+        """Refuse parts that do not go together."""
+        if self.how and self.sign not in ("<=", "<"):
+            _refuse(text, places["sign"], f"a {self.how} is bounded from above: <= or <")
+        if self.metric == "nulls" and self.of is None:
+            _refuse(text, places["of"], "nulls are of a column, such as nulls[label]")
+        if self.metric in ("rows", "positives", *LIVE) and self.of is not None:
+            _refuse(text, places["of"], f"{self.metric} is of the night, not of a column")
+        if self.metric in LIVE and self.how:
+            _refuse(text, places["how"], f"{self.metric} has no usual value; compare it with a bound")
+        if (self.metric == "age") != (unit in _UNITS):
+            known = (
+                "an age has a unit: m, h or d, such as 36h"
+                if self.metric == "age"
+                else "only an age has a unit of time"
+            )
+            _refuse(text, places["unit"], known)
+        if self.share and not self.how and self.metric not in ("positives", "nulls"):
+            _refuse(
+                text, places["unit"], f"{self.metric} has no share; % belongs to drop, rise, change, nulls, positives"
+            )
+
+    def _check_difference(self, text: str, places: Mapping[str, int], other: str) -> None:
+        """Refuse differences of other things than one metric of two columns."""
+        example = "such as roc_auc[v2] - roc_auc[v1]"
+        if (other and self.metric in (*FACTS, *LIVE)) or (other and other != self.metric):
+            _refuse(text, places["other"], f"a difference is of one metric of two columns, {example}")
+        if other and (self.of is None or self.than is None):
+            _refuse(text, places["of" if self.of is None else "than"], f"a difference names both columns, {example}")
+        if other and self.of == self.than:
+            _refuse(text, places["than"], f"a difference is of two columns, {example}")
+        if other and self.how:
+            _refuse(text, places["how"], "a difference has no usual value; compare it with a bound")
+
+    def _check_level(self, text: str, places: Mapping[str, int]) -> None:
+        """Refuse levels that are none, and those of what has no sampling interval."""
+        if self.proven and self.level is None:
+            _refuse(text, places["level"], "proven is said of a level, such as proven @95%")
+        if self.level is not None and not 0.5 <= self.level < 1:
+            _refuse(text, places["level"], "a level is at least 50% and below 100%, such as @95%")
+        if self.level is not None and self.metric in (*FACTS, *LIVE):
+            _refuse(text, places["level"], f"{self.metric} has no sampling interval; leave out the level")
+        if self.level is not None and self.sign == "==":
+            _refuse(text, places["sign"], "an interval is held against a bound by >=, >, <= or <")
+
+    @property
+    def labelled(self) -> bool:
+        """Whether it speaks of labels, which may come late."""
+        return self.metric not in ("rows", "nulls", *LIVE)
+
+    def limit(self) -> str:
+        """The bound as messages have it."""
+        number = (
+            f"{self.bound * 100:g}%"
+            if self.share
+            else f"{self.bound:g}h"
+            if self.metric == "age"
+            else f"{self.bound:g}"
+        )
+        return f"{self.how} {self.sign} {number}".strip()
+
+
+def _parsed(text: str) -> tuple[dict[str, str], dict[str, int]]:
+    """The parts of a rule, and where each begins."""
+    parts, at, places = dict[str, str](), 0, dict[str, int]()
+    for part, pattern, expected in _PARTS:
+        at += len(text[at:]) - len(text[at:].lstrip()) if part != "unit" else 0
+        found = pattern.match(text, at)
+        if found is None:
+            _refuse(text, at, f"expected {expected}")
+        places[part] = at
+        parts[part] = (found[1] if pattern.groups else found[0]) or ""
+        at = found.end()
+    if text[at:].strip():
+        _refuse(text, at, "expected the end")
+    return parts, places
+
+
+def _refuse(text: str, at: int, expected: str) -> NoReturn:
+    place = f"at {text[at:].strip()!r} (column {at + 1})" if text[at:].strip() else "at its end"
+    msg = f"{text!r} is no rule; {place}: {expected}; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
+    raise OptionError(msg)
+
+
+def named_rules(given: Any) -> list[Rule]:
+    """Rules of texts, or of a mapping of names to texts.
+
+    Raises
+    ------
+    OptionError
+        If there are none, or one is malformed.
+
+    Examples
+    --------
+    >>> [rule.name for rule in named_rules({"floor": "roc_auc >= 0.9"}) + named_rules("aul > 0.1")]
+    ['floor', 'aul > 0.1']
+    """
+    if isinstance(given, dict):
+        found = [Rule.read(text, name) for name, text in given.items()]
+    else:
+        found = [Rule.read(text) for text in dict.fromkeys([given] if isinstance(given, str) else given)]
+    if not found:
+        msg = "name a rule, such as 'roc_auc[score] >= 0.97' (--rule, or --rules FILE.toml)"
+        raise OptionError(msg)
+    return found

@@ -1,0 +1,165 @@
+"""What a rule says of a value.
+
+The value has an interval: the certain one, or for a rule with a level the sampling interval, widened on both sides by
+what is uncertain of the value itself. A bound or a distance from the usual value is then held against one end. A rule
+without a level, or one that asks for proof, takes the worse end; a rule with a level alone takes the better one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING
+
+from streameval.results import Scalar
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.rules.grammar import Rule
+
+__all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge"]
+
+BASELINE = 7  # nights that the usual value is the median of
+ENOUGH = 3  # of them, at least
+ESTIMATED = ("(an estimate)", "(the worse end of its interval)")  # how a verdict says that a value is not exact
+_SIGNS = {
+    ">=": lambda value, bound: value >= bound,
+    "<=": lambda value, bound: value <= bound,
+    "==": lambda value, bound: value == bound,
+    ">": lambda value, bound: value > bound,
+    "<": lambda value, bound: value < bound,
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule says of one value.
+
+    Attributes
+    ----------
+    outcome : ``passed``, ``failed`` or ``undecided``
+    value : the value, without a level at its worse end; NaN if it is null
+    usual : the usual value that it was compared with; NaN without one
+    nights : number of nights that the usual value is of
+    reason : what was compared, in words
+    """
+
+    outcome: str
+    value: float
+    usual: float
+    nights: int
+    reason: str
+
+
+def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
+    """Judge a value.
+
+    Parameters
+    ----------
+    rule : Rule
+    result : Scalar
+        The value, with its sampling interval at the level of the rule where that has one.
+    before : sequence of Scalar
+        Values of the nights that give the usual one, at most `BASELINE`.
+
+    Examples
+    --------
+    >>> from streameval.rules import Rule
+    >>> usual = [Scalar.certain("m", value) for value in (0.5, 0.75, 0.75)]
+    >>> judge(Rule.read("m drop <= 0.1"), Scalar.certain("m", 0.5), usual)
+    Verdict(outcome='failed', value=0.5, usual=0.75, nights=3, reason='0.25 below the usual 0.75 (3 nights)')
+    """
+    low, high = ends = _ends(result)
+    if math.isnan(low) or math.isnan(high):
+        return Verdict("failed", math.nan, math.nan, 0, f"{rule.metric} is null: {result.reason or 'undefined'}")
+    if rule.level is not None:
+        if result.ci_lower is None or result.ci_upper is None:
+            reason = f"no interval: {result.ci_reason or 'none was computed'}"
+            return _undecided(rule, result.value, 0, reason)
+        ends = result.ci_lower - (result.value - low), result.ci_upper + (high - result.value)
+    if not rule.how:
+        return _bounded(rule, *ends, result)
+    known = [ends for ends in map(_ends, before) if not math.isnan(ends[0])]
+    if len(known) < ENOUGH:
+        worse = result.value if rule.level is not None else low if rule.how == "drop" else high
+        return _undecided(
+            rule, worse, len(known), f"{plural(len(known), 'night')} to compare with, {ENOUGH} are needed"
+        )
+    found = _compared(rule, ends, known, result.value)
+    return replace(found, reason=_said(rule, ends, result, found.reason))
+
+
+def difference(one: Scalar, other: Scalar) -> Scalar:
+    """The difference of two values, with the interval that is certain to hold it.
+
+    Examples
+    --------
+    >>> found = difference(Scalar.certain("m", 0.75), Scalar.between("m", 0.5, 0.25, 0.625))
+    >>> found.value, found.lower, found.upper
+    (0.25, 0.125, 0.5)
+    """
+    (low, high), (other_low, other_high) = _ends(one), _ends(other)
+    made = Scalar.between(one.metric, one.value - other.value, low - other_high, high - other_low)
+    missing = next((side for side in (one, other) if math.isnan(side.value)), None)
+    reason = None if missing is None else f"{missing.metric} of {missing.of}: {missing.reason or 'undefined'}"
+    exact = one.exact and other.exact
+    return replace(made, of=f"{one.of} − {other.of}", baseline=other.of, reason=reason, exact=exact)
+
+
+def _undecided(rule: Rule, value: float, nights: int, reason: str) -> Verdict:
+    outcome = "passed" if rule.lenient else "undecided"
+    return Verdict(outcome, value, math.nan, nights, f"undecided: {reason}")
+
+
+def _ends(result: Scalar) -> tuple[float, float]:
+    """The certain interval of a value; an estimate has only the value."""
+    return tuple(result.value if math.isnan(end) else end for end in (result.lower, result.upper))  # type: ignore[return-value]
+
+
+def _strict(rule: Rule) -> bool:
+    """Whether the worse end counts."""
+    return rule.level is None or rule.proven
+
+
+def _bounded(rule: Rule, low: float, high: float, result: Scalar) -> Verdict:
+    """Judge the value itself."""
+    judged = low if (">" in rule.sign) == _strict(rule) else high
+    passed = _SIGNS[rule.sign](judged, rule.bound) and (rule.sign != "==" or low == high)
+    value = judged if rule.level is None else result.value
+    return Verdict("passed" if passed else "failed", value, math.nan, 0, _said(rule, (low, high), result))
+
+
+def _said(rule: Rule, ends: tuple[float, float], result: Scalar, reason: str = "") -> str:
+    """What was compared, with the interval, or what kind of value it is."""
+    if rule.level is None:
+        return f"{reason} {_kind(result)}".strip()
+    interval = f"[{ends[0]:.6g}, {ends[1]:.6g}] @{rule.level * 100:g}%"
+    unit = f"by {result.unit}" if result.unit else ""
+    return ", ".join(filter(None, (f"{interval} {unit}".strip(), reason)))
+
+
+def _kind(result: Scalar) -> str:
+    """What a value is if it is not exact, in words."""
+    if result.exact or result.lower == result.upper:
+        return ""
+    return ESTIMATED[0 if math.isnan(result.lower) else 1]
+
+
+def _compared(rule: Rule, ends: tuple[float, float], known: Sequence[tuple[float, float]], value: float) -> Verdict:
+    """Judge the distance from the usual value."""
+    low, high = ends
+    usual_low, usual_high = (median(ends[side] for ends in known) for side in (0, 1))
+    strict = _strict(rule)
+    fall = usual_high - low if strict else usual_low - high
+    climb = high - usual_low if strict else low - usual_high
+    sides = [(fall, usual_high, low)] * (rule.how != "rise") + [(climb, usual_low, high)] * (rule.how != "drop")
+    moved, usual, worse = max(sides, key=lambda side: side[0])
+    distance = (moved / abs(usual) if usual else 0.0 if moved <= 0 else math.inf) if rule.share else moved
+    passed = _SIGNS[rule.sign](distance, rule.bound)
+    told = worse if rule.level is None else value
+    side = "below" if told < usual else "above"
+    reason = f"{abs(told - usual):.6g} {side} the usual {usual:.6g} ({plural(len(known), 'night')})"
+    return Verdict("passed" if passed else "failed", told, usual, len(known), reason)
