@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["canonical", "few", "format_number", "plural"]
+__all__ = ["canonical", "few", "format_number", "plural", "unknown_column"]
 
 
 def plural(count: int, word: str) -> str:
@@ -56,3 +56,17 @@ def canonical(name: str) -> str:
     stem, at, values = name.partition("@")
     number = r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?![\w.])"
     return stem + at + re.sub(number, lambda found: format_number(float(found.group())), values)
+
+
+def unknown_column(column: str, names: Sequence[str], have: str) -> str:
+    """What to say of a column that is not there: the nearest name, and all names.
+
+    Examples
+    --------
+    >>> unknown_column("scroe", ["score", "size"], "the store keeps")
+    "no column 'scroe'; did you mean 'score'? the store keeps score, size"
+    """
+    from difflib import get_close_matches
+
+    near = get_close_matches(column, names, 1)
+    return f"no column {column!r}; {f'did you mean {near[0]!r}? ' if near else ''}{have} {', '.join(names)}"

@@ -81,6 +81,7 @@ MORE: dict[str, Any] = {  # the same of every other option of the table
     "mature": "3d",
     "allow_incomplete": True,
     "storage_options": {},
+    "columns": "t",
     "column": "s",
     "compression": 50,
     "changed_from": "w",

@@ -67,15 +67,18 @@ def replace(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> Non
 
 @click.command()
 @_STORE
-@click.argument("partition", nargs=-1, required=True)
+@click.argument("partition", nargs=-1)
 @options("remove")
 def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) -> None:
-    """Take partitions, such as night=2026-01-11, out of STORE.
+    """Take partitions, such as night=2026-01-11, or columns out of STORE.
 
-    An update that meets their files again takes them in again.
+    An update that meets the files of a partition again takes it in again.
     """
     opened = opened_store(store, asked)
-    _told(opened, opened.remove(partition), quiet)
+    if not partition and not asked["columns"]:
+        msg = "name a PARTITION, or a column (--column)"
+        raise click.UsageError(msg)
+    _told(opened, opened.remove(partition, **given(asked)), quiet)
 
 
 @click.command()
@@ -83,7 +86,7 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) ->
 @click.argument("data", nargs=-1)
 @options("add")
 def add(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None:
-    """Add a new column to STORE: its nights are folded for it alone.
+    """Add columns or metrics to STORE: its nights are folded for new columns alone.
 
     DATA is where their files are, if they have moved.
     """

@@ -263,7 +263,7 @@ class Selection:
     Attributes
     ----------
     families : families that there is input for
-    patterns : names, globs, families and subjects; all defaults if empty
+    patterns : names, globs, families and subjects; ``default`` for those computed by default; only these if empty
     own : the user's own metrics
     truncate, at, aul_threshold, assignment_cells : as `streameval.evaluate`
     quantiles : bins of ``agc_approx``; None where it is not asked for
@@ -320,6 +320,7 @@ class Selection:
         return (
             others
             or bool(self._metrics_named(pattern))
+            or pattern == "default"
             or _group(pattern, self.families)
             or ("classes" in self.families and bool(_measures(pattern)))
         )
@@ -353,13 +354,18 @@ class Selection:
         return approximations(self.truncate, self.quantiles) if self.quantiles else ()
 
     def _picked(self, rows: Iterable[Entry]) -> tuple[Metric, ...]:
-        found = (entry for entry in rows if (self._names(entry.name, entry) if self._narrowed else entry.default))
+        found = (e for e in rows if (self._usual and e.default) or (self._narrowed and self._names(e.name, e)))
         return tuple(self._with_options(entry.metric) for entry in found)
 
     @property
     def _narrowed(self) -> bool:
         """Whether something was picked, so that defaults are not computed."""
         return bool(self.patterns or self.own)
+
+    @property
+    def _usual(self) -> bool:
+        """Whether the defaults are computed."""
+        return not self._narrowed or "default" in self.patterns
 
     def _names(self, name: str, entry: Entry | None = None) -> bool:
         """Whether a pattern names a metric, its family or its subject."""
@@ -377,10 +383,9 @@ class Selection:
 
     @property
     def _clustering(self) -> tuple[Any, ...]:
-        if not self._narrowed:
-            asked: Iterable[Any] = CLUSTERING_METRICS
-        else:
-            asked = {m.name: m for pattern in self.patterns for m in _measures(pattern)}.values()
+        usual = CLUSTERING_METRICS if self._usual else ()
+        named = (m for pattern in self.patterns for m in _measures(pattern))
+        asked = {m.name: m for m in (*usual, *named)}.values()
         return tuple(replace(m, assignment_cells=self.assignment_cells) if m.needs_matching else m for m in asked)
 
 

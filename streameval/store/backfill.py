@@ -1,4 +1,4 @@
-"""Backfill: fold nights again for new columns alone."""
+"""Backfill: fold nights again for the states that they lack, and for these alone."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
-from streameval.errors import DataError, MissingColumnError, MissingInputError, OptionError
-from streameval.store.nights.configuration import Configuration
+from streameval.errors import DataError, MissingColumnError, MissingInputError
 from streameval.store.nights.fold import fold_partitions, typed
 from streameval.store.nights.partitions import discover
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from streameval.engine.threads import ThreadEngine
     from streameval.store.files.ledger import Entry
     from streameval.store.files.states import StateFiles
-    from streameval.store.nights.fold import Workers
+    from streameval.store.nights.configuration import Configuration
+    from streameval.store.nights.fold import Bad, Night, Workers
     from streameval.store.nights.partitions import Partition
 
-__all__ = ["Backfill", "Place", "backfill", "columns_of"]
+__all__ = ["Backfill", "Place", "backfill"]
 
 
 @dataclass(frozen=True)
@@ -44,32 +44,35 @@ class Backfill:
     Attributes
     ----------
     configuration : the store's, with the new columns
-    entries : nights that were folded for them
+    entries : all nights
+    folded : names of those that were folded
     gone, without : nights whose files are gone, or lack the columns
     """
 
     configuration: Configuration
     entries: tuple[Entry, ...]
+    folded: tuple[str, ...]
     gone: tuple[str, ...]
     without: tuple[str, ...]
 
 
 def backfill(
-    configuration: Configuration,
-    columns: dict[str, tuple[str, ...]],
+    before: Configuration,
+    widened: Configuration,
     entries: Sequence[Entry],
+    chosen: Sequence[Entry],
     place: Place,
     engine: ThreadEngine,
     files: StateFiles,
     workers: Workers | None = None,
 ) -> Backfill:
-    """Fold nights for new columns alone.
+    """Fold nights for what a store keeps in addition, and for that alone.
 
     Parameters
     ----------
-    configuration : the store's
-    columns : new columns, under ``score``, ``cluster`` and ``sketch``
-    entries : the nights
+    before, widened : what the store kept, and keeps from now on
+    entries : all nights
+    chosen : those to fold
     place : where their files are
     engine, workers : fold the nights here, or on a cluster
     files : keep the states
@@ -79,49 +82,55 @@ def backfill(
     DataError
         If the files of a night changed since it was folded, or no night has the columns.
     """
-    if configuration.options["common_rows"]:
-        msg = "the store counts the rows that all its columns have (common_rows), which another column may lack; "
-        msg += "begin another store with this column as well"
-        raise OptionError(msg)
-    narrow = _narrow(configuration, columns)
-    due = [entry for entry in entries if entry.rows and _lacks(entry, columns)]
-    found, gone = _there(due, place)
-    has = [partition for partition in found if _has(partition, narrow, engine)]
-    widened = _widened(configuration, columns)
-    if not has and not set(widened.key_columns) <= set(widened.types):
-        names = ", ".join(name for some in columns.values() for name in some)
-        msg = f"no night at hand has a column {names}; add it once one has"
-        raise MissingColumnError(msg)
+    states = widened.changed(before)
+    stale = {key for key, changed in states.items() if changed}
+    lacking = {entry.partition: _lacks(entry, states, stale) for entry in entries}
+    due = [entry for entry in chosen if lacking[entry.partition]]
     nights: dict[str, Entry] = {}
-    if has:
-        narrow = typed(has, narrow, engine)
-        folded, bad = fold_partitions(has, narrow, engine, files, workers)
-        if bad:
-            raise bad[0].error
-        nights = {night.entry.partition: night.entry for night in folded}
-    joined = tuple(_with(entry, nights[entry.partition]) for entry in due if entry.partition in nights)
+    found: list[Partition] = []
+    gone: list[str] = []
+    if due:
+        narrow = widened.narrowed(frozenset().union(*lacking.values()))
+        found, gone = _there(due, place)
+        has = [partition for partition in found if _has(partition, narrow, engine)]
+        if not has and (stale or not set(widened.key_columns) <= set(widened.types)):
+            new = sorted({*widened.folding.columns} - {*before.folding.columns}) or [of for _, of in sorted(stale)]
+            msg = f"no night at hand has a column {', '.join(new)}; add it once one has"
+            raise MissingColumnError(msg)
+        if has:
+            narrow = typed(has, narrow, engine)
+            widened = replace(widened, types=widened.types | narrow.types)
+            nights = _folded(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
+    joined = [_with(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
     without = tuple(partition.name for partition in found if partition.name not in nights)
-    return Backfill(replace(widened, types=widened.types | narrow.types), joined, tuple(gone), without)
+    folded = tuple(partition.name for partition in found if partition.name in nights)
+    return Backfill(widened, tuple(joined), folded, tuple(gone), without)
 
 
-def _narrow(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
-    """The configuration of the new columns alone."""
-    classes = configuration.options["classes"] if columns["cluster"] else None
-    narrow = Configuration(configuration.options | columns | {"classes": classes, "metrics": (), "clip": None}, {})
-    known = {name: kind for name, kind in configuration.types.items() if name in narrow.key_columns}
-    return replace(narrow, types=known)
+def _lacks(entry: Entry, states: Iterable[tuple[str, str]], stale: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+    """The states that a night does not have."""
+    return frozenset(key for key in states if entry.rows and (key in stale or entry.state(*key) is None))
 
 
-def _widened(configuration: Configuration, columns: dict[str, tuple[str, ...]]) -> Configuration:
-    """The configuration with the new columns among the others."""
-    options = configuration.options
-    lists = {name: tuple(dict.fromkeys((*options[name], *new))) for name, new in columns.items()}
-    return replace(configuration, options=options | lists)
-
-
-def _lacks(entry: Entry, columns: dict[str, tuple[str, ...]]) -> bool:
-    """Whether a night has no state of one of the columns."""
-    return any(entry.state(group, of) is None for group, some in columns.items() for of in some)
+def _folded(
+    partitions: Sequence[Partition],
+    narrow: Configuration,
+    entries: Mapping[str, Entry],
+    engine: ThreadEngine,
+    files: StateFiles,
+    workers: Workers | None,
+) -> dict[str, Entry]:
+    """What nights have of the new states; files that were left out of a night still are."""
+    folded: list[Night] = []
+    bad: list[Bad] = []
+    for skip in (False, True):
+        some = [partition for partition in partitions if entries[partition.name].incomplete == skip]
+        if some:
+            good, not_good = fold_partitions(some, narrow, engine, files, workers, skip=skip)
+            folded, bad = [*folded, *good], [*bad, *not_good]
+    if bad:
+        raise bad[0].error
+    return {night.entry.partition: night.entry for night in folded}
 
 
 def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:
@@ -154,35 +163,21 @@ def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
 def _has(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> bool:
     """Whether a night has rows and the columns."""
     try:
-        scan.plan(list(partition.files), configuration.folding.columns, threads=engine.threads)
+        scan.plan(list(partition.files), configuration.folding.columns, on_error="skip", threads=engine.threads)
     except (MissingColumnError, MissingInputError):
         return False
     return True
 
 
-def _with(entry: Entry, folded: Entry) -> Entry:
-    """The entry with the states of new columns."""
+def _with(
+    entry: Entry, folded: Entry | None, lacking: frozenset[tuple[str, str]], stale: set[tuple[str, str]]
+) -> Entry:
+    """The entry with its new states, and without those that others take the place of."""
+    kept = tuple(state for state in entry.states if (state.group, state.of) not in stale)
+    if folded is None:
+        return entry if kept == entry.states else replace(entry, states=kept)
     if folded.labels != entry.labels:
         msg = f"{entry.partition}: its labels are not those that were folded; update or replace it first"
         raise DataError(msg)
-    known = {(kept.group, kept.of) for kept in entry.states}
-    new = (kept for kept in folded.states if (kept.group, kept.of) not in known)
-    return replace(entry, states=(*entry.states, *new))
-
-
-def columns_of(score: Any, cluster: Any, sketch: Any = ()) -> dict[str, tuple[str, ...]]:
-    """The names of new columns.
-
-    Raises
-    ------
-    OptionError
-        If there are none.
-    """
-    from streameval.options.kinds import texts
-
-    columns = {"score": texts("score", score), "cluster": texts("cluster", cluster)}
-    columns["sketch"] = texts("sketch", sketch)
-    if not any(columns.values()):
-        msg = "name the column that joins (--score, --cluster, --sketch)"
-        raise OptionError(msg)
-    return columns
+    new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
+    return replace(entry, states=(*kept, *new))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import DataError, LabelError, MissingInputError
+from streameval.errors import DataError, LabelError, MissingInputError, OptionError
 from streameval.options import honoured
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.store.backfill import Place, backfill, columns_of
+from streameval.store.backfill import backfill
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
 from streameval.store.nights.merge import labels_of
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import date
 
+    from streameval.store.backfill import Place
     from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.nights.partitions import Partition
@@ -40,6 +42,7 @@ class Update:
     rows : rows folded
     suspected : partitions that a dry run would fold again only to see whether they differ
     incomplete : folded partitions from which files were left out
+    joined, left : columns and metrics that the store keeps from now on, or no longer
     """
 
     version: int
@@ -51,10 +54,13 @@ class Update:
     rows: int = 0
     suspected: tuple[str, ...] = ()
     incomplete: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
-        parts = [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
+        parts = [f"{few(names)} {what}" for names, what in ((self.joined, "added"), (self.left, "taken out")) if names]
+        parts += [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
         parts += [f"{self.unchanged} unchanged"] if self.unchanged else []
         parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
         parts += [f"{len(self.gone)} gone from the data but kept ({few(self.gone)})"] if self.gone else []
@@ -145,29 +151,43 @@ def _refuse(bad: Sequence[Bad], done: Update) -> None:
     raise DataError(msg) from bad[0].error
 
 
-def remove(context: StoreContext, names: Sequence[str]) -> Update:
-    """Remove partitions; see `Store.remove`."""
+def remove(context: StoreContext, names: Sequence[str], columns: Sequence[str] = ()) -> Update:
+    """Remove partitions and columns; see `Store.remove`."""
     snapshot, configuration = context.begun()
     out = tuple(entry.partition for entry in chosen(snapshot.entries, partition=names)) if names else ()
     entries = [entry for name, entry in snapshot.entries.items() if name not in out]
-    done = Update(snapshot.version + 1, removed=out)
+    for column in columns:
+        configuration = configuration.without(column)
+    if columns:
+        kept = set(configuration.specs(["_"]))
+        entries = [with_changes(e, states=tuple(s for s in e.states if (s.group, s.of) in kept)) for e in entries]
+    done = Update(snapshot.version + 1, removed=out, left=tuple(columns))
     context.commit(snapshot, configuration, entries, str(done))
     return done
 
 
 def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: str | date | None) -> Update:
-    """Backfill new columns, named by the options of their kind; see `Store.add`."""
-    (snapshot, configuration), columns = context.begun(), columns_of(**named)
-    entries = chosen(snapshot.entries, since=since)
-    filled = backfill(configuration, columns, entries, place, context.engine(), context.files, context.workers())
-    names = tuple(entry.partition for entry in filled.entries)
-    news = names or filled.configuration.to_dict() != configuration.to_dict()
-    rows, gone = sum(entry.rows for entry in filled.entries), (*filled.gone, *filled.without)
-    done = Update(snapshot.version + bool(news), changed=names, gone=gone, rows=rows)
+    """Keep more columns or metrics, named by the options of their kind; see `Store.add`."""
+    named = {name: value for name, value in named.items() if value not in (None, ())}
+    if not named:
+        msg = "name the column or the metric that joins (--score, --cluster, --sketch, --classes, --weight, --metric)"
+        raise OptionError(msg)
+    snapshot, before = context.begun()
+    widened = before.widened(named)
+    joins = widened.joined(before)
+    if before.options["common_rows"] and set(widened.folding.columns) > set(before.folding.columns):
+        msg = "the store counts the rows that all its columns have (common_rows), which another column may lack; "
+        msg += "begin another store with this column as well"
+        raise OptionError(msg)
+    entries = list(snapshot.entries.values())
+    some = chosen(snapshot.entries, since=since) if entries else []
+    filled = backfill(before, widened, entries, some, place, context.engine(), context.files, context.workers())
+    news = filled.folded or filled.configuration.to_dict() != before.to_dict()
+    rows = sum(snapshot.entries[name].rows for name in filled.folded)
+    facts: dict[str, Any] = {"changed": filled.folded, "gone": (*filled.gone, *filled.without), "rows": rows}
+    done = Update(snapshot.version + bool(news), **facts, joined=joins)
     if news:
-        changed = snapshot.entries | {entry.partition: entry for entry in filled.entries}
-        action = f"add {', '.join(name for some in columns.values() for name in some)}: {done}"
-        context.commit(snapshot, filled.configuration, changed.values(), action)
+        context.commit(snapshot, filled.configuration, filled.entries, str(done))
     return done
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import check_timeout
+from streameval.options import honoured, refuse
 from streameval.store import ingest, query
 from streameval.store.backfill import Place
 from streameval.store.context import StoreContext
@@ -195,12 +196,25 @@ class Store:
         """
         return ingest.replace(self._context, data, on_error, delta_version)
 
-    def remove(self, names: str | Sequence[str]) -> Update:
-        """Remove partitions by name, such as ``night=2026-01-11``; earlier versions still have them.
+    def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
+        """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
 
-        An update that finds their files adds them again.
+        An update that finds the files of a partition adds it again; `add` adds a column again.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Partitions.
+        columns : str or sequence of str
+            Columns of scores, clusters, classes or sketches, with all that was computed of them.
+
+        Raises
+        ------
+        OptionError
+            If the store has no such column, or no other.
         """
-        return ingest.remove(self._context, [names] if isinstance(names, str) else list(names))
+        named, out = ([given] if isinstance(given, str) else list(given) for given in (names, columns))
+        return ingest.remove(self._context, named, out)
 
     def evaluate(
         self,
@@ -244,22 +258,22 @@ class Store:
     def add(
         self,
         *,
-        score: str | Sequence[str] = (),
-        cluster: str | Sequence[str] = (),
-        sketch: str | Sequence[str] = (),
         data: Any = None,
         since: str | date | None = None,
         delta_version: int | None = None,
+        **options: Any,
     ) -> Update:
-        """Backfill a new column: nights whose files are still there are folded for it alone, in one commit.
+        """Keep more: nights whose files are still there are folded for new columns alone, in one commit.
 
-        Metrics of the column are null for nights that lack it, and for every selection that contains such a night.
-        Later nights must have the column.
+        Metrics of a new column are null for nights that lack it, and for every selection that contains such a night.
+        Later nights must have the column. A weight column changes the states of all scores: nights whose files are gone
+        have none then, but for earlier versions (`as_of`).
 
         Parameters
         ----------
-        score, cluster, sketch : str or sequence of str
-            The columns.
+        **options
+            What joins, as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight`` name columns,
+            ``metrics, truncate, at`` are added to the store's defaults and need no file.
         data : path, URI, or list of those, optional
             Where the files of the nights are, if they have moved.
         since : str or date, optional
@@ -277,8 +291,10 @@ class Store:
         DataError
             If the files of a night changed since it was folded, or no night has the column.
         """
-        named = {"score": score, "cluster": cluster, "sketch": sketch}
-        return ingest.add(self._context, named, Place(data, delta_version), since)
+        for name in options:
+            if name not in honoured("add"):
+                refuse("add", name)
+        return ingest.add(self._context, options, Place(data, delta_version), since)
 
     def vacuum(self, *, keep: str | None = None, grace: str = "1d") -> Vacuumed:
         """Delete the files that no version needs, and merge exact states of nights into larger files.

@@ -21,6 +21,7 @@ from streameval.options import active, honoured, kept_options, refuse
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters.counts import id_type
 from streameval.states.scores.types import score_type
+from streameval.wording import unknown_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ class Configuration:
     ----------
     options : the options of `streameval.evaluate` that a store keeps, in plain form
     types : key type of each score, cluster and class column
+    due : group and column of the states to fold; None for all
 
     Examples
     --------
@@ -64,6 +66,7 @@ class Configuration:
 
     options: dict[str, Any]
     types: dict[str, str]
+    due: frozenset[tuple[str, str]] | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Configuration:
@@ -209,6 +212,92 @@ class Configuration:
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
         """The spec of every state, by group and column."""
         return {(w.group, w.of): w.spec for w in self.wanted(names, **_ALL_STATES)} if names else {}
+
+    def widened(self, given: Mapping[str, Any]) -> Configuration:
+        """The configuration with more columns or metrics, named by the options of their kind.
+
+        Raises
+        ------
+        OptionError
+            If it contradicts what the store keeps.
+        """
+        options = dict(self.options)
+        for name, value in _plain(given).items():
+            own, rest = self.options[name], _KEPT[name].rest
+            if name == "metrics" and not own and value:
+                options[name] = ("default", *value)
+            elif _KEPT[name].kind.many:
+                options[name] = tuple(dict.fromkeys((*own, *value)))
+            elif own == rest:
+                options[name] = value
+            elif value != own:
+                raise self._contradiction(name, value, "a store has one of them: begin another store")
+        return Configuration.of({name: value for name, value in options.items() if value != _KEPT[name].rest}).with_(
+            self.types
+        )
+
+    def joined(self, before: Configuration) -> tuple[str, ...]:
+        """Columns and metrics that were not kept before."""
+        found: list[str] = []
+        for name, value in self.options.items():
+            own = before.options[name]
+            if value != own:
+                found += [str(item) for item in value if item not in own] if isinstance(value, tuple) else [str(value)]
+        return tuple(dict.fromkeys(name for name in found if name != "default"))
+
+    def without(self, column: str) -> Configuration:
+        """The configuration without a column.
+
+        Raises
+        ------
+        OptionError
+            If the store does not keep it, or could not go on without it.
+        """
+        single = [name for name in ("label", "weight") if self.options[name] == column]
+        if single:
+            msg = f"{column}: is the {single[0]} column, which decides all states; begin another store"
+            raise OptionError(msg)
+        if column not in self.key_columns:
+            raise OptionError(unknown_column(column, self.key_columns, "the store keeps"))
+        options = dict(self.options)
+        for name in (*_SUBSETS, "classes"):
+            own = options[name]
+            options[name] = tuple(c for c in own if c != column) if isinstance(own, tuple) else own
+        options["classes"] = None if options["classes"] == column or not options["cluster"] else options["classes"]
+        if not any(options[name] for name in _SUBSETS):
+            msg = f"{column}: is the only column of the store; delete the store instead"
+            raise OptionError(msg)
+        made = Configuration(active(options), self.types)
+        return made.with_(self.types)
+
+    def with_(self, types: Mapping[str, str]) -> Configuration:
+        """The configuration with those key types that are of its columns."""
+        return replace(self, types={name: kind for name, kind in types.items() if name in self.key_columns})
+
+    def changed(self, before: Configuration) -> dict[tuple[str, str], bool]:
+        """Group and column of every state, and whether it is another one than before."""
+        old, new = (made._sketched.specs(["_"]) for made in (before, self))  # noqa: SLF001  another of this class
+        return {key: key in old and old[key] != spec for key, spec in new.items()}
+
+    @property
+    def _sketched(self) -> Configuration:
+        """The configuration with some key type for columns that have none yet."""
+        numbers = (*self.options["score"], *self.options["sketch"])
+        return replace(self, types={n: "f8" if n in numbers else "hash" for n in self.key_columns} | self.types)
+
+    def narrowed(self, due: frozenset[tuple[str, str]]) -> Configuration:
+        """The configuration that folds these states alone."""
+        columns = {
+            name: tuple(of for of in self.options[name] if any((group, of) in due for group in groups))
+            for name, groups in (
+                ("score", ("score", "sample")),
+                ("cluster", ("cluster", "classes")),
+                ("sketch", ("sketch",)),
+            )
+        }
+        classes = self.options["classes"] if any(group == "classes" for group, _ in due) else None
+        options = self.options | columns | {"classes": classes, "metrics": (), "clip": None}
+        return replace(Configuration(active(options), self.types).with_(self.types), due=due)
 
 
 class _Nothing:

@@ -324,7 +324,9 @@ def _folded(
         If it cannot be folded.
     """
     request = configuration.folding
-    wanted = planned_metrics(request, found)
+    wanted = [
+        w for w in planned_metrics(request, found) if configuration.due is None or (w.group, w.of) in configuration.due
+    ]
     plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}), skip)
     folded = engine.read(found.pieces, found.rows, plan)
     if fingerprint(partition.files)[0] != partition.fingerprint:
@@ -341,7 +343,7 @@ def _evaluation(
     name: str, plan: Plan, configuration: Configuration, engine: Engine, folded: Folded
 ) -> Evaluation | None:
     """The metrics of one partition alone; None if it has no rows, or its labels alone are not two classes."""
-    wanted = configuration.wanted([name])
+    wanted = [w for w in configuration.wanted([name]) if w.spec in folded.states]
     states = {w.spec: folded.states[w.spec] for w in wanted} | {plan.label: folded.states[plan.label]}
     try:
         return finalize_all(

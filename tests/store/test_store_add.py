@@ -1,0 +1,161 @@
+"""What joins a store and what leaves it: columns, classes, weights, sketches and metrics."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from nightly import FEW, NIGHTS, land
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.errors import MissingColumnError, OptionError
+
+
+@pytest.fixture
+def data(tmp_path):
+    """The first three nights."""
+    for name in NIGHTS[:3]:
+        land(name, tmp_path / "data")
+    return tmp_path / "data"
+
+
+ALL = {"score": "score_lr", "cluster": "cluster_loose", "classes": "campaign", "sketch": "score_nb", "weight": "weight"}
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        {"cluster": "cluster_loose", "nan": "drop", "nulls": "drop"},
+        {"score": "score_lr", "nan": "half", "truncate": 0.1},
+        {"score": "score_lr", "approx": True, "nulls": "drop"},
+        {
+            "sketch": "score_nb",
+            "nulls": "singleton",
+        },
+    ],
+    ids=str,
+)
+def test_whatever_joins_is_as_if_it_had_always_been_there(data, tmp_path, begun):
+    """One by one, after any policy of the first update, the data path given: every number is that of the files."""
+    store = Store(tmp_path / "store")
+    store.update(data, **begun)
+    kept = dict(begun)
+    for name, column in ALL.items():
+        if name not in begun:
+            done = store.add(data=data, **{name: column})
+            assert (done.changed, done.gone, done.joined) == (tuple(NIGHTS[:3]), (), (column,)), name
+            kept[name] = column
+            fresh = Store(tmp_path / f"fresh-{name}")
+            fresh.update(data, **kept)
+            assert store.evaluate().to_json() == fresh.evaluate().to_json()
+            rows = [{(s.group, s.of, s.kind) for s in entry.states} for entry in store.partitions()]
+            assert rows == [{(s.group, s.of, s.kind) for s in entry.states} for entry in fresh.partitions()]
+    assert store.add(score="score_lr").changed == ()
+    land(NIGHTS[3], data)
+    assert store.update(data).new == (NIGHTS[3],)
+
+
+def test_weights_that_join_take_the_place_of_counts(data, tmp_path):
+    """Nights whose files are gone have no weighted scores, with the reason; earlier versions still have counts."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    before = store.evaluate().to_json()
+    shutil.rmtree(data / NIGHTS[0])
+    done = store.add(weight="weight")
+    assert (done.changed, done.gone) == (tuple(NIGHTS[1:3]), (NIGHTS[0],))
+    expected = evaluate(data, **FEW, weight="weight")
+    assert store.evaluate(last=2).value("roc_auc") == expected.value("roc_auc")
+    auc = next(r for r in store.evaluate().results if r.metric == "roc_auc")
+    assert auc.reason == f"no score_lr in 1 of 3 partitions ({NIGHTS[0]})"
+    assert store.evaluate().value("aul") == json.loads(before)["results"][-2]["value"]
+    assert store.evaluate(as_of=0).to_json() == before
+    shutil.rmtree(data)
+    with pytest.raises(MissingColumnError, match="no night at hand has a column score_nb"):
+        store.add(score="score_nb")
+
+
+def test_metrics_that_join_need_no_file(data, tmp_path):
+    """They stand beside the defaults, also in the history."""
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW)
+    shutil.copytree(data, tmp_path / "copy")
+    shutil.rmtree(data)
+    done = store.add(metrics=["brier_score"], truncate=0.1)
+    assert str(done) == "brier_score, 0.1 added"
+    found, usual = store.evaluate(), evaluate(tmp_path / "copy", **FEW, truncate=0.1)
+    more = evaluate(tmp_path / "copy", **FEW, metrics="brier_score")
+    assert {(r.metric, r.of): r.value for r in found.results} == {
+        (r.metric, r.of): r.value for r in (*usual.results, *more.results)
+    }
+    assert all(point.night.value < 1 for point in store.history("brier_score").points)
+    store.add(metrics="log_loss")
+    assert store.info().policies["metrics"] == ["default", "brier_score", "log_loss"]
+
+
+def test_a_column_that_leaves_takes_its_states_along(data, tmp_path):
+    """What is left is as if it had never been there; it may come back."""
+    store = Store(tmp_path / "store")
+    store.update(data, score=["score_lr", "score_nb"], cluster="cluster_loose", classes="campaign")
+    whole = store.evaluate().to_json()
+    done = store.remove(columns=["score_nb", "campaign"])
+    assert str(done) == "score_nb, campaign taken out"
+    assert store.evaluate().to_json() == evaluate(data, **FEW).to_json()
+    assert {(s.group, s.of) for e in store.partitions() for s in e.states} == {
+        ("score", "score_lr"),
+        ("cluster", "cluster_loose"),
+    }
+    assert store.evaluate(as_of=0).to_json() == whole
+    store.add(score="score_nb", classes="campaign")
+    assert store.evaluate().to_json() == whole
+
+
+def test_what_cannot_leave_is_refused(data, tmp_path):
+    """A column that is not there, with the one that was meant; labels and weights; the last one."""
+    store = Store(tmp_path / "store")
+    store.update(data, score="score_lr", weight="weight")
+    for column, message in (
+        ("score_rl", "no column 'score_rl'; did you mean 'score_lr'"),
+        ("weight", "is the weight column"),
+        ("label", "is the label column"),
+        ("score_lr", "is the only column"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            store.remove(columns=column)
+    with pytest.raises(OptionError, match="weight='w' contradicts the store, which was begun with 'weight'"):
+        store.add(weight="w")
+    with pytest.raises(OptionError, match="add takes no option 'scor'; did you mean 'score'"):
+        store.add(scor="x")
+
+
+def test_a_night_that_is_incomplete_gets_the_column_of_the_files_that_can_be_read(data, tmp_path):
+    """The file that was left out still is."""
+    (data / NIGHTS[1] / "part-1.parquet").write_bytes(b"no parquet")
+    store = Store(tmp_path / "store")
+    store.update(data, **FEW, on_error="skip")
+    assert store.add(score="score_nb").changed == tuple(NIGHTS[:3])
+    assert [entry.incomplete for entry in store.partitions()] == [False, True, False]
+    (data / NIGHTS[1] / "part-1.parquet").unlink()
+    expected = evaluate(data, score=["score_lr", "score_nb"], cluster="cluster_loose")
+    assert store.evaluate().value("roc_auc", "score_nb") == expected.value("roc_auc", "score_nb")
+
+
+def test_the_command_line_adds_and_takes_out(data, tmp_path):
+    """With the data path, and a usage error where nothing is named."""
+    store = str(tmp_path / "store")
+
+    def run(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(main, words)
+        return done.exit_code, done.stderr
+
+    assert run("update", store, str(data), "--score", "score_lr", "--nan", "drop")[0] == 0
+    moved = data.rename(tmp_path / "moved")
+    code, said = run("add", store, str(moved), "--cluster", "cluster_tight", "--metric", "brier_score")
+    assert (code, "cluster_tight, brier_score added, 3 changed" in said) == (0, True), said
+    code, said = run("remove", store, "--column", "cluster_tight")
+    assert (code, "cluster_tight taken out" in said) == (0, True), said
+    assert run("remove", store)[0] == 2
+    assert pq.read_table(moved, columns=["cluster_tight"]).num_rows
