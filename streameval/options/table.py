@@ -149,7 +149,7 @@ OPTIONS = (
            "Whether a cluster id means the same everywhere or belongs to its partition.", needs="clusters"),
     Option("common_rows", FLAG, False, _FOLD, "state",
            "Compare columns on common rows: leave rows out that lack one of the scores or cluster ids."),
-    Option("where", FILTER, None, _EVALUATE, "state",
+    Option("where", FILTER, None, ("evaluate", "attribute"), "state",
            "Only these rows, SQL such as \"country = 'DE' AND n_chars > 5\".", metavar="SQL"),
     Option("by", NAMES, None, _EVALUATE, "state",
            "Also each slice: country or country,channel or 'hour(sent_at)' or length=0,20,80; repeat for several.",

@@ -12,20 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import attribute, evaluate
+from streameval import attribute, evaluate, scan
 from streameval.arrays.contingency.table import ContingencyTable
 from streameval.cli import main
 from streameval.errors import MissingColumnError, MissingInputError, NullError, OptionError, SchemaError
+from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
 from streameval.states.contingency import cells
+from streameval.states.values import IdColumn, ValuesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -398,3 +401,48 @@ def test_pure_clusters_in_partitions_give_empty_tables(tmp_path: Path) -> None:
     out = CliRunner().invoke(main, ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--label", "label"])
     assert "no cluster holds several classes" in out.output
     assert "no cluster above the threshold is impure" in out.output
+
+
+def test_a_filter_is_that_of_its_rows_alone() -> None:
+    """`where` gives the tables of the rows that meet it."""
+    rng = np.random.default_rng(3)
+    n = 4000
+    data = pa.table(
+        {
+            "label": rng.integers(0, 2, n),
+            "cluster": rng.integers(0, 300, n),
+            "campaign": rng.integers(0, 200, n),
+            "country": rng.choice(["DE", "FR", "IT"], n),
+            "text": [f"text {i}" for i in range(n)],
+        }
+    )
+    kept = data.filter(pc.field("country") == "DE")
+    asked = {"cluster": "cluster", "classes": "campaign", "label": "label", "examples": "text"}
+    sliced, alone = attribute(data, where="country = 'DE'", **asked), attribute(kept, **asked)
+    assert sliced.tables() == alone.tables()
+    assert sliced.totals == alone.totals
+    with pytest.raises(MissingInputError, match="meets where"):
+        attribute(data, where="country = 'XX'", **asked)
+
+
+def test_examples_read_only_row_groups_that_can_hold_the_ids(tmp_path: Path) -> None:
+    """Sorted by cluster, examples of one cluster are in one row group of many; the values are the same."""
+    rng = np.random.default_rng(4)
+    n = 50_000
+    data = pa.table(
+        {
+            "cluster": np.sort(rng.integers(-2000, 2000, n)).astype(np.int32),
+            "campaign": rng.integers(0, 900, n),
+            "text": [f"text {i}" for i in range(n)],
+        }
+    )
+    pq.write_table(data, tmp_path / "a.parquet", row_group_size=500)
+    asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "examples": "text", "top": 3}
+    found = scan.plan(str(tmp_path / "a.parquet"), ["cluster", "campaign", "text"])
+    keys = np.array([[7]], np.uint64)
+    left = narrowed(found, [ValuesSpec((IdColumn("cluster", "signed"),), False, keys.tobytes(), "text", 3)])
+    assert 0 < left.rows <= 1000 < found.rows
+    assert attribute(tmp_path, **asked).tables() == attribute(data, **asked).tables()
+    many = np.arange(200, dtype=np.uint64).reshape(-1, 1)
+    left = narrowed(found, [ValuesSpec((IdColumn("cluster", "signed"),), False, many.tobytes(), "text", 3)])
+    assert left.rows < found.rows

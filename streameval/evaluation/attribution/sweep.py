@@ -1,0 +1,117 @@
+"""One sweep over folded states for the groups that cost most, whether data or a store gave the states."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.evaluation.attribution.tables import SHOWN, ImpureTable, PairTables, Shown
+from streameval.metrics.clusters.attribution import WorstImpure
+from streameval.metrics.contingency.attribution import Largest, Members, PairCosts
+from streameval.states.values import ValuesSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.engine import Engine
+    from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.attribution.ids import Ids
+    from streameval.typing import Array
+
+__all__ = ["LookUp", "Sweep", "Values"]
+
+_METRIC = "adjusted_rand_index"
+Values = Mapping[str, list[list[bytes]]]  # by name, a list of values for each key
+LookUp = Callable[[Mapping[str, ValuesSpec]], Values]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What to look for.
+
+    Attributes
+    ----------
+    options : options of `streameval.attribute`, in plain form
+    engine : where states are
+    clusters, classes : their ids; classes are None where only labels count
+    look_up : reads the data for values of a few groups; None where there are no data
+    """
+
+    options: Mapping[str, Any]
+    engine: Engine
+    clusters: Ids
+    classes: Ids | None
+    look_up: LookUp | None
+
+    def added(self, result: Attribution, table: Any, sizes: Any) -> Attribution:
+        """The result with the tables of a contingency state and of a cluster state; each may be None."""
+        pairs = self._pairs(table, self.classes) if table is not None and self.classes is not None else None
+        impure = self._impure(sizes) if sizes is not None else None
+        values = self._values(pairs, impure)
+        if pairs is not None:
+            result = pairs.added(result, self.clusters, self.options["metric"] or _METRIC, values)
+        return result if impure is None else impure.added(result, self.clusters, values)
+
+    def _pairs(self, state: Any, classes: Ids) -> PairTables:
+        """The worst merges and splits of a table."""
+        signed = self.clusters.signed, classes.signed
+        summary, seen = self.engine.watched(state, partial(PairCosts, self.options["top"], signed))
+        costs = seen[0].merge(seen[1:])
+        merges, splits = costs.merges.ranked(), costs.splits.ranked()
+        jobs = [Largest(merges[0], False, signed[1], SHOWN), Largest(splits[0], True, signed[0], SHOWN)]
+        asked = [job for job in jobs if len(job.groups)]
+        found = iter(self.engine.finalize([(state, [job]) for job in asked]))
+        members = [next(found)[0] if len(job.groups) else Members.none() for job in jobs]
+        return PairTables(classes, summary, costs, Shown(*merges, members[0]), Shown(*splits, members[1]))
+
+    def _impure(self, state: Any) -> ImpureTable:
+        """The clusters that take most away from the area under the lift curve."""
+        worst = WorstImpure(self.options["aul_threshold"], self.options["top"], self.clusters.signed)
+        return ImpureTable(self.engine.finalize([(state, [worst])])[0][0])
+
+    def _values(self, pairs: PairTables | None, impure: ImpureTable | None) -> Values | None:
+        """What takes one more scan: texts of ids, which `clusters` and `classes` learn, and examples by table."""
+        wanted = self._wanted(pairs, impure)
+        if not wanted or self.look_up is None:
+            return {} if self.options["examples"] else None
+        found = self.look_up(wanted)
+        for name, ids in (("cluster ids", self.clusters), ("class ids", self.classes)):
+            if name in found and ids is not None:
+                ids.learn(wanted[name].wanted, found[name])
+        return found if self.options["examples"] else None
+
+    def _wanted(self, pairs: PairTables | None, impure: ImpureTable | None) -> dict[str, ValuesSpec]:
+        """The values to collect, by name."""
+        per, column = self.options["examples_per"], self.options["examples"]
+        specs: dict[str, ValuesSpec] = {}
+
+        def want(name: str, ids: Sequence[Ids], keys: Array, column: str, most: int, *, by_label: bool = False) -> None:
+            if len(keys):
+                columns = tuple(each.column for each in ids)
+                specs[name] = ValuesSpec(columns, by_label, np.ascontiguousarray(keys).tobytes(), column, most)
+
+        clusters = [impure.worst.ids] if impure is not None else []
+        if pairs is not None and self.classes is not None:
+            both = self.clusters, self.classes
+            clusters += [pairs.merges.ids, pairs.splits.members.ids]
+            classes = [pairs.splits.ids, pairs.merges.members.ids]
+            if self.classes.hashed:
+                want("class ids", [self.classes], _union(classes), self.classes.column.name, 1)
+            if column:
+                want("merges", both, pairs.merges.keys(of_classes=False), column, per)
+                want("splits", both, pairs.splits.keys(of_classes=True), column, per)
+        if self.clusters.hashed:
+            want("cluster ids", [self.clusters], _union(clusters), self.clusters.column.name, 1)
+        if column and impure is not None and len(impure.worst.ids):
+            want("impure", [self.clusters], impure.keys(), column, per, by_label=True)
+        return specs
+
+
+def _union(ids: Sequence[Array]) -> Array:
+    """Distinct ids of several collections."""
+    parts = [part for part in ids if len(part)]
+    return np.unique(np.concatenate(parts), axis=0) if parts else np.empty((0, 1), np.uint64)
