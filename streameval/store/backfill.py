@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError
+from streameval.store.nights.facts import joined
 from streameval.store.nights.fold import fold_partitions, typed
 from streameval.store.nights.partitions import discover
 
@@ -101,10 +103,10 @@ def backfill(
             narrow = typed(has, narrow, engine)
             widened = replace(widened, types=widened.types | narrow.types)
             nights = _folded(has, narrow, {entry.partition: entry for entry in due}, engine, files, workers)
-    joined = [_with(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
+    made = [_with(entry, nights.get(entry.partition), lacking[entry.partition], stale) for entry in entries]
     without = tuple(partition.name for partition in found if partition.name not in nights)
     folded = tuple(partition.name for partition in found if partition.name in nights)
-    return Backfill(widened, tuple(joined), folded, tuple(gone), without)
+    return Backfill(widened, tuple(made), folded, tuple(gone), without)
 
 
 def _lacks(entry: Entry, states: Iterable[tuple[str, str]], stale: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
@@ -176,8 +178,13 @@ def _with(
     kept = tuple(state for state in entry.states if (state.group, state.of) not in stale)
     if folded is None:
         return entry if kept == entry.states else replace(entry, states=kept)
-    if folded.labels != entry.labels:
+    if _counted(folded) != _counted(entry):
         msg = f"{entry.partition}: its labels are not those that were folded; update or replace it first"
         raise DataError(msg)
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
-    return replace(entry, states=(*kept, *new))
+    return replace(entry, states=(*kept, *new), facts=joined(entry, folded))
+
+
+def _counted(entry: Entry) -> dict[str, Any]:
+    """The labels of a night, whatever policies it was folded with."""
+    return {name: value for name, value in json.loads(entry.labels).items() if name != "spec"}

@@ -52,6 +52,7 @@ def test_whatever_joins_is_as_if_it_had_always_been_there(data, tmp_path, begun)
             fresh = Store(tmp_path / f"fresh-{name}")
             fresh.update(data, **kept)
             assert store.evaluate().to_json() == fresh.evaluate().to_json()
+            assert [e.noted["nulls"] for e in store.partitions()] == [e.noted["nulls"] for e in fresh.partitions()]
             rows = [{(s.group, s.of, s.kind) for s in entry.states} for entry in store.partitions()]
             assert rows == [{(s.group, s.of, s.kind) for s in entry.states} for entry in fresh.partitions()]
     assert store.add(score="score_lr").changed == ()

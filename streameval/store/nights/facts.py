@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval.scan import File
     from streameval.store.files.ledger import Entry
 
-__all__ = ["fact", "gathered"]
+__all__ = ["fact", "gathered", "joined"]
 
 
 def gathered(
@@ -50,6 +50,16 @@ def gathered(
         if wanted.group == "score":
             nulls[wanted.of] = int(state.nan_rows.sum())
     return json.dumps({"nulls": nulls, "files": told, "left_out": [list(one) for one in left_out]})
+
+
+def joined(entry: Entry, other: Entry) -> str:
+    """The facts of a night with those of more of its columns, as JSON."""
+    one, more = entry.noted, other.noted
+    if "nulls" not in one:
+        return entry.facts
+    nulls = {file["file"]: file["nulls"] for file in more.get("files", ())}
+    files = [file | {"nulls": nulls.get(file["file"], {}) | file["nulls"]} for file in one["files"]]
+    return json.dumps(one | {"nulls": more.get("nulls", {}) | one["nulls"], "files": files})
 
 
 def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
