@@ -105,9 +105,37 @@ def render(found: Found, *, plain: bool = False) -> RenderableType:
     parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
     for group in tables([result for result in found.results if result.slice is None]):
         parts += [*([""] if plain else []), _Side(*group, plain)]
+    parts += [escape(line) for line in means(found.results)]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
     return Group(*parts)
+
+
+def means(results: Sequence[Scalar]) -> Iterator[str]:
+    """A line for each kind of mean over groups: how many groups there are, and what is left out.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from streameval.results import Scalar
+    >>> auc = replace(Scalar.certain("roc_auc", 0.75), mean_over="user", groups=7, groups_left_out=1, rows_left_out=3)
+    >>> list(means([auc]))
+    ['roc_auc: mean over 7 groups by user; left out 1 group without a value (3 rows)']
+    """
+    told: dict[str, list[str]] = {}
+    for result in results:
+        if result.mean_over is not None:
+            left = plural(result.groups_left_out or 0, "group")
+            told.setdefault(
+                f"mean over {plural(result.groups or 0, 'group')} by {result.mean_over}"
+                + (
+                    f"; left out {left} without a value ({plural(result.rows_left_out or 0, 'row')})"
+                    * bool(result.groups_left_out)
+                ),
+                [],
+            ).append(result.metric)
+    for text_, metrics in told.items():
+        yield f"{', '.join(dict.fromkeys(metrics))}: {text_}"
 
 
 def text(found: Found) -> str:

@@ -64,6 +64,8 @@ class Scalar:
     p_value : of a difference, two-sided and adjusted for all differences of the table (Holm)
     verdict : of a difference: ``better``, ``worse`` or ``not shown``
     slice : the values of the slicing columns; None where all rows are meant
+    mean_over : the column of groups, where the value is the mean of their own values
+    groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of these
 
     Examples
     --------
@@ -96,6 +98,10 @@ class Scalar:
     p_value: float | None = None
     verdict: str | None = None
     slice: dict[str, Any] | None = None
+    mean_over: str | None = None
+    groups: int | None = None
+    groups_left_out: int | None = None
+    rows_left_out: int | None = None
 
     @classmethod
     def certain(cls, metric: str, value: float, threshold: float | None = None) -> Scalar:

@@ -26,6 +26,7 @@ from streameval.states.protocol import Batch
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec
 from streameval.states.scores.types import score_type
@@ -238,7 +239,7 @@ def _subjects() -> list[Subject]:
             spec = ClusterSpec("column", id_type(kind), scope, nulls)
             found.append(Subject(f"clusters-{kind}-{scope}", spec, kind, id_values(kind)))
     found += [Subject(f"labels-{kind}", LabelSpec("column", nulls="drop"), kind, st.nothing()) for kind in LABEL_TYPES]
-    return found + _cells() + _sampled()
+    return found + _cells() + _group_scores() + _sampled()
 
 
 def _cells() -> list[Subject]:
@@ -249,6 +250,23 @@ def _cells() -> list[Subject]:
             spec = ContingencySpec("column", "cluster", id_type(kind), id_type(other), scope, nulls)
             more = (("cluster", (other, id_values(other))),)
             found.append(Subject(f"cells-{kind}-{other}-{scope}", spec, kind, id_values(kind), more))
+    return found
+
+
+def _group_scores() -> list[Subject]:
+    """Scores by group: narrow and wide scores, ids of all kinds."""
+    found = []
+    for kind, group in (
+        (pa.float32(), pa.int64()),
+        (pa.float32(), pa.uint64()),
+        (pa.int32(), pa.int16()),
+        (pa.float64(), pa.int64()),
+        (pa.uint64(), pa.string()),
+        (pa.decimal128(9, 2), pa.dictionary(pa.int8(), pa.int64())),
+    ):
+        spec = GroupScoreSpec("column", score_type(kind), "group", id_type(group), "drop")
+        more = (("group", (group, id_values(group))),)
+        found.append(Subject(f"group-scores-{kind}-{group}", spec, kind, score_values(kind), more))
     return found
 
 

@@ -47,6 +47,8 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "common_rows": True,
     "where": "id > 3",
     "by": "id",
+    "mean_over": "id",
+    "mean_weight": "equal",
     "max_slices": 5_000,
     "approx": True,
     "approx_agc": True,
@@ -178,7 +180,8 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
     value = {**OTHER, **MORE}[name]
     needed: dict[str, Any] = {"approx_agc": True} if name in SAMPLED else {"sketch": "s"} if name == "sketch" else {}
     needed |= {"metrics": ["roc_auc", "log_loss"]} if name == "clip" else {}
-    options = BASE | needed | {name: value}
+    needed |= {"mean_over": "id"} if name == "mean_weight" else {}
+    options = {name: value} | BASE | needed | {name: value}
     if needed and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
         store = Store(tmp_path / "estimates")
         store.update(data, **BASE | needed)
@@ -218,6 +221,8 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
     options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
+    if name == "mean_weight":
+        options["mean_over"] = "id"
     if name in ("sample_by", "clip"):
         options["metrics"] = "log_loss" if name == "clip" else "agc_approx"
     found = evaluate(data, **options).to_dict()["options"]
@@ -241,6 +246,10 @@ def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
         other["cluster"] = ["id", "w"]
     if name == "classes":
         other["classes"] = "w"
+    if name in ("mean_over", "mean_weight"):
+        options, other = ({**each, "approx_agc": False} for each in (options, other))
+    if name == "mean_weight":
+        options["mean_over"] = other["mean_over"] = "id"
     same = result_key(checked(options)) == result_key(checked(other))
     assert same == (honoured("evaluate")[name].decides == "nothing")
 

@@ -61,6 +61,8 @@ def evaluate(
     common_rows: bool = False,
     where: str | pc.Expression | None = None,
     by: str | Sequence[str] | None = None,
+    mean_over: str | None = None,
+    mean_weight: str = "rows",
     max_slices: int = 10_000,
     approx: bool = False,
     approx_agc: bool = False,
@@ -136,6 +138,12 @@ def evaluate(
         Evaluate every slice as well, each exactly as if its rows were evaluated alone: for each value of a column
         (``"country"``; null is a value), for each pair of values (``"country,channel"``), for parts of a time
         (``"hour(sent_at)"``, also ``day``, ``week``, ``month``), for numbers by edges (``"length=0,20,80"``).
+    mean_over : str, optional
+        Take score metrics as means over the groups of this column, such as users, in place of one ranking of all rows:
+        `roc_auc` (GAUC), `average_precision` and ``precision@k=N``. Ids are integers, strings or binaries; rows without
+        one are one group. Any number of groups (`streameval.metrics.scores.group_means`).
+    mean_weight : {"rows", "positives", "equal"}
+        What a group weighs in its mean.
     max_slices : int
         Refuse more slices than this.
     approx : bool
@@ -215,6 +223,8 @@ def evaluate(
         "common_rows": common_rows,
         "where": where,
         "by": by,
+        "mean_over": mean_over,
+        "mean_weight": mean_weight,
         "max_slices": max_slices,
         "approx": approx,
         "approx_agc": approx_agc,

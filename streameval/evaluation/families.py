@@ -5,6 +5,7 @@ family      input                                         state
 ==========  ============================================  ========================================
 `score`     a score column                                exact counts, or a histogram (`approx`)
 `cluster`   a cluster column                              sizes and positives of clusters
+`groups`    a score column and one of groups              scores by group
 `sample`    a sample of a score column (`approx_agc`)     digests, or bins in a second pass
 `classes`   a cluster column against the class column     contingency counts
 `sketch`    a column of numbers                           a quantile sketch
@@ -22,10 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streameval.errors import OptionError, SchemaError, WeightError
 from streameval.metrics.finalize import in_rounds
+from streameval.metrics.scores.group_means import group_means
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.missing import halved
 from streameval.states.scores.quantile_sketch import QuantileSpec
@@ -165,7 +168,7 @@ class _Scores(_Sharded):
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Exact counts of every score, or a histogram."""
         metrics = request.selection.of(self.name)
-        if metrics or not request.sampling:
+        if not request.mean_over and (metrics or not request.sampling):
             kind = HistogramSpec if request.approx else ScoreSpec
             for column in request.scores:
                 spec = kind(column, types.score(column), request.weight is not None, request.nan)
@@ -187,6 +190,23 @@ class _Scores(_Sharded):
             sums = " and ".join(f"{math.ldexp(side, total.unit):g}" for side in (neg, pos))
             msg = f"{where} sums to {sums} for the two classes; their ratio leaves float64: scale the weights"
             raise WeightError(msg)
+
+
+class _Groups(_Scores):
+    """Means over groups of the metrics of a score column."""
+
+    name = "groups"
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """The scores of every group."""
+        over = request.mean_over
+        if over:
+            selection = request.selection
+            defaults = replace(selection, patterns=(), own=(), truncate=(), at=()).of("score") * selection.usual
+            metrics = group_means(selection.of("score"), over, request.options["mean_weight"], defaults)
+            for column in request.scores:
+                spec = GroupScoreSpec(column, types.score(column), over, types.id(over), request.nan)
+                yield MetricRequest(self.name, column, spec, metrics)
 
 
 class _Samples(_Scores):
@@ -292,7 +312,7 @@ def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
     return next((limit for limit in limits if limit is not None), None)
 
 
-_ALL: tuple[Family, ...] = (_Scores(), _Clusters(), _Samples(), _Contingency(), _Sketches())
+_ALL: tuple[Family, ...] = (_Scores(), _Groups(), _Clusters(), _Samples(), _Contingency(), _Sketches())
 FAMILIES = {family.name: family for family in _ALL}
 
 

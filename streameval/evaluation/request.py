@@ -75,6 +75,8 @@ class Request:
             if options[name]:
                 msg = f"{name} is not computed by slices; leave out {name} (--{name.replace('_', '-')}) or by (--by)"
                 raise OptionError(msg)
+        if options["mean_over"]:
+            _check_means(options)
         return cls(
             options=options,
             label=LabelSpec(options["label"], options["pos_label"], options["nulls"], _complete(options)),
@@ -96,9 +98,16 @@ class Request:
     @property
     def columns(self) -> list[str]:
         """Columns to read, each once."""
-        named = (self.label.column, *self.scores, *self.clusters, *self.sketches, self.classes, self.weight)
+        ids = (*self.clusters, self.classes, self.mean_over)
+        named = (self.label.column, *self.scores, *ids, *self.sketches, self.weight)
         filtered = self.where.columns if self.where else ()
         return list(dict.fromkeys(name for name in (*named, *filtered, *self.slicing.columns) if name))
+
+    @property
+    def mean_over(self) -> str | None:
+        """The column of groups over which score metrics are means."""
+        column: str | None = self.options["mean_over"]
+        return column
 
     @property
     def estimates(self) -> bool:
@@ -110,6 +119,25 @@ class Request:
         """Clusters larger than this count as if all positive."""
         threshold: float = self.options["aul_threshold"]
         return threshold
+
+
+def _check_means(options: Mapping[str, Any]) -> None:
+    """Refuse what means over groups do not go with."""
+    for name in ("by", "weight", "approx", "approx_agc"):
+        if options[name]:
+            msg = (
+                f"means over groups take no {name}; leave out {name} (--{name.replace('_', '-')}) or mean_over "
+                "(--mean-over)"
+            )
+            raise OptionError(msg)
+    if options["nan"] == "half":
+        msg = (
+            "means over groups take no nan='half'; choose nan='drop' (--nan drop) or leave out mean_over (--mean-over)"
+        )
+        raise OptionError(msg)
+    if options["mean_over"] in options["score"]:
+        msg = f"mean_over={options['mean_over']!r} is a score as well; name the column of groups"
+        raise OptionError(msg)
 
 
 def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selection:

@@ -11,9 +11,11 @@ from streameval._version import __version__
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.families import FAMILIES
+from streameval.metrics.catalogue import Selection
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.scores.distribution import ScoreRange
+from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
 from streameval.metrics.scores.threshold import ConfusionAt
 from streameval.results import same_slice, slice_table, to_arrow
 from streameval.states.scores.missing import numbers_only
@@ -148,6 +150,39 @@ class Evaluation:
         """
         result = self._find(metric, of, slice)
         return result.lower, result.upper
+
+    def group_values(self, metric: str, of: str | None = None) -> pa.Table:
+        """Deciles of the values of the groups of `mean_over`, each group counted once.
+
+        The columns are `share`, from 0 to 1, and `value`: the smallest value that this share of the groups does not
+        exceed. Groups without a value are left out. Exact; the states of the evaluation are read twice more.
+
+        Raises
+        ------
+        OptionError
+            If there are no groups, or `of` is needed, or the metric has no mean over groups.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.2, 0.3, 0.9], "user": ["a", "a", "b", "b"]})
+        >>> evaluate(data, score="score", mean_over="user").group_values("roc_auc")["value"].to_pylist()[4:7]
+        [0.0, 0.0, 1.0]
+        """
+        import pyarrow as pa
+
+        if self._engine is not None and not any(name == "groups" for name, _ in self._states):
+            msg = f"there are no groups, so {metric} has no values by group: name their column (mean_over)"
+            raise OptionError(msg)
+        engine, _, state = self._counts("groups", of, "table of group values", metric)
+        found = [each for each in Selection(("score",), (canonical(metric),)).of("score") if has_mean(each)]
+        if len(found) != 1:
+            msg = f"{metric} has no mean over groups; there are roc_auc, average_precision and precision@k=N"
+            raise OptionError(msg)
+        [[deciles]] = in_rounds(engine.finalize, [(state, [GroupQuantiles(found[0])])])
+        columns = {name: [pair[i] for pair in deciles.pairs] for i, name in enumerate(("share", "value"))}
+        return pa.table(columns, schema=pa.schema({name: pa.float64() for name in columns}))
 
     def _counts(self, family: str, of: str | None, what: str, default: str) -> tuple[Engine, str, Any]:
         """The engine, the one column of a family that is meant, and its state."""

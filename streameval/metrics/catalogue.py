@@ -354,18 +354,18 @@ class Selection:
         return approximations(self.truncate, self.quantiles) if self.quantiles else ()
 
     def _picked(self, rows: Iterable[Entry]) -> tuple[Metric, ...]:
-        found = (e for e in rows if (self._usual and e.default) or (self._narrowed and self._names(e.name, e)))
+        found = (e for e in rows if (self.usual and e.default) or (self.narrowed and self._names(e.name, e)))
         return tuple(self._with_options(entry.metric) for entry in found)
 
     @property
-    def _narrowed(self) -> bool:
+    def narrowed(self) -> bool:
         """Whether something was picked, so that defaults are not computed."""
         return bool(self.patterns or self.own)
 
     @property
-    def _usual(self) -> bool:
+    def usual(self) -> bool:
         """Whether the defaults are computed."""
-        return not self._narrowed or "default" in self.patterns
+        return not self.narrowed or "default" in self.patterns
 
     def _names(self, name: str, entry: Entry | None = None) -> bool:
         """Whether a pattern names a metric, its family or its subject."""
@@ -383,7 +383,7 @@ class Selection:
 
     @property
     def _clustering(self) -> tuple[Any, ...]:
-        usual = CLUSTERING_METRICS if self._usual else ()
+        usual = CLUSTERING_METRICS if self.usual else ()
         named = (m for pattern in self.patterns for m in _measures(pattern))
         asked = {m.name: m for m in (*usual, *named)}.values()
         return tuple(replace(m, assignment_cells=self.assignment_cells) if m.needs_matching else m for m in asked)

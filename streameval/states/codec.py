@@ -41,6 +41,7 @@ from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import QuantileSpec
 
@@ -63,6 +64,7 @@ KINDS: dict[str, type[StoredSpec]] = {
         DigestsSpec,
         BinsSpec,
         GroupedSpec,
+        GroupScoreSpec,
     )
 }
 _PREFIX = "streameval."

@@ -46,6 +46,7 @@ from streameval.states.keyed import hot
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.states.scores.quantile_sketch import sketch
 from streameval.states.scores.types import decode
@@ -378,6 +379,7 @@ def _golden() -> dict[str, Any]:
     integers = table.set_column(0, "column", pa.array([2**63, 7, 7, 2**64 - 1, 0, 1], pa.uint64()))
     texts = table.set_column(0, "column", pa.array(["x", "x", None, "long " * 9, "", "x"], pa.string()))
     numbers = table.set_column(0, "column", pa.array([0, 1, 1, 0, None, 0], pa.int8()))
+    grouped = table.append_column("user", pa.array([7, 7, -1, None, 2**40, 7], pa.int64()))
     return {
         name: Subject(name, spec, data.schema.field("column").type, st.nothing()).fold(data)
         for name, spec, data in (
@@ -388,6 +390,8 @@ def _golden() -> dict[str, Any]:
             ("score_histogram-f4-weighted", HistogramSpec("column", "f4", weighted=True, nan="drop"), table),
             ("cluster_counts-unsigned", ClusterSpec("column", "unsigned"), integers),
             ("cluster_counts-hash-partition", ClusterSpec("column", "hash", "partition", "singleton"), texts),
+            ("group_scores-f4", GroupScoreSpec("column", "f4", "user", nan="drop"), grouped),
+            ("group_scores-u8-hash", GroupScoreSpec("column", "u8", "partition", "hash"), integers),
             ("label_counts", LabelSpec("column", nulls="drop"), numbers),
             ("grouped-score_counts", GroupedSpec(ScoreSpec("column", "f4", nan="half"), By(("partition",))), table),
             ("grouped-cluster_counts", GroupedSpec(ClusterSpec("column", "unsigned"), Blocks("column", 4)), integers),

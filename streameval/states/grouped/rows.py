@@ -17,7 +17,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.keyed.ids import identify, mixed
 from streameval.states.scores.counts import ScoreSpec
-from streameval.states.scores.types import SIGN, numbers
+from streameval.states.scores.types import numbers, rank_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -68,21 +68,7 @@ def _scores(spec: ScoreSpec, batch: Batch) -> Rows:
     if spec.weighted and batch.weight is not None:
         weight = batch.weight[valid]
         facts["nan_weights"] = Fact(missing, batch.label[missing], batch.weight[missing])
-    return Rows(valid, _rank_keys(values, spec.type).reshape(-1, 1), batch.label[valid], weight, facts)
-
-
-def _rank_keys(values: Array, kind: str) -> Array:
-    """Rank keys of scores (`streameval.kernels.keys`), as a uint64 array."""
-    if values.dtype.kind == "f":
-        wide = values.itemsize == 8
-        bits = (values + values.dtype.type(0)).view(np.uint64 if wide else np.uint32)
-        sign = bits.dtype.type(1 << (63 if wide else 31))
-        ascending = np.where(bits & sign, ~bits, bits | sign)
-        keys: Array = (~ascending).astype(np.uint64)
-        return keys
-    if kind == "i4":
-        return (~(values.astype(np.int32).view(np.uint32) ^ np.uint32(1 << 31))).astype(np.uint64)
-    return ~(values.view(np.uint64) ^ (np.uint64(0) if kind == "u8" else SIGN))
+    return Rows(valid, rank_keys(values, spec.type).reshape(-1, 1), batch.label[valid], weight, facts)
 
 
 def _clusters(spec: ClusterSpec, batch: Batch) -> Rows:

@@ -17,7 +17,7 @@ from streameval.errors import SchemaError
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SIGN", "decode", "float_limit", "numbers", "score_type"]
+__all__ = ["SIGN", "decode", "float_limit", "numbers", "rank_keys", "score_type"]
 
 SIGN = np.uint64(1 << 63)
 
@@ -107,3 +107,24 @@ def decode(keys: Array, kind: str) -> Array:
         return (~keys).astype(np.float64)
     values = (~keys ^ SIGN).view(np.int64).astype(np.float64)
     return values / 10.0 ** int(kind[1:]) if kind[0] == "d" else values
+
+
+def rank_keys(values: Array, kind: str) -> Array:
+    """Rank keys of scores that are not NaN, as `numbers` gives them; a uint64 array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> decode(rank_keys(np.array([0.25, -3.0], np.float32), "f4"), "f4")
+    array([ 0.25, -3.  ])
+    """
+    if values.dtype.kind == "f":
+        wide = values.itemsize == 8
+        bits = (values + values.dtype.type(0)).view(np.uint64 if wide else np.uint32)
+        sign = bits.dtype.type(1 << (63 if wide else 31))
+        ascending = np.where(bits & sign, ~bits, bits | sign)
+        keys: Array = (~ascending).astype(np.uint64)
+        return keys
+    if kind == "i4":
+        return (~(values.astype(np.int32).view(np.uint32) ^ np.uint32(1 << 31))).astype(np.uint64)
+    return ~(values.view(np.uint64) ^ (np.uint64(0) if kind == "u8" else SIGN))

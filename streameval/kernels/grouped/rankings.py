@@ -1,0 +1,172 @@
+"""Loops over the scores of many groups, such as users: every group is a ranking of its own.
+
+A *tie* is the rows of one group with one score: n negatives and p positives. Ties of a group are adjacent and descend
+from its best score, and ``starts`` says where each group begins. T and F are the positives and negatives of the group
+before a tie. Sums are integers: 128 bits as (high, low) words where a word may be too short.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.exact import multiply_add
+from streameval.kernels.jit import jit
+
+__all__ = ["MIX32", "areas", "encode", "narrow_ties", "precisions", "quotients", "sizes", "tops", "unmix"]
+
+MIX32 = 0x9E3779B1  # odd, so that multiplying by it permutes the 32-bit integers
+_UNMIX32 = pow(MIX32, -1, 1 << 32)
+
+_MIX = np.uint32(MIX32)
+_WORD = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_SHORT = 1 << 30  # rows of a group whose products fit into a word
+_UNIT = float(1 << 62)
+_BLOCK = 1 << 12  # rows, as in `streameval.kernels.keys`
+
+
+@jit
+def _code(ids, keys, label, shift, words, codes):
+    for i in range(ids.size):
+        mixed = np.uint32(np.uint32(ids[i]) * _MIX)
+        words[i] = (np.uint64(mixed) << _WORD) | keys[i]
+        codes[i] = (np.uint32(mixed >> shift) << np.uint32(1)) | np.uint32(label[i])
+
+
+@jit
+def encode(ids, keys, label, shift, words, codes, counts):
+    """Encode rows with 32-bit ids, the lower half of `ids`, and 32-bit keys: a word is the mixed id, then the key."""
+    for start in range(0, ids.size, _BLOCK):
+        part = slice(start, start + _BLOCK)
+        _code(ids[part], keys[part], label[part], shift, words[part], codes[part])
+        for code in codes[part]:
+            counts[code] += 1
+
+
+def unmix(mixed: np.ndarray) -> np.ndarray:
+    """Ids from mixed 32-bit ids, as a uint64 array.
+
+    Examples
+    --------
+    >>> mixed = np.array([0, 7 * MIX32 % 2**32], np.uint64)
+    >>> unmix(mixed).tolist()
+    [0, 7]
+    """
+    ids: np.ndarray = (mixed * np.uint64(_UNMIX32)) & _LOW
+    return ids
+
+
+@jit
+def narrow_ties(words):
+    """Ties of sorted rows, each a word of id and key shifted left by one with the label in the lowest bit.
+
+    Returns ``starts``, n and p. As in `streameval.kernels.segments.tally_sorted` nothing branches on where a tie ends.
+    """
+    neg = np.empty(words.size, np.int64)
+    pos = np.empty(words.size, np.int64)
+    starts = np.zeros(words.size + 1, np.int64)
+    ties, groups, rows, positives = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    for i in range(words.size):
+        word = words[i] >> np.uint64(1)
+        after = words[min(i + 1, words.size - 1)] >> np.uint64(1)
+        rows += 1
+        positives += np.int64(words[i] & np.uint64(1))
+        neg[ties] = rows - positives
+        pos[ties] = positives
+        last = np.int64(word != after)
+        ties += last
+        rows &= last - 1  # 0 after the last row
+        positives &= last - 1
+        starts[groups + 1] = ties
+        groups += np.int64((word >> _WORD) != (after >> _WORD))
+    if words.size:
+        ties += 1
+        groups += 1
+        starts[groups] = ties
+    return starts[: groups + 1], neg[:ties], pos[:ties]
+
+
+@jit
+def sizes(starts, n, p):
+    """Negatives and positives of each group."""
+    neg, pos = np.zeros(starts.size - 1, np.int64), np.zeros(starts.size - 1, np.int64)
+    for g in range(starts.size - 1):
+        for i in range(starts[g], starts[g + 1]):
+            neg[g] += n[i]
+            pos[g] += p[i]
+    return neg, pos
+
+
+@jit
+def areas(starts, n, p, true):
+    """Σ n·(2T + p) of each group: twice the pairs in which the positive comes first, ties as halves.
+
+    The first group has `true` positives before its first tie.
+    """
+    groups = starts.size - 1
+    high, low = np.zeros(groups, np.uint64), np.zeros(groups, np.uint64)
+    T = np.int64(true)
+    for g in range(groups):
+        upper, lower = np.uint64(0), np.uint64(0)
+        rows = np.int64(T)
+        for i in range(starts[g], starts[g + 1]):
+            rows += n[i] + p[i]
+            if rows < _SHORT:
+                lower += np.uint64(n[i] * (2 * T + p[i]))
+            else:
+                upper, lower = multiply_add(upper, lower, np.uint64(n[i]), np.uint64(2 * T + p[i]))
+            T += p[i]
+        high[g], low[g], T = upper, lower, np.int64(0)
+    return high, low
+
+
+@jit
+def precisions(starts, n, p, false, true):
+    """Σ p·(T + p)/(T + p + F + n) of each group, each precision in units of 2⁻⁶²."""
+    groups = starts.size - 1
+    high, low = np.zeros(groups, np.uint64), np.zeros(groups, np.uint64)
+    T, F = np.int64(true), np.int64(false)
+    for g in range(groups):
+        upper, lower = np.uint64(0), np.uint64(0)
+        for i in range(starts[g], starts[g + 1]):
+            T += p[i]
+            F += n[i]
+            if p[i]:
+                share = np.uint64(np.int64(T / (T + F) * _UNIT))
+                upper, lower = multiply_add(upper, lower, np.uint64(p[i]), share)
+        high[g], low[g], T, F = upper, lower, np.int64(0), np.int64(0)
+    return high, low
+
+
+@jit
+def quotients(high, low, divisors):
+    """Quotients of 128-bit integers and divisors from 1 to 2³² − 1, rounded down; they are below 2⁶⁴."""
+    out = np.empty(high.size, np.uint64)
+    for i in range(high.size):
+        d = np.uint64(divisors[i])
+        rest = high[i] % d
+        rest = (rest << _WORD) | (low[i] >> _WORD)
+        upper = rest // d
+        rest = ((rest % d) << _WORD) | (low[i] & _LOW)
+        out[i] = (upper << _WORD) + rest // d
+    return out
+
+
+@jit
+def tops(starts, n, p, false, true, k):
+    """Positives and rows up to the first tie at which a group has `k` rows or more; −1 rows where it has fewer.
+
+    A first group with `k` rows or more before its first tie has none either.
+    """
+    groups = starts.size - 1
+    hits, rows = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)
+    T, F = np.int64(true), np.int64(false)
+    for g in range(groups):
+        for i in range(starts[g], starts[g + 1]):
+            before = T + F
+            T += p[i]
+            F += n[i]
+            if before < k <= T + F:
+                hits[g], rows[g] = T, T + F
+        T, F = np.int64(0), np.int64(0)
+    return hits, rows

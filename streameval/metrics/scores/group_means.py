@@ -1,0 +1,372 @@
+"""Means over groups: the mean of every group's own value, such as GAUC, the mean AUC over users.
+
+A group has P positives and N negatives. Its value A is that of its rows alone, and the mean is Σ w·A / Σ w over the
+groups that have one, with w = N + P (rows), P (positives) or 1 (equal).
+
+======================  ===============================================  ==================================
+metric                  value of a group                                 groups without a value
+======================  ===============================================  ==================================
+``roc_auc``             pairs in which the positive scores higher, ties  those without both classes
+                        as halves, over P·N
+``average_precision``   Σ p·precision / P                                those without positives
+``precision@k=K``       precision among the K rows that score highest,   none
+                        ties whole; among all if there are fewer
+======================  ===============================================  ==================================
+
+Every value is rounded to a multiple of 2⁻⁶² and multiplied by an integer, so that a sum is an integer: the mean does
+not depend on how rows lie in files, tasks and workers. A group may be cut between two parts, which then give sums of
+its ties (`Fragment`).
+
+Deciles are those of the groups, each counted once: the smallest value that a share of the groups does not exceed
+(`GroupQuantiles`). They are exact, and take two looks at the state: the first counts the groups in 4,097 bins, the
+second sorts the values of the bins that hold a decile.
+
+Source: Zhu et al. (2017), *Optimized Cost per Click in Taobao Display Advertising*, section 4.2 (GAUC);
+https://doi.org/10.1145/3097983.3098134.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.kernels.grouped import rankings as kernels
+from streameval.metrics.scores.operating_points import OperatingPoint
+from streameval.metrics.scores.ranking import AveragePrecision, RocAuc
+from streameval.metrics.scores.sums import BITS, mean, product
+from streameval.results import Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from streameval.states.scores.group_part import GroupPart
+    from streameval.typing import Array
+
+__all__ = ["GroupMean", "GroupQuantiles", "group_means", "has_mean"]
+
+_FEW = 1 << 26  # rows of a group whose pairs a float64 counts exactly
+_BINS = 12  # bits of a value that decide its bin
+
+
+class Fragment(NamedTuple):
+    """The ties of a group in one part: its id, negatives, positives, and two sums of the measure."""
+
+    group: Any
+    neg: int
+    pos: int
+    first: int
+    second: int = 0
+
+    def merge(self, other: Fragment) -> Fragment:
+        """The ties of both."""
+        sums = (mine + theirs for mine, theirs in zip(self[1:], other[1:], strict=True))
+        return Fragment(self.group, *sums)
+
+
+class Measure(Protocol):
+    """What is the value of a group; frozen."""
+
+    def sums(self, part: GroupPart) -> tuple[Array, Array]:
+        """Two sums over the ties of each group, of which the first may be of two words: shape (2, n_groups)."""
+
+    def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
+        """Values of whole groups in units of 2⁻⁶², as int64, and which groups have one."""
+
+    def word(self, fragment: Fragment) -> int | None:
+        """The value of one group, of any size."""
+
+
+def _double(words: tuple[Array, Array]) -> Array:
+    return np.stack(words)
+
+
+def _joined(words: Array, at: int) -> int:
+    """A 128-bit sum as an integer."""
+    return (int(words[0, at]) << 64) | int(words[1, at])
+
+
+def _none(groups: int) -> Array:
+    return np.zeros(groups, np.int64)
+
+
+def _rounded(top: int, bottom: int) -> int:
+    """The nearest float of a ratio in units of 2⁻⁶²."""
+    return round(top / bottom * (1 << BITS))
+
+
+@dataclass(frozen=True)
+class Area:
+    """ROC AUC."""
+
+    def sums(self, part: GroupPart) -> tuple[Array, Array]:
+        """Twice the pairs won."""
+        return _double(kernels.areas(part.starts, part.n, part.p, part.true)), _none(len(part.starts) - 1)
+
+    def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
+        """Pairs won over pairs."""
+        pairs = 2.0 * neg * pos
+        values = np.divide(first[1].astype(np.float64), pairs, out=np.zeros(neg.size), where=pairs > 0)
+        return np.rint(values * float(1 << BITS)).astype(np.int64), pairs > 0
+
+    def word(self, fragment: Fragment) -> int | None:
+        """Pairs won over pairs."""
+        pairs = 2 * fragment.neg * fragment.pos
+        return _rounded(fragment.first, pairs) if pairs else None
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Average precision."""
+
+    def sums(self, part: GroupPart) -> tuple[Array, Array]:
+        """Σ p·precision in units of 2⁻⁶²."""
+        found = kernels.precisions(part.starts, part.n, part.p, part.false, part.true)
+        return _double(found), _none(len(part.starts) - 1)
+
+    def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
+        """The sum over the positives."""
+        return kernels.quotients(first[0], first[1], np.maximum(pos, 1)).view(np.int64), pos > 0
+
+    def word(self, fragment: Fragment) -> int | None:
+        """The sum over the positives."""
+        return fragment.first // fragment.pos if fragment.pos else None
+
+
+@dataclass(frozen=True)
+class Top:
+    """Precision among the `k` rows that score highest."""
+
+    k: int
+
+    def sums(self, part: GroupPart) -> tuple[Array, Array]:
+        """Positives and rows that are taken; no rows where a group has fewer than `k`."""
+        hits, rows = kernels.tops(part.starts, part.n, part.p, part.false, part.true, self.k)
+        return _double((np.zeros(hits.size, np.uint64), hits.astype(np.uint64))), np.maximum(rows, 0)
+
+    def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
+        """Positives over rows."""
+        hits, rows = first[1].astype(np.int64), second
+        values = np.where(rows > 0, hits, pos) / np.where(rows > 0, rows, neg + pos)
+        return np.rint(values * float(1 << BITS)).astype(np.int64), np.ones(neg.size, np.bool_)
+
+    def word(self, fragment: Fragment) -> int | None:
+        """Positives over rows."""
+        if fragment.second:
+            return _rounded(fragment.first, fragment.second)
+        return _rounded(fragment.pos, fragment.neg + fragment.pos)
+
+
+def _fragment(group: Any, at: int, neg: Array, pos: Array, first: Array, second: Array) -> Fragment:
+    """One of the groups of a part."""
+    return Fragment(group, int(neg[at]), int(pos[at]), _joined(first, at), int(second[at]))
+
+
+class _Values(NamedTuple):
+    """Groups of a part: negatives, positives, values in units of 2⁻⁶², and which have one; and those that are cut."""
+
+    neg: Array
+    pos: Array
+    words: Array
+    defined: Array
+    fragments: tuple[Fragment, ...]
+
+    @classmethod
+    def of(cls, measure: Measure, part: GroupPart) -> _Values:
+        neg, pos = part.sizes
+        first, second = measure.sums(part)
+        fragments = tuple(_fragment(part.name(at), at, neg, pos, first, second) for at in part.cut)
+        words, defined = measure.words(neg, pos, first, second)
+        large = np.flatnonzero(neg + pos >= _FEW)
+        for at in large.tolist():
+            words[at] = measure.word(_fragment(None, at, neg, pos, first, second)) or 0
+        if not fragments:
+            return cls(neg, pos, words, defined, fragments)
+        kept = np.ones(neg.size, np.bool_)
+        kept[part.cut] = False
+        return cls(neg[kept], pos[kept], words[kept], defined[kept], fragments)
+
+
+def _merged(fragments: Iterable[Fragment]) -> list[Fragment]:
+    """The groups that were cut."""
+    rows = sorted(fragments, key=lambda each: each.group)
+    return [reduce(Fragment.merge, same) for _, same in groupby(rows, key=lambda each: each.group)]
+
+
+class _Sums(NamedTuple):
+    """What a part adds to a mean: Σ w·A in units of 2⁻⁶², Σ w, groups with a value, groups and rows without."""
+
+    total: int
+    weight: int
+    groups: int
+    without: int
+    rows_without: int
+    fragments: tuple[Fragment, ...] = ()
+
+
+@dataclass(frozen=True)
+class GroupMean:
+    """The mean of a metric over groups.
+
+    Attributes
+    ----------
+    inner : the metric, `RocAuc`, `AveragePrecision` or `OperatingPoint` of kind ``k``
+    over : the column of groups
+    weight : ``rows``, ``positives`` or ``equal``
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.9, 0.4], "user": [7, 7, 8, 8, 9]})
+    >>> result = evaluate(data, score="score", mean_over="user", metrics="roc_auc").results[0]
+    >>> result.value, result.groups, result.groups_left_out, result.rows_left_out
+    (0.5, 2, 1, 1)
+    """
+
+    inner: Any
+    over: str
+    weight: str = "rows"
+
+    @property
+    def name(self) -> str:
+        """The name of the metric."""
+        return str(self.inner.name)
+
+    def partial(self, part: GroupPart) -> _Sums:
+        """Sums over the groups of a part."""
+        found = _Values.of(_measure(self.inner), part)
+        has = found.defined
+        neg, pos, words = found.neg[has], found.pos[has], found.words[has]
+        weights = {"rows": neg + pos, "positives": pos}.get(self.weight, np.ones(neg.size, np.int64))
+        without = int((found.neg + found.pos).sum()) - int((neg + pos).sum())
+        sums = product(weights, words), int(weights.sum())
+        return _Sums(*sums, neg.size, has.size - neg.size, without, found.fragments)
+
+    def combine(self, partials: Sequence[_Sums], state: Any) -> Scalar:
+        """The sum of values over the sum of weights."""
+        measure = _measure(self.inner)
+        cut = [self._alone(measure, each) for each in _merged(f for part in partials for f in part.fragments)]
+        total, weight, groups, without, rows = (
+            sum(column) for column in list(zip(_Sums(0, 0, 0, 0, 0), *partials, *cut, strict=True))[:5]
+        )
+        made = (
+            Scalar.certain(self.name, mean(total, weight))
+            if weight
+            else Scalar.undefined(self.name, _NO_GROUPS[type(self.inner)])
+        )
+        return replace(made, mean_over=self.over, groups=groups, groups_left_out=without, rows_left_out=rows)
+
+    def _alone(self, measure: Measure, whole: Fragment) -> _Sums:
+        """What a group that was cut adds."""
+        word, rows = measure.word(whole), whole.neg + whole.pos
+        if word is None:
+            return _Sums(0, 0, 0, 1, rows)
+        weight = {"rows": rows, "positives": whole.pos}.get(self.weight, 1)
+        return _Sums(weight * word, weight, 1, 0, 0)
+
+
+@dataclass(frozen=True)
+class GroupQuantiles:
+    """Deciles of the values of groups, from the least to the greatest, as pairs of a share and a value.
+
+    Attributes
+    ----------
+    inner : see `GroupMean`
+    bins : bins whose values are wanted, with the groups below each; None in the first look
+    ranks : the place of each decile among the groups; empty in the first look
+    """
+
+    inner: Any
+    bins: tuple[tuple[int, int], ...] | None = None
+    ranks: tuple[int, ...] = ()
+    name: str = "group_values"
+
+    def partial(self, part: GroupPart) -> tuple[Any, tuple[Fragment, ...]]:
+        """Groups by bin; in the second look the values of the bins that are wanted."""
+        found = _Values.of(_measure(self.inner), part)
+        return self._seen(found.words[found.defined]), found.fragments
+
+    def _seen(self, words: Array) -> Any:
+        bins = words >> (BITS - _BINS)
+        if self.bins is None:
+            return np.bincount(bins, minlength=(1 << _BINS) + 1)
+        return np.unique(words[np.isin(bins, [number for number, _ in self.bins])], return_counts=True)
+
+    def combine(self, partials: Sequence[tuple[Any, tuple[Fragment, ...]]], state: Any) -> Any:
+        """First the metric of the second look, then the deciles."""
+        measure = _measure(self.inner)
+        cut = [measure.word(each) for each in _merged(f for _, several in partials for f in several)]
+        seen = [seen for seen, _ in partials] + [
+            self._seen(np.array([word for word in cut if word is not None], np.int64))
+        ]
+        if self.bins is None:
+            below = np.append(0, np.cumsum(sum(seen)))
+            ranks = [max(0, -(-int(below[-1]) * i // 10) - 1) for i in range(11)] if below[-1] else []
+            wanted = sorted({int(np.searchsorted(below, rank, side="right")) - 1 for rank in ranks})
+            return replace(self, bins=tuple((number, int(below[number])) for number in wanted), ranks=tuple(ranks))
+        words, counts = (np.concatenate(column) for column in zip(*seen, strict=True))
+        order = np.argsort(words, kind="stable")
+        words, counts = words[order], np.cumsum(counts[order])
+        return _Deciles(tuple((i / 10, self._at(rank, words, counts)) for i, rank in enumerate(self.ranks)))
+
+    def _at(self, rank: int, words: Array, counts: Array) -> float:
+        """The value of the group at a place among all."""
+        number, below = max(each for each in self.bins or () if each[1] <= rank)
+        start = int(np.searchsorted(words, number << (BITS - _BINS)))
+        before = int(counts[start - 1]) if start else 0
+        at = int(np.searchsorted(counts, before + rank - below, side="right"))
+        return float(words[at] / (1 << BITS))
+
+
+class _Deciles(NamedTuple):
+    """What `GroupQuantiles` finds."""
+
+    pairs: tuple[tuple[float, float], ...]
+
+
+_NO_GROUPS = {
+    RocAuc: "no group has both classes",
+    AveragePrecision: "no group has positives",
+    OperatingPoint: "no groups",
+}
+
+
+def _measure(metric: Any) -> Measure:
+    """What is the value of a group for a metric that has a mean."""
+    if isinstance(metric, OperatingPoint):
+        return Top(int(metric.at))
+    return Area() if isinstance(metric, RocAuc) else Precision()
+
+
+def has_mean(metric: Any) -> bool:
+    """Whether a metric has a mean over groups."""
+    at_k = isinstance(metric, OperatingPoint) and metric.kind == "k" and metric.measure == "precision"
+    return at_k or isinstance(metric, RocAuc | AveragePrecision)
+
+
+def group_means(metrics: Iterable[Any], over: str, weight: str, defaults: Iterable[Any] = ()) -> tuple[GroupMean, ...]:
+    """The means over groups of some metrics.
+
+    Parameters
+    ----------
+    metrics : metrics of a score
+    over, weight : see `GroupMean`
+    defaults : metrics that nobody asked for by name, which are left out where they have no mean
+
+    Raises
+    ------
+    OptionError
+        If another metric has none, or there is no metric.
+    """
+    metrics, defaults = list(metrics), list(defaults)
+    without = [metric.name for metric in metrics if not has_mean(metric) and metric not in defaults]
+    if without or not metrics:
+        problem = f"{', '.join(without)} has no mean over groups" if without else "no metric of a score is asked for"
+        msg = f"{problem} (mean_over={over!r}); there are roc_auc, average_precision and precision@k=N"
+        raise OptionError(msg)
+    return tuple(GroupMean(metric, over, weight) for metric in metrics if has_mean(metric))

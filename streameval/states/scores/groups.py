@@ -1,0 +1,374 @@
+"""GroupScores: the distinct scores of every group, such as a user, with their negatives and positives, exactly.
+
+For any number of groups: no group has an object of its own. Rows are keyed by (group, score) in buckets of the mixed
+group id (`streameval.states.keyed.counts`), so that a group lies in one bucket, its scores in descending order. Three
+tables hold them:
+
+- *narrow*: integer ids of 32 bits with scores of 32 bits make one word, 8 bytes a row;
+- *wide*: other ids and wider scores: the id's words (one for integers, two for strings), then the score's, 16 or 24
+  bytes a row;
+- *null*: rows without an id, which are one group.
+
+Integers of 64 bits go row by row to the first or the second, by their value alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.kernels.grouped import rankings as kernels
+from streameval.kernels.keys import ID_BUCKETS, encode_id
+from streameval.kernels.keys import unmix as unmix_wide
+from streameval.states.compatible import mergeable, same_table
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.grouping import Counts, Labelled
+from streameval.states.keyed.ids import SHIFT, id_codes, id_words, identify, mixed
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
+from streameval.states.keyed.ranges import buckets
+from streameval.states.protocol import Batch, Totals
+from streameval.states.scores.group_part import GroupPart
+from streameval.states.scores.missing import refuse_nan
+from streameval.states.scores.types import numbers, rank_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from streameval.budget import Budget
+    from streameval.states.keyed.layout import Interval
+    from streameval.typing import Array
+
+__all__ = ["GroupScoreSpec", "GroupScores"]
+
+_SHIFT32 = np.uint32(SHIFT - np.uint64(32))
+_WORD = np.uint64(32)
+_HALF = np.uint64(1 << 31)
+_NARROW = np.uint64(1 << 32)
+
+
+@dataclass(frozen=True)
+class GroupScoreSpec:
+    """Scores by group.
+
+    Attributes
+    ----------
+    column : the score column
+    type : how scores are read, see `streameval.states.scores.types.score_type`
+    groups : the column of group ids: integers, strings or binaries
+    group_type : see `streameval.states.keyed.ids.id_type`
+    nan : policy for missing scores: ``error`` or ``drop``
+
+    Examples
+    --------
+    >>> GroupScoreSpec("score", groups="user").columns
+    ('score', 'user')
+    """
+
+    kind: ClassVar[str] = "group_scores"
+    version: ClassVar[int] = 1
+    additive: ClassVar[bool] = True
+    associative: ClassVar[bool] = True
+    packing: ClassVar[None] = None
+
+    column: str
+    type: str = "f4"
+    groups: str = "group"
+    group_type: str = "signed"
+    nan: str = "error"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return (self.column, self.groups)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether ids of 32 bits and scores share a word."""
+        return self.type in {"f4", "i4"} and self.group_type != "hash"
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """Layouts of the tables, which share their buckets."""
+        return {
+            "narrow": Layout(ID_BUCKETS, 64),
+            "wide": Layout(ID_BUCKETS, 64, words=1 + id_words(self.group_type)),
+            "null": Layout(ID_BUCKETS, 64, halved=False),
+        }
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table; `present` says whether there is an id."""
+        second = {"second": pa.uint64()} if self.group_type == "hash" else {}
+        counts = {"key": pa.uint64(), "negatives": pa.int64(), "positives": pa.int64()}
+        return pa.schema({"present": pa.bool_(), "group": pa.uint64()} | second | counts)
+
+    def builder(self, budget: Budget, capacity: int) -> _GroupScoreBuilder:
+        """A builder whose segments hold `capacity` rows."""
+        return _GroupScoreBuilder(self, budget, capacity)
+
+    def empty(self) -> GroupScores:
+        """The state of no rows."""
+        none: dict[str, Any] = {name: KeyedCounts(layout) for name, layout in self.layouts.items()}
+        return GroupScores(self, **none)
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> GroupScores:
+        """The state that `GroupScores.to_arrow` wrote."""
+        builders = _Builders(self, budget, SLAB // 4, counted=True)
+        for batch in batches:
+            words = [
+                batch.column(name).to_numpy()
+                for name in batch.schema.names
+                if batch.schema.field(name).type == pa.uint64()
+            ]
+            present = batch.column("present").to_numpy(zero_copy_only=False)
+            for side, name in enumerate(("negatives", "positives")):
+                rows = batch.column(name).to_numpy()
+                builders.add_items(present, words, rows, side)
+        return replace(builders.state(), nan_rows=np.array(header["nan_rows"]))
+
+
+class _Builders:
+    """The builders of the three tables, made when they are needed."""
+
+    def __init__(self, spec: GroupScoreSpec, budget: Budget, capacity: int, *, counted: bool = False) -> None:
+        self._spec, self._budget, self._capacity, self._counted = spec, budget, capacity, counted
+        self._made: dict[str, SegmentBuilder] = {}
+
+    def __getitem__(self, name: str) -> SegmentBuilder:
+        if name not in self._made:
+            layout = self._spec.layouts[name]
+            self._made[name] = SegmentBuilder(layout, self._budget, self._capacity, counted=self._counted)
+        return self._made[name]
+
+    def add_items(self, present: Array, words: list[Array], rows: Array, side: int) -> None:
+        """Add lines of the state's table: words of the id, and of the score."""
+        narrow = present & self._spec_narrow(words[0])
+        for name, here in (("narrow", narrow), ("wide", present & ~narrow), ("null", ~present)):
+            at = np.flatnonzero(here & (rows > 0))
+            if at.size:
+                first, rest, codes = _ENCODED[name]([word[at] for word in words])
+                self[name].add_items(first, codes | np.uint32(side), rest, rows[at], NO_WEIGHTS)
+
+    def _spec_narrow(self, ids: Array) -> Array:
+        return _is_narrow(ids, self._spec.group_type) if self._spec.narrow else np.zeros(ids.size, np.bool_)
+
+    def state(self) -> GroupScores:
+        """What was collected."""
+        return self._spec.empty().with_runs({name: KeyedCounts.built(made) for name, made in self._made.items()})
+
+
+def _is_narrow(ids: Array, kind: str) -> Array:
+    """Which ids, as words, have 32 bits: two's complement where they are signed."""
+    found: Array = (ids + _HALF if kind == "signed" else ids) < _NARROW
+    return found
+
+
+def _narrow(words: list[Array]) -> tuple[Array, Array | None, Array]:
+    ids = words[0].astype(np.uint32) * np.uint32(kernels.MIX32)
+    first = (ids.astype(np.uint64) << _WORD) | words[1]
+    return first, None, id_codes(first)
+
+
+def _wide(words: list[Array]) -> tuple[Array, Array | None, Array]:
+    first = mixed(words[0])
+    return first, np.column_stack(words[1:]), id_codes(first)
+
+
+def _null(words: list[Array]) -> tuple[Array, Array | None, Array]:
+    return words[-1], None, np.zeros(words[-1].size, np.uint32)
+
+
+_ENCODED: dict[str, Callable[[list[Array]], tuple[Array, Array | None, Array]]] = {
+    "narrow": _narrow,
+    "wide": _wide,
+    "null": _null,
+}
+
+
+class _GroupScoreBuilder:
+    def __init__(self, spec: GroupScoreSpec, budget: Budget, capacity: int) -> None:
+        self.spec = spec
+        self._builders = _Builders(spec, budget, capacity)
+        self._nan_rows = np.zeros(2, np.int64)
+
+    def update(self, batch: Batch) -> None:
+        score, group, label = (*(batch.columns[name] for name in self.spec.columns), batch.label)
+        if score.null_count:
+            score, group, label = self._present(score.is_valid(), score, group, label)
+        values = numbers(score, self.spec.type)
+        if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
+            values, (_, group, label) = values[~missing], self._present(pa.array(~missing), score, group, label)
+        refuse_nan(self.spec.nan, self._nan_rows.any(), batch.name, self.spec.column)
+        keys = rank_keys(values, self.spec.type)
+        if pa.types.is_dictionary(group.type) and group.dictionary.null_count:
+            group = group.dictionary_decode()
+        if group.null_count:
+            valid = group.is_valid().to_numpy(zero_copy_only=False)
+            self._add_null(keys[~valid], label[~valid])
+            keys, label, group = keys[valid], label[valid], group.drop_null()
+        self._add(*identify(group, self.spec.group_type), keys, label)
+
+    def _present(
+        self, valid: pa.Array, score: pa.Array, group: pa.Array, label: Array
+    ) -> tuple[pa.Array, pa.Array, Array]:
+        """The rows that have a score; the others are counted."""
+        kept = valid.to_numpy(zero_copy_only=False)
+        self._nan_rows += np.bincount(label[~kept], minlength=2)
+        return score.filter(valid), group.filter(valid), label[kept]
+
+    def _add_null(self, keys: Array, label: Array) -> None:
+        self._builders["null"].add_items(keys, label.astype(np.uint32), None, NO_COUNTS, NO_WEIGHTS)
+
+    def _add(self, ids: Array, rest: Array, keys: Array, label: Array) -> None:
+        if self.spec.narrow:
+            narrow = _is_narrow(ids, self.spec.group_type)
+            wide = ~narrow
+            if not wide.any():
+                self._add_narrow(ids, keys, label)
+                return
+            if narrow.any():
+                self._add_narrow(ids[narrow], keys[narrow], label[narrow])
+                ids, rest, keys, label = ids[wide], rest[wide], keys[wide], label[wide]
+        further = np.column_stack((rest, keys))
+        self._builders["wide"].add(ids.size, lambda part, *out: encode_id(ids[part], label[part], SHIFT, *out), further)
+
+    def _add_narrow(self, ids: Array, keys: Array, label: Array) -> None:
+        self._builders["narrow"].add(
+            ids.size, lambda part, *out: kernels.encode(ids[part], keys[part], label[part], _SHIFT32, *out)
+        )
+
+    def state(self) -> GroupScores:
+        return replace(self._builders.state(), nan_rows=self._nan_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupScores:
+    """Exact counts of every distinct score of every group, by label.
+
+    Attributes
+    ----------
+    spec : GroupScoreSpec
+    narrow, wide, null : KeyedCounts
+    nan_rows : int64 array of shape (2,), rows with a missing score, by label
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> spec = GroupScoreSpec("score", "f8", "user")
+    >>> builder = spec.builder(Budget(), 8)
+    >>> columns = {"score": pa.array([0.5, 0.5, 0.25]), "user": pa.array([7, 7, 7])}
+    >>> builder.update(Batch(np.array([1, 0, 1], np.uint8), None, columns))
+    >>> [(part.n.tolist(), part.p.tolist()) for part in builder.state().parts((0, ID_BUCKETS))]
+    [([1, 0], [1, 1])]
+    """
+
+    spec: GroupScoreSpec
+    narrow: KeyedCounts
+    wide: KeyedCounts
+    null: KeyedCounts
+    nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def runs(self) -> Mapping[str, KeyedCounts]:
+        """The tables, which grow with the rows."""
+        return {"narrow": self.narrow, "wide": self.wide, "null": self.null}
+
+    def with_runs(self, runs: Mapping[str, Any]) -> GroupScores:
+        """The state with other tables."""
+        return replace(self, **runs)
+
+    def merge(self, other: GroupScores) -> GroupScores:
+        """Counts of both inputs; groups of equal ids are one."""
+        mergeable(self, other)
+        runs = {name: mine.merge(other.runs()[name]) for name, mine in self.runs().items()}
+        return replace(self, nan_rows=self.nan_rows + other.nan_rows).with_runs(runs)
+
+    def totals(self) -> Totals:
+        """Rows whose score is not missing."""
+        neg, pos = (sum(int(run.rows[side::2].sum()) for run in self.runs().values()) for side in (0, 1))
+        return Totals(neg, pos, float(neg), float(pos))
+
+    def shards(self, budget: Budget | None = None) -> list[Interval]:
+        """Intervals of buckets; a group lies in one."""
+        return buckets(self)
+
+    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
+        """Groups of a shard, a bounded number of rows at a time; a group with more rows is cut."""
+        for name, run in self.runs().items():
+            held: GroupPart | None = None
+            for part in self._ties(name, run, shard, budget):
+                if held is not None:
+                    held, part = held.before(part)
+                    yield held
+                held = part
+            if held is not None:
+                yield held
+
+    def _ties(self, name: str, run: KeyedCounts, shard: Interval, budget: Budget | None) -> Iterator[GroupPart]:
+        if not run.items[2 * shard[0] : 2 * shard[1]].any():
+            return
+        for stretch in run.stretches(shard, budget):
+            if isinstance(stretch, Labelled) and name == "narrow" and not stretch.counted:
+                for a, b in zip(stretch.bounds[:-1].tolist(), stretch.bounds[1:].tolist(), strict=True):
+                    words = stretch.words[a:b]
+                    words.sort()
+                    if words.size:
+                        ends = ((int(word) | stretch.top << 1) >> 33 for word in words[[0, -1]])
+                        yield GroupPart(*kernels.narrow_ties(words), *((name, end) for end in ends))
+            else:
+                for counts in stretch.counts() if isinstance(stretch, Labelled) else (stretch,):
+                    if counts.keys.size:
+                        yield _part(name, counts)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
+
+    def header(self) -> dict[str, Any]:
+        """The spec and the missing scores."""
+        return {"spec": asdict(self.spec), "nan_rows": self.nan_rows.tolist()}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """Distinct scores of every group: narrow ids first, null last, each by bucket."""
+        for name, run in self.runs().items():
+            for shard in run.intervals():
+                for counts in run.grouped(shard):
+                    columns = [pa.array(np.full(counts.keys.size, name != "null"))]
+                    columns += [pa.array(np.ascontiguousarray(word)) for word in self._words(name, counts)]
+                    columns += [pa.array(counts.neg), pa.array(counts.pos)]
+                    yield pa.RecordBatch.from_arrays(columns, schema=self.spec.schema)
+
+    def _words(self, name: str, counts: Counts) -> list[Array]:
+        """Words of the id, and the score's key."""
+        if name == "wide":
+            return [unmix_wide(counts.keys), *counts.rest.T]
+        if name == "null":
+            zeros = np.zeros(counts.keys.size, np.uint64)
+            return [zeros] * (len(self.spec.schema) - 4) + [counts.keys]
+        ids = kernels.unmix(counts.keys >> _WORD)
+        if self.spec.group_type == "signed":
+            ids = ids.astype(np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
+        return [ids, counts.keys & np.uint64(0xFFFFFFFF)]
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both have the same table; which would be costly to hash."""
+        if not isinstance(other, GroupScores):
+            return NotImplemented
+        return same_table(self, other)
+
+
+def _part(name: str, counts: Counts) -> GroupPart:
+    """The groups of sorted keys."""
+    if name == "null":
+        ids = np.zeros((counts.keys.size, 1), np.uint64)
+    elif name == "narrow":
+        ids = (counts.keys >> _WORD).reshape(-1, 1)
+    else:
+        ids = np.column_stack((counts.keys, counts.rest[:, :-1]))
+    starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))
+    first, last = ((name, *ids[at].tolist()) for at in (0, -1))
+    return GroupPart(np.append(starts, len(ids)), counts.neg, counts.pos, first, last)

@@ -1,0 +1,241 @@
+"""Means over groups: against exact fractions of every group, for any cut of the rows, here and on a client."""
+
+from __future__ import annotations
+
+import json
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import distributed
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval import evaluate
+from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.states.keyed import counts as keyed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+K = 3
+NAMES = ("roc_auc", "average_precision", f"precision@k={K}")
+Row = tuple[Any, Any, int]  # group, score, label
+IDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "narrow and wide": (pa.int64(), st.sampled_from([0, 1, -1, 2**31 - 1, 2**31, -(2**31) - 1, 2**32, 2**62])),
+    "unsigned": (pa.uint64(), st.sampled_from([0, 1, 2**32 - 1, 2**32, 2**64 - 1])),
+    "short": (pa.int8(), st.integers(-2, 2)),
+    "texts": (pa.string(), st.sampled_from(["", "null", "a", "é"])),
+}
+
+
+def own(rows: list[Row]) -> dict[str, Fraction | None]:
+    """The values of one group, by their definitions."""
+    pos, neg = ([s for _, s, y in rows if y == side] for side in (1, 0))
+    wins = sum(Fraction(2 * (a > b) + (a == b), 2) for a in pos for b in neg)
+    precisions = [Fraction(sum(s >= a for s in pos), sum(s >= a for _, s, _ in rows)) for a in pos]
+    least = sorted((s for _, s, _ in rows), reverse=True)[min(K, len(rows)) - 1]
+    return {
+        "roc_auc": wins / (len(pos) * len(neg)) if pos and neg else None,
+        "average_precision": sum(precisions, Fraction(0)) / len(pos) if pos else None,
+        NAMES[2]: Fraction(sum(s >= least for s in pos), sum(s >= least for _, s, _ in rows)),
+    }
+
+
+def expected(rows: list[Row], weight: str) -> dict[str, tuple[float, int, int, int]]:
+    """Mean, groups, groups left out and rows left out of each metric."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    values = {group: own(several) for group, several in groups.items()}
+    found = {}
+    for name in NAMES:
+        weights = {
+            group: {"rows": len(several), "positives": sum(y for *_, y in several), "equal": 1}[weight]
+            for group, several in groups.items()
+            if values[group][name] is not None
+        }
+        total = sum((Fraction(w) * (values[group][name] or 0) for group, w in weights.items()), Fraction(0))
+        size = sum(weights.values())
+        left = [several for group, several in groups.items() if group not in weights]
+        mean = float(total / size) if size else math.nan
+        found[name] = mean, len(weights), len(left), sum(map(len, left))
+    return found
+
+
+def check(rows: list[Row], data: Any, weight: str, **options: Any) -> None:
+    """Compare a run with the definitions."""
+    found = evaluate(data, score="score", mean_over="user", mean_weight=weight, metrics=NAMES, **options)
+    for name, (mean, groups, left, rows_left) in expected(rows, weight).items():
+        [result] = [r for r in found.results if r.metric == name]
+        assert result.value == pytest.approx(mean, abs=1e-15, nan_ok=True)
+        assert (result.mean_over, result.groups, result.groups_left_out) == ("user", groups, left)
+        assert (result.rows_left_out, result.rows) == (rows_left, len(rows))
+        assert (result.value != result.value) == (result.reason is not None)
+
+
+@pytest.fixture(params=["as they are", "tiny"])
+def limits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sizes at which buckets are cut, or so small that every group is."""
+    if request.param == "tiny":
+        monkeypatch.setattr(keyed, "REFINE", 1)
+        monkeypatch.setattr(keyed, "SLAB", 2)
+        monkeypatch.setattr(keyed, "CHUNK", 2)
+
+
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.parametrize("score", [pa.float32(), pa.float64()], ids=str)
+@pytest.mark.usefixtures("limits")
+def test_means_are_those_of_every_groups_own_value(ids: str, score: pa.DataType) -> None:
+    """Ids of every form and null, ties, groups of one class, missing scores; groups cut into many parts."""
+    kind, some = IDS[ids]
+    row = st.tuples(st.none() | some, st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, math.inf, None]), st.integers(0, 1))
+
+    @settings(max_examples=12, deadline=None)
+    @given(st.lists(row, min_size=1, max_size=40), st.sampled_from(["rows", "positives", "equal"]))
+    def compare(rows: list[Row], weight: str) -> None:
+        columns = [
+            pa.array(column, kind)
+            for column, kind in zip(zip(*rows, strict=True), (kind, score, pa.int8()), strict=True)
+        ]
+        data = pa.table(dict(zip(("user", "score", "label"), columns, strict=True)))
+        check([row for row in rows if row[1] is not None], data, weight, nan="drop")
+
+    compare()
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
+    """Many groups, one of them with half of the rows, in files."""
+    rng = np.random.default_rng(5)
+    user = np.where(rng.random(60_000) < 0.5, 77, rng.integers(0, 9_000, 60_000)) * np.where(
+        rng.random(60_000) < 0.1, 2**33, 1
+    )
+    data = pa.table(
+        {
+            "label": pa.array((rng.random(60_000) < 0.3).astype(np.int8)),
+            "score": pa.array(np.round(rng.random(60_000), 3).astype(np.float32)),
+            "user": pa.array(user, mask=rng.random(60_000) < 0.01),
+        }
+    )
+    folder = tmp_path_factory.mktemp("large")
+    for i in range(6):
+        pq.write_table(data.slice(i * 10_000, 10_000), folder / f"{i}.parquet", row_group_size=3_000)
+    return folder, data
+
+
+def runs(folder: Path, data: pa.Table) -> Iterator[Callable[..., Any]]:
+    """The same rows, read and cut in several ways."""
+    shuffled = data.take(pa.array(np.random.default_rng(1).permutation(len(data))))
+    yield lambda **options: evaluate(folder, threads=2, **options)
+    yield lambda **options: evaluate(shuffled, threads=1, memory="1MiB", **options)
+    text = data.set_column(2, "user", data["user"].cast(pa.string()))
+    yield lambda **options: evaluate(text, **options)
+
+
+def test_means_are_the_same_bits_however_rows_are_cut(large: tuple[Path, pa.Table]) -> None:
+    """Files, order of rows, threads, memory, and ids as texts do not matter; the values are the definitions'."""
+    folder, data = large
+    options: dict[str, Any] = {"score": "score", "mean_over": "user", "metrics": NAMES, "mean_weight": "rows"}
+    first, *others = [run(**options) for run in runs(folder, data)]
+    assert all(other.results == first.results for other in others)
+    deciles = [run(**options).group_values("roc_auc") for run in runs(folder, data)]
+    assert all(other.equals(deciles[0]) for other in deciles)
+    rows = list(zip(*(data[name].to_pylist() for name in ("user", "score", "label")), strict=True))
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row[0], []).append(row)
+    kept = {group: several for group, several in groups.items() if len(several) < 1_000}
+    small = data.filter(pa.array([row[0] in kept for row in rows]))
+    check([row for row in rows if row[0] in kept], small, "positives")
+    values = np.sort([float(value) for several in kept.values() if (value := own(several)["roc_auc"]) is not None])
+    table = evaluate(small, score="score", mean_over="user").group_values("roc_auc")
+    assert table["share"].to_pylist() == [i / 10 for i in range(11)]
+    assert table["value"].to_pylist() == pytest.approx(
+        np.quantile(values, table["share"], method="inverted_cdf"), abs=1e-15
+    )
+
+
+def test_a_group_has_the_value_of_its_rows_alone(large: tuple[Path, pa.Table]) -> None:
+    """The hot group, by itself, has the value that an evaluation of its rows has."""
+    _, data = large
+    hot = data.filter(pa.compute.equal(data["user"], 77))
+    alone = evaluate(hot, score="score", metrics=NAMES)
+    mean = evaluate(hot, score="score", mean_over="user", metrics=NAMES)
+    assert [r.value for r in mean.results] == pytest.approx([r.value for r in alone.results], abs=1e-15)
+
+
+def test_a_cluster_gives_the_same_bits(large: tuple[Path, pa.Table]) -> None:
+    """Tables of groups travel between workers by buckets."""
+    folder, _ = large
+    options: dict[str, Any] = {"score": "score", "mean_over": "user", "metrics": NAMES}
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        there = evaluate(folder, client=client, **options)
+        assert there.results == evaluate(folder, threads=1, **options).results
+        assert there.group_values("roc_auc").equals(evaluate(folder, threads=1, **options).group_values("roc_auc"))
+
+
+DATA = pa.table(
+    {"label": [0, 1, 1], "score": [0.1, 0.4, 0.8], "user": [7, 7, 8], "half": [0.5, 0.5, 1.0], "w": [1.0, 1.0, 1.0]}
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metrics": ["roc_auc", "agc"]}, "agc has no mean over groups.*precision@k=N"),
+        ({"truncate": 0.5}, "agc@0.5, agc_ratio@0.5 has no mean"),
+        ({"at": "fpr=0.1"}, "tpr@fpr=0.1 has no mean"),
+        ({"by": "user"}, "take no by; leave out by"),
+        ({"weight": "w"}, "take no weight"),
+        ({"approx": True}, "take no approx"),
+        ({"nan": "half"}, "nan='drop'"),
+        ({"mean_over": "score"}, "a score as well"),
+        ({"mean_weight": "users"}, "mean_weight"),
+        ({"mean_over": None, "mean_weight": "equal"}, "would change nothing without groups"),
+    ],
+)
+def test_what_means_do_not_go_with_is_refused(options: dict[str, Any], message: str) -> None:
+    """Each refusal names the option and the remedy."""
+    with pytest.raises(OptionError, match=message):
+        evaluate(DATA, **{"score": "score", "mean_over": "user"} | options)
+
+
+def test_groups_are_ids() -> None:
+    """A column that is not there, and one whose values are no ids."""
+    with pytest.raises(MissingColumnError, match="user_id"):
+        evaluate(DATA, score="score", mean_over="user_id")
+    with pytest.raises(SchemaError, match="'half' has type double; ids are"):
+        evaluate(DATA, score="score", mean_over="half")
+
+
+def test_results_say_what_they_are_means_of() -> None:
+    """JSON, tables and the report have the column of groups, how many there are, and what was left out."""
+    found = evaluate(DATA, score="score", mean_over="user", metrics="roc_auc")
+    [result] = json.loads(found.to_json())["results"]
+    told = {"mean_over": "user", "groups": 1, "groups_left_out": 1, "rows_left_out": 1, "value": 1.0}
+    assert {name: result[name] for name in told} == told
+    assert found.to_arrow().select(list(told)).to_pylist() == [told]
+    assert "mean over 1 group by user; left out 1 group without a value (1 row)" in str(found)
+    none = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc").results[0]
+    assert (none.groups, none.groups_left_out, none.reason) == (0, 1, "no group has both classes")
+
+
+def test_deciles_need_groups() -> None:
+    """Without groups there are no values by group; nor of a metric that has no mean; none where no group has one."""
+    with pytest.raises(OptionError, match="mean_over"):
+        evaluate(DATA, score="score").group_values("roc_auc")
+    found = evaluate(DATA.slice(0, 1), score="score", mean_over="user")
+    with pytest.raises(OptionError, match="agc has no mean"):
+        found.group_values("agc")
+    assert len(found.group_values("roc_auc")) == 0
+    with pytest.raises(OptionError, match="roc curve"):
+        found.curve("roc")
