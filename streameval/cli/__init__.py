@@ -12,7 +12,7 @@ import click
 from streameval._version import __version__
 from streameval.cli import gate, simulate, store
 from streameval.cli.attribute import attribute
-from streameval.cli.console import as_json, deliver, piped, progress_bar, refuse_directory, table
+from streameval.cli.console import as_json, check_out, deliver, piped, progress_bar, refuse_directory, table
 from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
 
@@ -34,7 +34,9 @@ def main() -> None:
 @main.command()
 @_DATA
 @options("evaluate")
-def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet: bool, **asked: Any) -> None:
+def evaluate(
+    data: tuple[str, ...], json_to: str | None, out: tuple[str, ...], plan_only: bool, quiet: bool, **asked: Any
+) -> None:
     """Evaluate Parquet files, directories, globs or URIs.
 
     All that DATA names is read in one pass. Without a column to evaluate, the columns of DATA are listed.
@@ -44,6 +46,7 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
     from streameval.report import render
 
     refuse_directory(json_to)
+    check_out(out)
     if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
         _list_columns(data, json_to, quiet)
     if plan_only:
@@ -52,6 +55,8 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
         return
     with progress_bar(quiet) as advance:
         found = run(list(data), progress=advance, **given(asked))
+    for path in out:
+        found.save(path)
     deliver(json_to, lambda: found.to_json(indent=2), lambda: render(found, plain=piped()), quiet)
 
 
