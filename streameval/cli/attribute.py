@@ -9,7 +9,8 @@ import click
 
 from streameval.cli.console import deliver, progress_bar, refuse_directory, table
 from streameval.cli.options import given, options
-from streameval.wording import plural, visible
+from streameval.cli.store import store_named
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -49,9 +50,10 @@ _UNCHANGED = {"merges": "no cluster holds rows of several earlier clusters", "sp
 @click.argument("data", nargs=-1, required=True)
 @options("attribute")
 def attribute(data: tuple[str, ...], json_to: str | None, out: str | None, quiet: bool, **asked: Any) -> None:
-    """Name the clusters and classes that cost the score.
+    """Name the clusters and classes that cost the score, in DATA or in a store.
 
-    Merges and splits need --classes or --changed-from, impure clusters --label.
+    After a store DATA are the files of its nights, for examples and the texts of ids. Merges and splits need --classes
+    or --changed-from, impure clusters --label.
     """
     from streameval.evaluation.attributed import check_target
     from streameval.evaluation.attribution import attribute as run
@@ -60,13 +62,17 @@ def attribute(data: tuple[str, ...], json_to: str | None, out: str | None, quiet
     if out is not None:
         check_target(Path(out))
     with progress_bar(quiet) as advance:
-        found = run(list(data), progress=advance, **given(asked))
+        kept = store_named(data, asked, advance)
+        if kept is None:
+            found = run(list(data), progress=advance, **given(asked))
+        else:
+            found = kept[0].attribute(data=list(data[1:]) or None, **kept[1], **given(asked))
     if out is not None:
         found.save(out)
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: shown(found), quiet)
+    deliver(json_to, lambda: found.to_json(indent=2), lambda: shown(found, from_store=kept is not None), quiet)
 
 
-def shown(found: Attribution) -> RenderableType:
+def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
     """All tables, each with a line that says how much of the loss it explains."""
     from rich.console import Group
     from rich.text import Text
@@ -84,7 +90,8 @@ def shown(found: Attribution) -> RenderableType:
     parts += [Text(f"left out: {plural(rows, 'row')}, {visible(reason)}") for reason, rows in found.dropped]
     parts += [Text(f"skipped: {visible(name)}: {visible(reason)}") for name, reason in found.skipped]
     if _hashed(found):
-        parts.append(Text("ids with # are hashes: the data can be read only once, so their texts are not known"))
+        why = "name the data after the store" if from_store else "the data can be read only once"
+        parts.append(Text(f"ids with # are hashes, their texts are not known: {why}"))
     return Group(*parts)
 
 
@@ -185,6 +192,17 @@ def _largest(cells: Iterable[Mapping[str, Any]]) -> str:
 
 def _examples(cells: Iterable[Mapping[str, Any]]) -> str:
     return cut("; ".join(f"{_name(next(iter(cell.values())))}: {' | '.join(cell['values'])}" for cell in cells))
+
+
+def visible(text: str) -> str:
+    r"""A text with its control characters spelled out, so that a terminal obeys none of them.
+
+    Examples
+    --------
+    >>> print(visible("a\tb\x1b[31m"))
+    a\tb\x1b[31m
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def cut(text: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Any]
 
-__all__ = ["given", "options", "options_of", "toml_of"]
+__all__ = ["SELECTION", "given", "options", "options_of", "toml_of"]
 
 _DATA = ("evaluate", "attribute", "sketch", "metrics", "show", "info", "history", "check", "diagnose")
 _ALL = (
@@ -40,7 +40,17 @@ _ALL = (
     "sketch",
 )
 
+SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of a store
+
+
+def _of_data(option: Option) -> Option:
+    """An option of a store's nights, for the verbs where a store may stand in place of data."""
+    text = option.help
+    return replace(option, verbs=("evaluate", "attribute"), help=f"Of a store: {text[0].lower()}{text[1:]}")
+
+
 SHOWN = (
+    *(_of_data(honoured("show")[name]) for name in SELECTION),
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
            help="Say what the run would read, hold and do; do not run."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
@@ -56,9 +66,6 @@ SHOWN = (
     Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
            metavar="FILE|-"),
     Option("plot", ANY, None, ("history",), "nothing", "Write a picture, such as history.svg.", metavar="FILE"),
-    Option("out", NAMES, (), ("evaluate", "show"), "nothing", metavar="FILE",
-           help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
-           "The .html file is one page, to be read anywhere."),
     Option("out", ANY, None, ("attribute",), "nothing", metavar="DIR|FILE",
            help="Write the tables as Parquet to a directory, or everything to a .json file."),
     Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",

@@ -5,12 +5,13 @@ Everything is imported where it is used, so that ``--help`` answers at once.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streameval.cli.console import as_json, deliver, emit, piped, progress_bar, refuse_directory, table
-from streameval.cli.options import given, options
+from streameval.cli.options import SELECTION, given, options
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from streameval.store import Store, Update
 
-__all__ = ["COMMANDS", "opened_store"]
+__all__ = ["COMMANDS", "opened_store", "store_named"]
 
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)
@@ -29,13 +30,38 @@ def opened_store(path: str, asked: dict[str, Any], progress: Callable[..., None]
     """The store, with the options of its constructor taken out of those that were given."""
     from streameval.store import Store
 
-    pairs = [text.partition("=") for text in asked.pop("storage_options")]
+    pairs = [text.partition("=") for text in asked.pop("storage_options", ())]
     for key, equals, _ in pairs:
         if not equals:
             msg = f"{key}: write KEY=VALUE"
             raise click.BadParameter(msg, param_hint="--storage")
     run = given({name: asked.pop(name) for name in _RUN if name in asked})
     return Store(path, storage_options={key: value for key, _, value in pairs}, progress=progress, **run)
+
+
+def store_named(
+    data: tuple[str, ...], asked: dict[str, Any], progress: Callable[..., None] | None = None
+) -> tuple[Store, dict[str, Any]] | None:
+    """The store that stands first where data may, and which of its nights are asked for; None where there are data.
+
+    Options of the store's constructor and of the selection are taken out of those that were given.
+    """
+    from streameval.errors import OptionError
+
+    selection = given({name: asked.pop(name) for name in SELECTION})
+    first, store = data[0], None
+    if not any(c in first for c in "*?["):
+        with suppress(OptionError):  # neither a local disk nor S3
+            store = opened_store(first, dict(asked), progress)
+    if store is None or not store.exists():
+        if selection:
+            name = next(iter(selection))
+            msg = f"{first}: {name}=… chooses nights of a store, and this is none; name files, or a store"
+            raise OptionError(msg, name)
+        return None
+    for name in (*_RUN, "storage_options"):
+        asked.pop(name, None)
+    return store, selection
 
 
 @click.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.engine import check_timeout
 from streameval.options import honoured, refuse
 from streameval.store import ingest, query
+from streameval.store.attribution import ATTRIBUTED, attribute
 from streameval.store.backfill import Place
 from streameval.store.context import StoreContext
 from streameval.store.files.location import Location
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
+    from streameval.evaluation.attributed import Attribution
     from streameval.evaluation.result import Evaluation
     from streameval.store.files.ledger import Entry
     from streameval.store.ingest import Update
@@ -254,6 +256,51 @@ class Store:
         named = [partition] if isinstance(partition, str) else partition
         selection = {"partition": named, "since": since, "until": until, "last": last}
         return query.evaluate(self._context, as_of, selection, options)
+
+    def exists(self) -> bool:
+        """Whether there is a store at its path; False where that cannot be seen."""
+        return self._context.ledger.exists()
+
+    def attribute(
+        self,
+        partition: str | Sequence[str] = (),
+        *,
+        cluster: str,
+        data: Any = None,
+        since: str | date | None = None,
+        until: str | date | None = None,
+        last: int | None = None,
+        as_of: str | int | date | None = None,
+        **options: Any,
+    ) -> Attribution:
+        """Name the clusters and classes that cost a clustering its score in all partitions, or some, from their states.
+
+        The tables are those of `streameval.attribute` of the files. Ids of 64 bits are in the states; without `data`
+        other ids are hashes, such as ``#3f2a…``.
+
+        Parameters
+        ----------
+        partition, since, until, last, as_of
+            As `evaluate`.
+        cluster : str
+            The cluster column.
+        data : path, URI, or list of those, optional
+            The files of these partitions: the texts of hashed ids and the examples are read from them.
+        **options
+            Options of `streameval.attribute`: ``classes, label, metric, aul_threshold, top, examples, examples_per``.
+            By default all tables that the store has states for.
+
+        Raises
+        ------
+        OptionError
+            If the store does not keep the columns, or examples are asked for without data.
+        """
+        for name in options:
+            if name not in ATTRIBUTED:
+                refuse("attribute", name, ATTRIBUTED, "of a store, ")
+        named = [partition] if isinstance(partition, str) else partition
+        selection = {"partition": named, "since": since, "until": until, "last": last}
+        return attribute(self._context, data, as_of, selection, {"cluster": cluster, **options})
 
     def add(
         self,

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 
 from streameval._version import __version__
 from streameval.errors import FormatError, OptionError, StoreError
+from streameval.scan import READ_ERRORS
 from streameval.store.files.delta import KEEP, commit, commits, data_files, open_table, publish_rows, read_rows, reading
 from streameval.store.files.published import content_of, sealed, unsealed
 
@@ -180,6 +181,16 @@ class Ledger:
 
     def __init__(self, location: Location) -> None:
         self.location = location
+
+    def exists(self) -> bool:
+        """Whether there is a ledger; False where that cannot be seen."""
+        from pyarrow import fs
+
+        log = self.location.child("_delta_log")
+        try:
+            return bool(log.filesystem.get_file_info(log.path).type == fs.FileType.Directory)
+        except READ_ERRORS:
+            return False
 
     def read(self, as_of: str | int | date | None = None) -> Snapshot:
         """The newest version, or the one that was newest at a time.

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.families import MetricRequest
 
-__all__ = ["REPORTED", "Configuration"]
+__all__ = ["ALL_STATES", "REPORTED", "Configuration"]
 
 _KEPT = kept_options()
 REPORTED = tuple(name for name, option in _KEPT.items() if option.decides == "value")
 _SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
-_ALL_STATES = {name: _KEPT[name].rest for name in REPORTED}
+ALL_STATES = {name: _KEPT[name].rest for name in REPORTED}
 _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 _ARROW = {
     "f4": pa.float32(),
@@ -164,7 +164,7 @@ class Configuration:
     @property
     def folding(self) -> Request:
         """A request of every state, whatever the metrics."""
-        return self.request(**_ALL_STATES)
+        return self.request(**ALL_STATES)
 
     def typed(self, found: Scan) -> Configuration:
         """The configuration with the key types of scanned columns, for columns that have none yet."""
@@ -211,7 +211,7 @@ class Configuration:
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
         """The spec of every state, by group and column."""
-        return {(w.group, w.of): w.spec for w in self.wanted(names, **_ALL_STATES)} if names else {}
+        return {(w.group, w.of): w.spec for w in self.wanted(names, **ALL_STATES)} if names else {}
 
     def widened(self, given: Mapping[str, Any]) -> Configuration:
         """The configuration with more columns or metrics, named by the options of their kind.

@@ -18,7 +18,7 @@ from streameval.report import render
 from streameval.results import Scalar
 from streameval.store.vacuum import Vacuumed
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parent
 
 
 def printed(found: Any, width: int) -> list[str]:

@@ -1,9 +1,9 @@
-"""Results → tables for the terminal."""
+"""Results → tables for the terminal. Knows result types, never metrics or states."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from streameval.wording import plural
 
@@ -46,10 +46,6 @@ class Found(Protocol):
     @property
     def skipped(self) -> tuple[tuple[str, str], ...]:
         """Files left out, with the reason."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Options that decide the results."""
 
 
 def cell(result: Scalar | None) -> str:

@@ -1,0 +1,202 @@
+"""A run over data: fold the states once, and look a few values up in one more scan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval import scan
+from streameval.engine.fold import Plan
+from streameval.errors import MissingInputError, OptionError, SchemaError
+from streameval.evaluation.attributed import Attribution
+from streameval.evaluation.attribution.ids import Ids
+from streameval.evaluation.attribution.narrowing import narrowed
+from streameval.evaluation.attribution.sweep import Sweep
+from streameval.evaluation.columns import without_views
+from streameval.evaluation.conclude import check_labels
+from streameval.metrics.contingency.attribution import check_gain
+from streameval.options import checked, recorded
+from streameval.scan.where import Where
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.labels import LabelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.engine import Engine
+    from streameval.engine.fold import Folded
+    from streameval.evaluation.attribution.sweep import LookUp, Values
+    from streameval.states.values import ValuesSpec
+
+__all__ = ["Run", "checked_options"]
+
+
+def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Options in plain form; an earlier clustering stands where classes do."""
+    classes, earlier = given.get("classes"), given.get("changed_from")
+    if classes and earlier:
+        msg = "classes and changed_from exclude each other: compare with one column at a time"
+        raise OptionError(msg, "classes", "changed_from")
+    compared = {**given, "classes": classes or earlier}
+    if not compared["classes"] and not given.get("label"):
+        msg = (
+            "nothing to attribute: merges and splits need classes or an earlier clustering (--classes, "
+            "--changed-from), impure clusters need a label (--label)"
+        )
+        raise OptionError(msg)
+    options = checked(compared, "attribute")
+    if options["metric"] is not None:
+        check_gain(str(options["metric"]))
+    return options
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is about to start."""
+
+    options: Mapping[str, Any]
+    engine: Engine
+    found: scan.Scan
+    plan: Plan
+    filtered: str = ""
+
+    @classmethod
+    def of(cls, data: Any, options: Mapping[str, Any], engine: Engine) -> Run:
+        """The run of checked options (`checked_options`)."""
+        cluster, classes, label, examples = (options[name] for name in ("cluster", "classes", "label", "examples"))
+        where = None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"]))
+        folded = dict.fromkeys(name for name in (label, cluster, classes, *(where.columns if where else ())) if name)
+        skip = options["on_error"] == "skip"
+        found = scan.plan(
+            data,
+            list(dict.fromkeys((*folded, *([examples] if examples else [])))),
+            on_error=options["on_error"],
+            delta_version=options["delta_version"],
+            threads=engine.threads,
+            compute=engine.compute,
+        )
+        found, test = replace(found, schema=without_views(found.schema)), None
+        if where is not None:
+            test = where.bound(found.schema)
+            found, _ = scan.prune(found, test)
+        if examples:
+            _check_examples(found, examples)
+        if options["cluster_scope"] == "partition" and not all(piece.partition for piece in found.pieces):
+            msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
+            raise OptionError(msg)
+        labels = LabelSpec(label, options["pos_label"], options["nulls"]) if label else None
+        kept = pa.schema([found.schema.field(name) for name in folded])
+        run = cls(options, engine, found, Plan(kept, labels, None, (), skip, where=test), where.text if where else "")
+        return replace(run, plan=replace(run.plan, specs=run.specs))
+
+    @cached_property
+    def clusters(self) -> Ids:
+        """Ids of clusters."""
+        return self._ids(self.options["cluster"], self.options["cluster_scope"])
+
+    @cached_property
+    def classes(self) -> Ids | None:
+        """Ids of classes."""
+        return self._ids(self.options["classes"]) if self.options["classes"] else None
+
+    def _ids(self, column: str, scope: str = "global") -> Ids:
+        try:
+            return Ids.of(self.found, column, scope)
+        except SchemaError as error:
+            msg = f"{self.found.pieces[0].name}: {error}"
+            raise SchemaError(msg) from None
+
+    @property
+    def specs(self) -> tuple[Any, ...]:
+        """The states to fold: a table where there are classes, sizes where there are labels."""
+        one, policies = self.clusters.column, (self.options["cluster_scope"], self.options["nulls"])
+        found: list[Any] = []
+        if self.classes is not None:
+            other = self.classes.column
+            found.append(ContingencySpec(other.name, one.name, other.type, one.type, *policies))
+        if self.options["label"]:
+            found.append(ClusterSpec(one.name, one.type, *policies))
+        return tuple(found)
+
+    def finish(self) -> Attribution:
+        """Read the data and make the tables."""
+        folded = self.engine.read(self.found.pieces, self.found.rows, self.plan)
+        states = [folded.states[spec] for spec in self.plan.specs]
+        skipped = (*self.found.skipped, *folded.skipped)
+        self._check(folded, skipped)
+        result = Attribution(
+            states[0].totals().rows, None, None, None, None, {}, dropped=self._dropped(folded), skipped=skipped,
+            options=recorded(self._asked(), "attribute"),
+        )  # fmt: skip
+        table = states[0] if self.classes is not None else None
+        sizes = states[-1] if self.plan.label is not None else None
+        return Sweep(self.options, self.engine, self.clusters, self.classes, self.look_up).added(result, table, sizes)
+
+    @property
+    def look_up(self) -> LookUp | None:
+        """What reads the data once more; None where a reader was read already."""
+        if self.found.splittable:
+            return self._looked_up
+        if self.options["examples"]:
+            msg = "examples read the data twice, and a reader can be read only once: name files or a table"
+            raise OptionError(msg, "examples")
+        return None
+
+    def _looked_up(self, wanted: Mapping[str, ValuesSpec]) -> Values:
+        """The values of a few groups, from one more scan."""
+        found = narrowed(self.found, wanted.values())
+        plan = replace(self.plan, schema=self.found.schema, specs=tuple(dict.fromkeys(wanted.values())))
+        states = self.engine.read(found.pieces, found.rows, plan).states
+        return {name: states[spec].lists() for name, spec in wanted.items()}
+
+    def _asked(self) -> dict[str, Any]:
+        """The options as they were asked."""
+        if not self.options["changed_from"]:
+            return dict(self.options)
+        return {**self.options, "classes": None}
+
+    def _check(self, folded: Folded, skipped: Sequence[tuple[str, str]]) -> None:
+        """Raise if labels cannot be read, or there are no rows."""
+        names = [piece.name for piece in self.found.pieces]
+        where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
+        if self.plan.label is not None:
+            labels = folded.states[self.plan.label]
+            labels.check_found(names[0] if len(set(names)) == 1 else f"all of {names[0]}, …")
+            check_labels(labels, where, skipped, self.filtered)
+        if not any(folded.states[spec].totals().rows for spec in self.plan.specs):
+            reason = f"; skipped {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+            msg = f"{where}: there are no rows in clusters{reason}"
+            if self.filtered:
+                msg = f"{where}: no row in a cluster meets where: {self.filtered}"
+            raise MissingInputError(msg)
+
+    def _dropped(self, folded: Folded) -> tuple[tuple[str, int], ...]:
+        """Rows left out, by reason."""
+        found = {}
+        if self.plan.label is not None:
+            found["null label"] = folded.states[self.plan.label].null
+        for spec in self.specs:
+            rows = folded.states[spec].dropped_rows
+            if isinstance(spec, ContingencySpec):
+                found[f"null cluster {spec.cluster}"] = int(rows[0])
+                found[f"null class {spec.classes} (with {spec.cluster})"] = int(rows[1])
+            else:
+                found.setdefault(f"null cluster {self.clusters.column.name}", int(rows.sum()))
+        return tuple((reason, rows) for reason, rows in found.items() if rows)
+
+
+def _check_examples(found: scan.Scan, column: str) -> None:
+    """Raise `SchemaError` if the values of a column cannot be shown."""
+    kind = found.schema.field(column).type
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    binary = pa.types.is_binary(plain) or pa.types.is_large_binary(plain) or pa.types.is_fixed_size_binary(plain)
+    if binary or pa.types.is_nested(plain) or pa.types.is_null(plain):
+        msg = (
+            f"{found.pieces[0].name}: examples column {column!r} has type {kind}; "
+            "examples are texts, numbers, booleans or times: cast it"
+        )
+        raise SchemaError(msg)

@@ -1,0 +1,156 @@
+"""Attribution from a store: which clusters and classes cost the score of some nights, from their states alone.
+
+Ids of 64 bits are in the states. Texts of hashed ids, and examples, come from the nights' files, where they are named.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.evaluation.attributed import Attribution
+from streameval.evaluation.attribution.ids import Ids
+from streameval.evaluation.attribution.run import Run, checked_options
+from streameval.evaluation.attribution.sweep import Sweep
+from streameval.evaluation.conclude import check_labels
+from streameval.options import recorded
+from streameval.states.keyed.ids import hash_words
+from streameval.states.values import IdColumn
+from streameval.store.nights.configuration import ALL_STATES
+from streameval.store.nights.merge import labels_of, states_of
+from streameval.store.nights.partitions import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.engine import Engine
+    from streameval.evaluation.attribution.sweep import LookUp, Values
+    from streameval.states.values import ValuesSpec
+    from streameval.store.context import StoreContext
+    from streameval.store.files.ledger import Entry
+    from streameval.store.nights.configuration import Configuration
+
+__all__ = ["ATTRIBUTED", "attribute"]
+
+_OWN = ("cluster", "classes", "label", "pos_label", "nulls", "cluster_scope")  # must be as the store was begun
+_REFUSED = ("changed_from", "where")  # each with its reason
+ATTRIBUTED = (*_OWN[1:], *_REFUSED, "metric", "aul_threshold", "top", "examples", "examples_per")
+
+
+def attribute(
+    context: StoreContext, data: Any, as_of: Any, selection: Mapping[str, Any], options: Mapping[str, Any]
+) -> Attribution:
+    """The costliest groups of the partitions of a selection; see `Store.attribute`."""
+    snapshot, configuration = context.begun(as_of)
+    entries = chosen(snapshot.entries, **selection)
+    asked = checked_options(_options(configuration, options, data))
+    engine = context.engine()
+    wanted = {"classes"} if asked["classes"] else set()
+    wanted |= {"cluster"} if asked["label"] else set()
+    kept = states_of(entries, configuration, engine, context.compaction, **ALL_STATES)
+    states = {group: kept[group, of] for group, of in list(kept) if group in wanted and of == asked["cluster"]}
+    _check_kept(states, wanted, asked, entries)
+    names = [entry.partition for entry in entries]
+    specs = {group: state.spec for group, state in states.items()}
+    clusters, classes = _ids(specs, asked, names)
+    if asked["label"]:
+        check_labels(labels_of(entries, configuration.folding.label), context.location.name, ())
+    result = Attribution(
+        next(iter(states.values())).totals().rows, None, None, None, None, {},
+        dropped=_dropped(configuration, names, states),
+        skipped=tuple(lost for entry in entries for lost in entry.left_out),
+        options=recorded(asked, "attribute"),
+    )  # fmt: skip
+    look_up = (
+        None if data is None else partial(_looked_up, data, asked, engine, configuration, names, clusters, classes)
+    )
+    return Sweep(asked, engine, clusters, classes, look_up).added(result, states.get("classes"), states.get("cluster"))
+
+
+def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
+    """The options of `streameval.attribute`, with the store's own for what its states decide."""
+    if given.get("changed_from"):
+        msg = "a store keeps no table of two clusterings: name the data for changed_from (--changed-from)"
+        raise OptionError(msg, "changed_from")
+    if given.get("examples") and data is None:
+        msg = "examples are in the files of the nights, not in a store: name the data after the store"
+        raise OptionError(msg, "examples")
+    if given.get("where") is not None:
+        msg = "states of a store hold all rows: name the data for where (--where)"
+        raise OptionError(msg, "where")
+    own = {name: given[name] for name in _OWN if given.get(name) is not None}
+    configuration.asked(own)
+    kept = {name: configuration.options[name] for name in ("pos_label", "nulls", "cluster_scope")}
+    classes, label = configuration.options["classes"], configuration.options["label"]
+    tables = {name: given.get(name) for name in ("classes", "label")}
+    if not any(tables.values()):
+        tables = {"classes": classes, "label": label if configuration.folding.label is not None else None}
+    if not tables["label"]:
+        kept["pos_label"] = None
+    return {**given, **kept, **tables}
+
+
+def _check_kept(
+    states: Mapping[str, Any], wanted: set[str], asked: Mapping[str, Any], entries: Sequence[Entry]
+) -> None:
+    """Raise if the store has not the states of all partitions."""
+    for group in sorted(wanted - set(states)):
+        lacking = [e.partition for e in entries if e.rows and not e.state(group, asked["cluster"])]
+        what = (
+            f"{asked['cluster']} against {asked['classes']}"
+            if group == "classes"
+            else f"clusters of {asked['cluster']}"
+        )
+        where = f" for {lacking[0]}{f' and {len(lacking) - 1} more' if lacking[1:] else ''}" if lacking else ""
+        msg = f"the store does not keep {what}{where}; let it join (add), or name the data instead of the store"
+        raise OptionError(msg)
+
+
+def _ids(specs: Mapping[str, Any], asked: Mapping[str, Any], names: Sequence[str]) -> tuple[Ids, Ids | None]:
+    """How the words of clusters and classes are read."""
+    table = specs.get("classes")
+    kind = specs["cluster"].type if table is None else table.cluster_type
+    scope = asked["cluster_scope"]
+    salts = {hash_words(name.encode()): name for name in sorted(names)} if scope == "partition" else {}
+    clusters = Ids(IdColumn(asked["cluster"], kind, scope), True, salts)
+    return clusters, None if table is None else Ids(IdColumn(table.classes, table.class_type), True)
+
+
+def _dropped(
+    configuration: Configuration, names: Sequence[str], states: Mapping[str, Any]
+) -> tuple[tuple[str, int], ...]:
+    """Rows left out, by reason."""
+    found: dict[str, int] = {}
+    for wanted in configuration.wanted(names, **ALL_STATES):
+        state = states.get(wanted.group)
+        if state is not None and wanted.spec == state.spec:
+            for reason, rows in wanted.family.counted(wanted, state).dropped:
+                found.setdefault(reason, rows)
+    return tuple((reason, rows) for reason, rows in found.items() if rows)
+
+
+def _looked_up(
+    data: Any,
+    asked: Mapping[str, Any],
+    engine: Engine,
+    configuration: Configuration,
+    names: Sequence[str],
+    clusters: Ids,
+    classes: Ids | None,
+    wanted: Mapping[str, ValuesSpec],
+) -> Values:
+    """Values of a few groups from the files of these partitions."""
+    run = Run.of(data, asked, engine)
+    pieces = tuple(piece for piece in run.found.pieces if piece.partition in names)
+    absent = sorted(set(names) - {piece.partition for piece in pieces})
+    if absent:
+        msg = f"{absent[0]}: the data named beside the store do not hold this partition; name all that were chosen"
+        raise OptionError(msg)
+    for own, read in ((clusters, run.clusters), (classes, run.classes)):
+        if own is not None and read is not None:
+            own.text = read.text
+    found = configuration.conformed(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
+    look_up: LookUp | None = replace(run, found=found).look_up
+    return {} if look_up is None else look_up(wanted)
