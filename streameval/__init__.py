@@ -45,8 +45,20 @@ if TYPE_CHECKING:
         ratio2weights,
         unitsq_sigmoid,
     )
-    from streameval.plots import plot_curve
-    from streameval.results import Curve, Distribution, Reliability, Scalar
+    from streameval.plots import (
+        plot,
+        plot_attribution,
+        plot_corp,
+        plot_curve,
+        plot_differences,
+        plot_purity_by_size,
+        plot_reliability,
+        plot_score_distributions,
+        plot_slices,
+        plot_thresholds,
+        plot_worst_clusters,
+    )
+    from streameval.results import Bins, Curve, Distribution, Reliability, Scalar
     from streameval.simulation import Simulation, simulate
     from streameval.states.scores.quantile_sketch import QuantileSketch
     from streameval.store import Store
@@ -82,8 +94,20 @@ _WHERE = {
     ),
     "arrays.contingency.table": ("ClusteringMetrics", "ConfusionMatrix2", "ContingencyTable"),
     "evaluation.result": ("Evaluation",),
-    "plots": ("plot_curve",),
-    "results": ("Curve", "Distribution", "Reliability", "Scalar"),
+    "plots": (
+        "plot",
+        "plot_attribution",
+        "plot_corp",
+        "plot_curve",
+        "plot_differences",
+        "plot_purity_by_size",
+        "plot_reliability",
+        "plot_score_distributions",
+        "plot_slices",
+        "plot_thresholds",
+        "plot_worst_clusters",
+    ),
+    "results": ("Bins", "Curve", "Distribution", "Reliability", "Scalar"),
     "simulation": ("Simulation", "simulate"),
     "evaluation.quantile_sketch": ("quantile_sketch",),
     "states.scores.quantile_sketch": ("QuantileSketch",),
@@ -94,6 +118,7 @@ _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = [
     "Accumulator",
     "Attribution",
+    "Bins",
     "ClusteringMetrics",
     "ConfusionMatrix2",
     "ContingencyTable",
@@ -133,9 +158,19 @@ __all__ = [
     "jaccard_similarity",
     "mutual_info_score",
     "num2bool",
+    "plot",
+    "plot_attribution",
+    "plot_corp",
     "plot_curve",
+    "plot_differences",
     "plot_gain_curve",
     "plot_precision_recall_curve",
+    "plot_purity_by_size",
+    "plot_reliability",
+    "plot_score_distributions",
+    "plot_slices",
+    "plot_thresholds",
+    "plot_worst_clusters",
     "precision_recall_curve",
     "product_moment",
     "quantile_sketch",

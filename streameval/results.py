@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
+    "Bins",
     "Curve",
     "Distribution",
     "Reliability",
@@ -251,13 +252,13 @@ class Curve:
 
     Attributes
     ----------
-    name : ``roc``, ``precision_recall``, ``gain``, ``lift``, ``reliability`` or ``corp``
+    name : ``roc``, ``precision_recall``, ``gain``, ``lift``, ``reliability``, ``corp`` or ``purity``
     of : the score or cluster column
     x, y : float64 arrays of shape (n_points,), at most 10,000 points
     thresholds : float64 array of shape (n_points,); scores at or above it are taken as positive (for ``lift``, the
         cluster size)
     area : area under the whole curve; of ``reliability`` its mean distance from the diagonal (`ece`), of ``corp`` what
-        the distance costs (`corp.mcb`)
+        the distance costs (`corp.mcb`), of ``purity`` the share of positives of all rows
     exact : whether points and area are exact
     positives, rows : what the curve was computed from; with weights, sums of weights
     weighted : whether there are weights
@@ -276,25 +277,37 @@ class Curve:
 
 
 @dataclass(frozen=True, eq=False)
-class Reliability(Curve):
-    """A reliability curve: for each bin with rows, its mean score `x` and its share of positives `y`, ascending.
-
-    `thresholds` are the lower ends of the bins. All arrays are float64, of shape (n_bins,).
+class Bins(Curve):
+    """A curve over bins of rows, ascending; bins without rows are left out. `thresholds` are their lower ends.
 
     Attributes
     ----------
-    low, high : ends of each bin: its edges; for bins of equal count, the lowest and the highest score in it
-    counts : rows of each bin; with weights, their sum
-    x_lower, x_upper, y_lower, y_upper : certain ends of the mean score and of the share, equal to `x` and `y` where
-        these are exact
-    doubt : rows of bins of a histogram that cross an end of the bin, and may belong to the next
-    ci_lower, ci_upper : 95 % interval of the share (Wilson 1927) if every row were drawn on its own; too narrow where
-        rows come in groups, such as campaigns; NaN with weights, and where there is doubt
+    low, high : float64 arrays of shape (n_bins,), the ends of each bin
+    counts : float64 array of shape (n_bins,), rows of each bin; with weights, their sum
     """
 
     low: Array = field(kw_only=True)
     high: Array = field(kw_only=True)
     counts: Array = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Reliability(Bins):
+    """A reliability curve: for each bin its mean score `x` and its share of positives `y`.
+
+    The ends of bins of equal width are their edges, those of bins of equal count the lowest and the highest score.
+
+    Attributes
+    ----------
+    x_lower, x_upper, y_lower, y_upper : float64 arrays of shape (n_bins,), certain ends of the mean score and of the
+        share, equal to `x` and `y` where these are exact
+    doubt : float64 array of shape (n_bins,), rows that may belong to the next bin: those of bins of a histogram that
+        cross an end
+    ci_lower, ci_upper : float64 arrays of shape (n_bins,), 95 % interval of the share (Wilson 1927) if every row were
+        drawn on its own; too narrow where rows come in groups, such as campaigns; NaN with weights, and where there is
+        doubt
+    """
+
     x_lower: Array = field(kw_only=True)
     x_upper: Array = field(kw_only=True)
     y_lower: Array = field(kw_only=True)

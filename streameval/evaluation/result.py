@@ -211,7 +211,7 @@ class Evaluation:
         name : str
             Of a score: ``roc``, ``precision_recall``, ``gain``, ``reliability`` (ten bins of equal width, a
             `Reliability`; ``reliability@20`` has other bins, ``reliability@20/equal_count`` as many rows in each),
-            ``corp`` (the isotonic fit). Of a cluster column: ``lift``.
+            ``corp`` (the isotonic fit). Of a cluster column: ``lift``, ``purity`` (share of positives by size).
         of : str, optional
             The score or cluster column, where there are several.
 

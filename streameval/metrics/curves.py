@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.metrics.clusters.lift import Aul
+from streameval.metrics.clusters.purity import purity_curve
 from streameval.metrics.scores.calibration.curves import corp_curve, reliability_curve
 from streameval.metrics.scores.calibration.isotonic import Corp, CorpFit
 from streameval.metrics.scores.calibration.reliability import BINS, CalibrationError, ReliabilityBins
@@ -93,6 +94,9 @@ CURVES = {
             lambda values, state, *_: corp_curve(values[0], values[1], state),
         ),
         CurveKind("lift", "cluster", "aul", lambda threshold: (AllSizes(), Aul(threshold)), _lift),
+        CurveKind(
+            "purity", "cluster", "aul", lambda _: (AllSizes(),), lambda values, _, of, __: purity_curve(values[0], of)
+        ),
     )
 }
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
 from streameval.errors import DataError, OptionError
+from streameval.plots.canvas import COLORS, GREEN, GREY, checked_path, figure_of, new_axes, plain_frame, save
 from streameval.plots.labels import CURVE, arrange, curves_on, mark
 from streameval.plots.placement import along
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
 
     Points = tuple[Sequence[float], Sequence[float]]
 
-__all__ = ["COLORS", "AxesText", "BaseStyle", "Drawing", "Style", "share", "vectors"]
+__all__ = ["AxesText", "BaseStyle", "Drawing", "Style", "share", "vectors"]
 
-COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # of Okabe and Ito
-_GREY, _GREEN = "#7F7F7F", "#009E73"
-_FORMATS = (".png", ".svg", ".pdf")
 _POINTS = 5_000
 
 
@@ -111,25 +109,6 @@ def share(name: str, value: float | None, *, positive: bool = False) -> float | 
     return value
 
 
-def _checked_path(save_to: str | Path) -> Path:
-    path = Path(save_to)
-    if path.suffix.lower() not in _FORMATS:
-        msg = f"save_to={str(save_to)!r} does not say a format; end it in .png, .svg or .pdf"
-        raise OptionError(msg)
-    if not path.parent.is_dir():
-        msg = f"save_to={str(save_to)!r}: there is no folder {str(path.parent)!r}; make it first"
-        raise OptionError(msg)
-    return path
-
-
-def _save(figure: Figure, path: Path) -> None:
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        msg = f"save_to={str(path)!r} cannot be written ({error.strerror or error}); give another path"
-        raise OptionError(msg) from error
-
-
 def _visible(x: Array, y: Array, limit: float) -> tuple[Array, Array]:
     """Points to draw: up to the limit and one beyond it, at most `_POINTS`, evenly spaced along the curve."""
     known = np.isfinite(x) & np.isfinite(y)
@@ -143,16 +122,6 @@ def _visible(x: Array, y: Array, limit: float) -> tuple[Array, Array]:
     way = along(x / limit, y)
     kept = np.unique(np.searchsorted(way, np.linspace(0, way[-1], _POINTS)).clip(max=x.size - 1))
     return x[kept], y[kept]
-
-
-def _new_axes() -> Axes:
-    """Axes of a figure that pyplot knows nothing of."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(5.0, 5.0), dpi=160, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
 
 
 class Drawing:
@@ -169,19 +138,15 @@ class Drawing:
         self.look, self.style = look, style
         self.limit = float(share("truncate", style.get("truncate"), positive=True) or 1)
         save_to, ax = style.get("save_to"), style.get("ax")
-        self.path = None if save_to is None else _checked_path(save_to)
+        self.path = None if save_to is None else checked_path(save_to)
         self.x, self.y = _visible(points[0], points[1], self.limit)
-        self.ax = _new_axes() if ax is None else ax
+        self.ax = new_axes() if ax is None else ax
         self.earlier = len(curves_on(self.ax))
 
     @property
     def figure(self) -> Figure:
         """The figure that holds the axes."""
-        figure = self.ax.get_figure(root=True)
-        if figure is None:
-            msg = "ax belongs to no figure; give axes that do"
-            raise OptionError(msg)
-        return figure
+        return figure_of(self.ax)
 
     def curve(self, area: float | None, name: str | None = None) -> None:
         """Draw the curve, shaded if asked; `name` is that of the area, if it is none of the whole curve."""
@@ -207,9 +172,9 @@ class Drawing:
         """Draw the random and the best line, once for all curves on these axes, and set the frame."""
         if not self.earlier:
             if random:
-                self.ax.plot(*random, color=_GREY, linestyle=(0, (5, 3)), linewidth=1.2, label=name, zorder=2)
+                self.ax.plot(*random, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, label=name, zorder=2)
             if best:
-                self.ax.plot(*best, color=_GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
+                self.ax.plot(*best, color=GREEN, linestyle=":", linewidth=2.0, label="best possible", zorder=2.6)
         self._frame(float(np.interp(self.limit, *best)) if best and self.look.zoom else 1.0)
 
     def _frame(self, best: float) -> None:
@@ -221,10 +186,7 @@ class Drawing:
         self.ax.set(xlabel=self.look.x, ylabel=self.look.y, title=self.look.title)
         self.ax.set_aspect("equal" if self.limit == 1 else "auto")
         self.ax.locator_params(nbins=5)
-        self.ax.grid(visible=True, color="#E6E6E6", linewidth=0.6)
-        self.ax.set_axisbelow(True)
-        for spine in self.ax.spines.values():
-            spine.set_color("#C0C0C0")
+        plain_frame(self.ax)
         if self.limit == 1 and highest <= 1:
             for line in self.ax.get_lines():
                 line.set_clip_on(False)  # lines on the frame are drawn whole
@@ -235,5 +197,5 @@ class Drawing:
             mark(curves_on(self.ax)[-1], thresholds)
         arrange(self.figure, self.ax, self.limit, self.look.legend)
         if self.path is not None:
-            _save(self.figure, self.path)
+            save(self.figure, self.path)
         return self.ax

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Thresholds = tuple[Array, Array, Array]
 
-__all__ = ["CURVE", "arrange", "curves_on", "mark"]
+__all__ = ["CURVE", "arrange", "arrange_all", "curves_on", "mark"]
 
 CURVE = "streameval-curve"  # marks the lines that are curves
 _LABEL = "streameval-threshold"  # marks the texts of thresholds
@@ -77,6 +77,15 @@ def arrange(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
         before = _PLACED.get(other)
         if before is not None and other is not ax and not np.allclose(_size(other), before.size, rtol=0.01):
             _place(figure, other, before.limit, before.preferred)
+
+
+def arrange_all(figure: Figure) -> None:
+    """Place the legends and thresholds of all axes anew, once a figure is complete."""
+    _lay_out(figure)
+    for ax in figure.axes:
+        before = _PLACED.get(ax)
+        if before is not None:
+            _place(figure, ax, before.limit, before.preferred)
 
 
 def _lay_out(figure: Figure) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.drawing import COLORS
+from streameval.plots.canvas import COLORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

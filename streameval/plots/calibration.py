@@ -1,0 +1,170 @@
+"""Pictures of calibration: whether the score may be read as a probability.
+
+On the diagonal it may: of the rows with a score of 0.3, three in ten are positive. Below it the score promises too
+much, above it too little.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.plots.canvas import GREY, checked_path, color, figure_of, finish, new_axes, plain_frame
+from streameval.plots.labels import CURVE, arrange
+from streameval.plots.sources import curves_of
+from streameval.results import Reliability
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from streameval.plots.sources import Evaluated
+    from streameval.results import Curve
+
+__all__ = ["plot_corp", "plot_reliability"]
+
+
+def plot_reliability(
+    found: Evaluated | Curve | Sequence[Curve],
+    of: str | None = None,
+    *,
+    log: bool = False,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """Reliability diagram: the share of positives of each bin against its mean score, and the rows of the bins below.
+
+    Bars are 95 % intervals as if every row were drawn on its own. Under ``approx`` they are the certain ends of the
+    share where these differ.
+
+    Parameters
+    ----------
+    found : Evaluation, or one or several curves named ``reliability``
+        Of an evaluation all scores are drawn, or the one that `of` names.
+    of : str, optional
+        A score column.
+    log : bool
+        Whether the rows below are on a logarithmic axis.
+    ax : matplotlib Axes, optional
+        Axes to draw on; the rows are drawn below it. By default, those of a new figure.
+    save_to : path, optional
+        File to write, ending in .png, .svg or .pdf.
+
+    Returns
+    -------
+    matplotlib Axes
+        Of the diagram; the rows of the bins are in its only child axes.
+
+    Raises
+    ------
+    OptionError
+        If there is no such curve, it is not defined, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.25, 0.25, 0.5, 0.75]})
+    >>> axes = plot_reliability(evaluate(data, score="score"))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['score (ECE = 0.3125)', 'calibrated']
+    """
+    path = None if save_to is None else checked_path(save_to)
+    curves = [curve for curve in curves_of(found, "reliability", of) if isinstance(curve, Reliability)]
+    ax = ax or new_axes(5.0, 6.2)
+    _diagonal(ax, "Reliability", "Mean score of the bin")
+    rows = ax.inset_axes((0.0, -0.28, 1.0, 0.24), sharex=ax)
+    for i, curve in enumerate(curves):
+        _line(ax, curve, i, "ECE", marker="o", markersize=4)
+        _bars(ax, curve, color(i))
+        _rows(rows, curve, color(i))
+    if log:
+        rows.set_yscale("log")
+    plain_frame(rows)
+    rows.set(ylabel="Weight" if curves[0].weighted else "Rows", xlabel=ax.get_xlabel())
+    ax.set_xlabel("")
+    ax.tick_params(labelbottom=False, bottom=False)
+    arrange(figure_of(ax), ax, 1.0, "upper left")
+    return finish(ax, path)
+
+
+def plot_corp(
+    found: Evaluated | Curve | Sequence[Curve],
+    of: str | None = None,
+    *,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """CORP reliability diagram: the isotonic fit of the labels on the scores, the best recalibration that keeps order.
+
+    The legend has `corp.mcb`, what recalibration would take off the Brier score.
+
+    Parameters
+    ----------
+    found : Evaluation, or one or several curves named ``corp``
+        Of an evaluation all scores are drawn, or the one that `of` names.
+    of, ax, save_to
+        See `plot_reliability`.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If there is no such curve, it is not defined, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.25, 0.25, 0.5, 0.75]})
+    >>> axes = plot_corp(evaluate(data, score="score"))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['score (MCB = 0.0677)', 'calibrated']
+    """
+    path = None if save_to is None else checked_path(save_to)
+    curves = curves_of(found, "corp", of)
+    ax = ax or new_axes()
+    _diagonal(ax, "Isotonic fit (CORP)", "Score")
+    ax.set_aspect("equal")
+    for i, curve in enumerate(curves):
+        _line(ax, curve, i, "MCB")
+    arrange(figure_of(ax), ax, 1.0, "upper left")
+    return finish(ax, path)
+
+
+def _diagonal(ax: Axes, title: str, x: str) -> None:
+    """The frame of a diagram, with the line of calibrated scores."""
+    ax.plot((0, 1), (0, 1), color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, label="calibrated")
+    ax.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), title=title, xlabel=x, ylabel="Share of positives")
+    ax.locator_params(nbins=5)
+    plain_frame(ax)
+
+
+def _line(ax: Axes, curve: Curve, i: int, area: str, **look: Any) -> None:
+    """The i-th curve, with its area in the legend."""
+    entry = f"{curve.of} ({area} {'=' if curve.exact else '≈'} {curve.area:.4f})"
+    ax.plot(curve.x, curve.y, color=color(i), linewidth=1.7, label=entry, gid=CURVE, zorder=3, **look)
+
+
+def _bars(ax: Axes, curve: Reliability, line: str) -> None:
+    """Intervals of the shares: certain ends where they differ, else those of independent rows."""
+    certain = curve.y_upper > curve.y_lower
+    lower = np.where(certain, curve.y_lower, curve.ci_lower)
+    upper = np.where(certain, curve.y_upper, curve.ci_upper)
+    shown = np.isfinite(lower) & np.isfinite(upper)
+    look: dict[str, Any] = {"colors": line, "linewidth": 1.0, "alpha": 0.7}
+    ax.vlines(curve.x[shown], lower[shown], upper[shown], **look)
+
+
+def _rows(ax: Axes, curve: Reliability, line: str) -> None:
+    """Rows of the bins, as outlines: those of several curves lie over one another."""
+    x = np.stack((curve.low, curve.low, curve.high, curve.high), axis=1).ravel()
+    y = np.stack((0 * curve.counts, curve.counts, curve.counts, 0 * curve.counts), axis=1).ravel()
+    ax.plot(x, y, color=line, linewidth=1.0)
+    ax.fill_between(x, y, color=line, alpha=0.18, linewidth=0)

@@ -1,0 +1,108 @@
+"""What all pictures share: figures that pyplot knows nothing of, colours, frames, and files.
+
+Colours are those of Okabe and Ito, told apart by most colour-blind readers. No picture tells by colour alone: lines
+have names, and verdicts are written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "BLUE",
+    "COLORS",
+    "GREEN",
+    "GREY",
+    "RED",
+    "checked_path",
+    "color",
+    "figure_of",
+    "finish",
+    "new_axes",
+    "new_figure",
+    "plain_frame",
+    "save",
+]
+
+COLORS = ("#0072B2", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, RED = COLORS[:2]  # negatives and positives, better and worse
+GREY, GREEN = "#7F7F7F", "#009E73"
+_FORMATS = (".png", ".svg", ".pdf")
+
+
+def color(i: int) -> str:
+    """The colour of the i-th line; colours repeat where there are more lines."""
+    return COLORS[i % len(COLORS)]
+
+
+def checked_path(save_to: str | Path) -> Path:
+    """The file of a picture.
+
+    Raises
+    ------
+    OptionError
+        If its name does not say a format, or its folder does not exist.
+    """
+    path = Path(save_to)
+    if path.suffix.lower() not in _FORMATS:
+        msg = f"save_to={str(save_to)!r} does not say a format; end it in .png, .svg or .pdf"
+        raise OptionError(msg)
+    if not path.parent.is_dir():
+        msg = f"save_to={str(save_to)!r}: there is no folder {str(path.parent)!r}; make it first"
+        raise OptionError(msg)
+    return path
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure to a checked path; `OptionError` if it cannot be written."""
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        msg = f"save_to={str(path)!r} cannot be written ({error.strerror or error}); give another path"
+        raise OptionError(msg) from error
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of a size in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def new_axes(width: float = 5.0, height: float = 5.0) -> Axes:
+    """Axes that are alone in a new figure."""
+    return new_figure(width, height).add_subplot()
+
+
+def figure_of(ax: Axes) -> Figure:
+    """The figure that holds the axes."""
+    figure = ax.get_figure(root=True)
+    if figure is None:
+        msg = "ax belongs to no figure; give axes that do"
+        raise OptionError(msg)
+    return figure
+
+
+def plain_frame(ax: Axes) -> None:
+    """A light frame and grid, behind everything."""
+    ax.grid(visible=True, color="#E6E6E6", linewidth=0.6)
+    ax.set_axisbelow(True)
+    for spine in ax.spines.values():
+        spine.set_color("#C0C0C0")
+
+
+def finish(ax: Axes, path: Path | None) -> Axes:
+    """Save the figure of finished axes, where that is asked for."""
+    if path is not None:
+        save(figure_of(ax), path)
+    return ax

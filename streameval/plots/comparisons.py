@@ -1,0 +1,207 @@
+"""Pictures that compare: the slices of a column by a metric, and differences of columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.plots.canvas import BLUE, GREY, RED, checked_path, finish, new_axes, plain_frame
+from streameval.plots.sources import Evaluated
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from streameval.results import Scalar
+
+__all__ = ["plot_differences", "plot_slices"]
+
+_MOST = 40  # lines of a picture
+_LINE = 0.26  # inches of a line
+_VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}
+_WIDE = 28  # characters of a name
+
+
+def plot_slices(
+    found: Evaluated,
+    column: str,
+    metric: str,
+    of: str | None = None,
+    *,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """The slices of a column: a dot for the value of each, with its rows, and a line for the value of all rows.
+
+    Bars are sampling intervals where there are some (``ci``); else certain ends where these differ. The slices with the
+    most rows are shown, at most 40, the lowest value at the bottom; a slice without a value stands below them.
+
+    Parameters
+    ----------
+    found : Evaluation
+    column : str
+        A slicing, such as ``"country"`` or ``"country,channel"``.
+    metric : str
+        Name of the metric, such as ``roc_auc``.
+    of : str, optional
+        The score or cluster column, where the metric was computed of several.
+    ax : matplotlib Axes, optional
+        Axes to draw on; by default, those of a new figure.
+    save_to : path, optional
+        File to write, ending in .png, .svg or .pdf.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If there are no such slices or values, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.4, 0.8, 0.3], "country": ["DE", "DE", "FR", "FR"]})
+    >>> axes = plot_slices(evaluate(data, score="score", by="country"), "country", "roc_auc")
+    >>> [text.get_text() for text in axes.get_yticklabels()]
+    ['FR', 'DE']
+    """
+    path = None if save_to is None else checked_path(save_to)
+    sliced, whole = _slices(found.results, column, metric, of)
+    shown = sorted(sliced[:_MOST], key=_by_value)
+    ax = ax or new_axes(6.0, 1.4 + _LINE * len(shown))
+    at = np.arange(len(shown))
+    if whole is not None and np.isfinite(whole.value):
+        ax.axvline(whole.value, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2, label=f"all rows: {whole.value:.4f}")
+        ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize=8, frameon=False, borderaxespad=0.2)
+    _dots(ax, at, shown, [(BLUE, "o")] * len(shown))
+    ax.set_yticks(at, [_name(result.slice or {}) for result in shown], fontsize=8)
+    for y, result in zip(at, shown, strict=True):
+        said = f"{result.rows:,} rows" if np.isfinite(result.value) else f"{result.rows:,} rows: {result.reason}"
+        ax.annotate(said, (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#404040")
+    more = f", {len(shown)} of {len(sliced)} slices" if len(shown) < len(sliced) else ""
+    ax.set_title(f"{metric} of {shown[0].of} by {column}{more}", fontsize=11, pad=20)
+    return _finished(ax, len(shown), metric, path)
+
+
+def plot_differences(
+    found: Evaluated | Sequence[Scalar],
+    metric: str | None = None,
+    *,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """Forest plot of differences: each with its interval, its verdict and its p, and a line where both are equal.
+
+    Parameters
+    ----------
+    found : Evaluation, or differences
+        Results that have a `baseline`; others are left out.
+    metric : str, optional
+        Name of one metric, such as ``roc_auc``; by default, all are drawn.
+    ax, save_to
+        See `plot_slices`.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If there are no differences, or the file cannot be written.
+
+    Examples
+    --------
+    >>> from streameval import Scalar
+    >>> one = Scalar("roc_auc", 0.02, of="v2 − v1", baseline="v1", ci_lower=0.01, ci_upper=0.03, ci_level=0.95,
+    ...              p_value=0.001, verdict="better")
+    >>> plot_differences([one]).get_yticklabels()[0].get_text().splitlines()
+    ['roc_auc', 'v2 − v1']
+    """
+    path = None if save_to is None else checked_path(save_to)
+    results = found.results if isinstance(found, Evaluated) else found
+    every = [r for r in results if r.baseline is not None and metric in (None, r.metric)]
+    if not every:
+        msg = f"there are no differences{f' of {metric}' if metric else ''}; name a baseline (--baseline)"
+        raise OptionError(msg)
+    shown = every[:_MOST][::-1]
+    ax = ax or new_axes(6.5, 1.2 + 1.6 * _LINE * len(shown))
+    at = np.arange(len(shown))
+    ax.axvline(0.0, color=GREY, linestyle=(0, (5, 3)), linewidth=1.2)
+    _dots(ax, at, shown, [_VERDICTS.get(str(r.verdict), _VERDICTS["not shown"]) for r in shown])
+    ax.set_yticks(at, [_difference(result) for result in shown], fontsize=8)
+    for y, result in zip(at, shown, strict=True):
+        ax.annotate(_said(result), (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center")
+    levels = {f"{r.ci_level:.0%}" for r in shown if r.ci_level is not None}
+    more = f", {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
+    ax.set_title(f"Differences{more}", fontsize=11)
+    said = f"Difference, with its {levels.pop()} interval" if len(levels) == 1 else "Difference"
+    return _finished(ax, len(shown), said, path)
+
+
+def _slices(results: Sequence[Scalar], column: str, metric: str, of: str | None) -> tuple[list[Scalar], Scalar | None]:
+    """Values of the slices, most rows first, and that of all rows."""
+    named = [r for r in results if r.metric == metric and of in (None, r.of) and r.baseline is None]
+    sliced = [r for r in named if r.slice is not None and ",".join(r.slice) == column]
+    if not sliced:
+        have = dict.fromkeys(f"{r.metric} by {','.join(r.slice)}" for r in results if r.slice)
+        msg = f"there is no {metric} by {column!r}; there are: {', '.join(have) or 'no slices, since by was not given'}"
+        raise OptionError(msg)
+    columns = dict.fromkeys(str(r.of) for r in sliced)
+    if len(columns) > 1:
+        msg = f"{metric} by {column!r} was computed of {', '.join(columns)}; say which with of="
+        raise OptionError(msg)
+    whole = next((r for r in named if r.slice is None and r.of == sliced[0].of), None)
+    return sorted(sliced, key=lambda r: -r.rows), whole
+
+
+def _by_value(result: Scalar) -> float:
+    return result.value if np.isfinite(result.value) else -np.inf
+
+
+def _dots(ax: Axes, at: Any, shown: Sequence[Scalar], looks: Sequence[tuple[str, str]]) -> None:
+    """A dot for each value, over the bar of its interval."""
+    for y, result, (line, marker) in zip(at, shown, looks, strict=True):
+        lower, upper = (
+            (result.lower, result.upper) if result.ci_lower is None or result.ci_upper is None
+            else (result.ci_lower, result.ci_upper)
+        )  # fmt: skip
+        if upper > lower:
+            ax.plot((lower, upper), (y, y), color=line, linewidth=1.3, solid_capstyle="butt", zorder=2)
+        ax.plot(result.value, y, color=line, marker=marker, markersize=5, zorder=3)
+
+
+def _difference(result: Scalar) -> str:
+    """What was compared, by what."""
+    place = f" ({_name(result.slice)})" if result.slice else ""
+    return f"{result.metric}{place}\n{result.of}"
+
+
+def _said(result: Scalar) -> str:
+    """The verdict of a difference, with its p; why there is none."""
+    p = "" if result.p_value is None else f", p = {result.p_value:.2g}" if result.p_value >= 1e-4 else ", p < 0.0001"
+    return f"{result.verdict or result.reason or result.ci_reason or 'no interval'}{p}"
+
+
+def _name(slice_: Any) -> str:
+    """A slice by its values; null without quotes, as in tables."""
+    text = ", ".join("null" if value is None else repr(value) if value in ("null", "") else str(value)
+                     for value in slice_.values())  # fmt: skip
+    return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
+
+
+def _finished(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:
+    """Frame, limits and file."""
+    plain_frame(ax)
+    ax.grid(visible=False, axis="y")
+    ax.set(ylim=(-0.7, lines - 0.3), xlabel=x)
+    ax.margins(x=0.05)
+    ax.locator_params(axis="x", nbins=6)
+    return finish(ax, path)

@@ -1,0 +1,151 @@
+"""One figure of an evaluation: what a report of it would show, and no more."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.plots.calibration import plot_corp, plot_reliability
+from streameval.plots.canvas import checked_path, new_figure, save
+from streameval.plots.clusters import plot_purity_by_size
+from streameval.plots.comparisons import plot_differences, plot_slices
+from streameval.plots.curves import plot_curve
+from streameval.plots.labels import arrange_all
+from streameval.plots.thresholds import plot_score_distributions, plot_thresholds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from streameval.plots.sources import Evaluated
+
+    Panel = tuple[str, Callable[[Axes], object]]
+
+__all__ = ["plot"]
+
+_WIDE, _HIGH = 5.4, 4.9  # inches of a panel
+_ACROSS = 3
+_MOST = 24  # panels
+_CALIBRATION = ("brier_score", "log_loss", "ece*", "mce", "ecce_*", "corp.*", "calibration_*")
+
+
+def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
+    """Everything that an evaluation holds, in one figure.
+
+    - Scores: ROC, precision-recall and gain curves; the distribution of each score.
+    - With operating points: what each threshold gives. With calibration metrics: reliability and isotonic fit.
+    - Clusters: the lift curves, and purity by size.
+    - Differences, and the first metric of each slicing.
+
+    A panel that is not defined says why. There are at most 24 panels.
+
+    Parameters
+    ----------
+    found : Evaluation
+    save_to : path, optional
+        File to write, ending in .png, .svg or .pdf.
+
+    Returns
+    -------
+    matplotlib Figure
+
+    Raises
+    ------
+    OptionError
+        If the evaluation has nothing to draw, such as one that came from another process without its counts, or the
+        file cannot be written.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.25, 0.25, 0.5, 0.75]})
+    >>> [axes.get_title() for axes in plot(evaluate(data, score="score")).axes]
+    ['ROC curve', 'Precision-recall curve', 'Gain curve', 'Distribution of score']
+    """
+    path = None if save_to is None else checked_path(save_to)
+    panels = list(_panels(found))
+    if not panels:
+        msg = "there is nothing to draw: the evaluation has no counts of scores or clusters, no slices, no differences"
+        raise OptionError(msg)
+    panels = panels[:_MOST]
+    across = min(_ACROSS, len(panels))
+    down = -(-len(panels) // across)
+    figure = new_figure(_WIDE * across, _HIGH * down)
+    grid = figure.add_gridspec(down, across)
+    for i, (title, draw) in enumerate(panels):
+        ax = figure.add_subplot(grid[divmod(i, across)])
+        try:
+            draw(ax)
+        except OptionError as error:
+            _say(ax, title, str(error))
+    arrange_all(figure)
+    if path is not None:
+        save(figure, path)
+    return figure
+
+
+def _panels(found: Evaluated) -> Iterator[Panel]:
+    """Panels in the order of a report: title, and what draws it on axes."""
+    scores, clusters = found.columns("score"), found.columns("cluster")
+    for name, title in (("roc", "ROC curve"), ("precision_recall", "Precision-recall curve"), ("gain", "Gain curve")):
+        if scores:
+            yield title, partial(_curves, found, name, scores)
+    for of in scores:
+        yield f"Distribution of {of}", _drawn(plot_score_distributions, found, of)
+    if scores and any(fnmatchcase(r.metric, name) for r in found.results for name in _CALIBRATION):
+        yield "Reliability", _drawn(plot_reliability, found)
+        yield "Isotonic fit (CORP)", _drawn(plot_corp, found)
+    pointed = {r.of for r in found.results if r.threshold is not None and "=" in r.metric and r.slice is None}
+    for of in scores:
+        if of in pointed:
+            yield "What a threshold gives", _drawn(plot_thresholds, found, of)
+    if clusters:
+        yield "Lift curve", partial(_curves, found, "lift", clusters)
+    for of in clusters:
+        yield f"Purity by size of {of}", _drawn(plot_purity_by_size, found, of)
+    if any(r.baseline is not None for r in found.results):
+        yield "Differences", _drawn(plot_differences, found)
+    for by, metric, of in _sliced(found):
+        yield f"{metric} by {by}", _drawn(plot_slices, found, by, metric, of)
+
+
+def _drawn(picture: Callable[..., object], *what: Any) -> Callable[[Axes], object]:
+    """A picture, to be drawn on axes that are given later."""
+    return lambda ax: picture(*what, ax=ax)
+
+
+def _curves(found: Evaluated, name: str, columns: tuple[str, ...], ax: Axes) -> None:
+    """The curves of all columns on the same axes; what is not defined is left out, unless nothing is."""
+    refused = None
+    for of in columns:
+        try:
+            plot_curve(found.curve(name, of), ax=ax)
+        except OptionError as error:
+            refused = error
+    if refused is not None and not ax.get_lines():
+        raise refused
+
+
+def _sliced(found: Evaluated) -> list[tuple[str, str, str]]:
+    """The first metric of each column in each slicing."""
+    first: dict[tuple[str, str], str] = {}
+    for r in found.results:
+        if r.slice is not None and r.baseline is None:
+            first.setdefault((",".join(r.slice), str(r.of)), r.metric)
+    return [(by, metric, of) for (by, of), metric in first.items()]
+
+
+def _say(ax: Axes, title: str, reason: str) -> None:
+    """An empty panel with the reason."""
+    import textwrap
+
+    ax.clear()
+    ax.set_axis_off()
+    ax.set_title(title)
+    ax.text(0.5, 0.5, textwrap.fill(reason, 44), ha="center", va="center", fontsize=9, color="#404040")

@@ -1,0 +1,102 @@
+"""What pictures are made of: results, or an evaluation that gives them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from streameval.errors import OptionError
+from streameval.results import Curve, Distribution
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.results import Scalar
+
+__all__ = ["Attributed", "Evaluated", "curves_of", "distribution_of", "one_curve"]
+
+
+@runtime_checkable
+class Evaluated(Protocol):
+    """What pictures ask of a `streameval.Evaluation`."""
+
+    @property
+    def results(self) -> tuple[Scalar, ...]:
+        """Values of metrics."""
+
+    def curve(self, name: str, of: str | None = None) -> Curve:
+        """A curve of a column."""
+
+    def distribution(self, of: str | None = None) -> Distribution:
+        """How the scores of a column are distributed."""
+
+    def columns(self, family: str) -> tuple[str, ...]:
+        """Columns whose curves can be taken."""
+
+
+class Attributed(Protocol):
+    """What pictures ask of a `streameval.Attribution`; tables are Arrow tables or None."""
+
+    @property
+    def merges(self) -> Any:
+        """Clusters of several classes."""
+
+    @property
+    def splits(self) -> Any:
+        """Classes in several clusters."""
+
+    @property
+    def impure(self) -> Any:
+        """Clusters with negatives."""
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """Losses of all groups, and how many groups there are."""
+
+
+_FAMILIES = {"lift": "cluster", "purity": "cluster"}
+
+
+def curves_of(found: Evaluated | Curve | Sequence[Curve], name: str, of: str | None) -> list[Curve]:
+    """Curves of a name: those given, or those of an evaluation, of one column or of all.
+
+    Raises
+    ------
+    OptionError
+        If a curve has another name, there is none, or `of` is given with curves.
+    """
+    if isinstance(found, Evaluated):
+        columns = [of] if of is not None else found.columns(_FAMILIES.get(name, "score"))
+        return [found.curve(name, column) for column in columns] or [found.curve(name)]
+    found = [found] if isinstance(found, Curve) else found
+    curves = list(found)
+    _no_column(of)
+    if not curves:
+        msg = f"there is no curve to draw; give {name} curves, or an evaluation"
+        raise OptionError(msg)
+    for curve in curves:
+        if getattr(curve, "name", None) != name:
+            given = getattr(curve, "name", curve)
+            msg = f"a curve named {given!r} is not a {name} curve; take evaluation.curve({name!r})"
+            raise OptionError(msg)
+    return curves
+
+
+def one_curve(found: Evaluated | Curve, name: str, of: str | None) -> Curve:
+    """The one curve of a name; `OptionError` as `curves_of`, and where an evaluation has several columns."""
+    if isinstance(found, Evaluated):
+        return found.curve(name, of)
+    return curves_of(found, name, of)[0]
+
+
+def distribution_of(found: Evaluated | Distribution, of: str | None) -> Distribution:
+    """The distribution given, or that of an evaluation."""
+    if isinstance(found, Distribution):
+        _no_column(of)
+        return found
+    return found.distribution(of)
+
+
+def _no_column(of: str | None) -> None:
+    if of is not None:
+        msg = f"of={of!r} chooses a column of an evaluation; leave it out where curves are given"
+        raise OptionError(msg)

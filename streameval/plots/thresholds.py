@@ -1,0 +1,176 @@
+"""Pictures for choosing a threshold: how the scores of both classes lie, and what each threshold gives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.errors import OptionError
+from streameval.plots.canvas import BLUE, COLORS, GREY, RED, checked_path, figure_of, finish, new_axes, plain_frame
+from streameval.plots.labels import CURVE, arrange
+from streameval.plots.sources import distribution_of, one_curve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from streameval.plots.sources import Evaluated
+    from streameval.results import Curve, Distribution
+    from streameval.typing import Array
+
+__all__ = ["plot_score_distributions", "plot_thresholds"]
+
+_MARKS = 8  # operating points drawn at most
+
+
+def plot_score_distributions(
+    found: Evaluated | Distribution,
+    of: str | None = None,
+    *,
+    log: bool = False,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """Densities of the scores of negatives and positives: each area is 1, however rare a class is.
+
+    Parameters
+    ----------
+    found : Evaluation, or Distribution
+    of : str, optional
+        The score column, where an evaluation has several.
+    log : bool
+        Whether the density is on a logarithmic axis, so that few rows between two heaps are seen.
+    ax : matplotlib Axes, optional
+        Axes to draw on; by default, those of a new figure.
+    save_to : path, optional
+        File to write, ending in .png, .svg or .pdf.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If there are no such scores, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.25, 0.25, 0.5, 0.75]})
+    >>> axes = plot_score_distributions(evaluate(data, score="score"))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['negative (2)', 'positive (2)']
+    """
+    path = None if save_to is None else checked_path(save_to)
+    drawn = distribution_of(found, of)
+    ax = ax or new_axes(6.0, 4.0)
+    sides = zip(
+        drawn.densities(), (drawn.negatives, drawn.positives), (BLUE, RED), ("negative", "positive"), strict=True
+    )
+    lowest = np.inf
+    for density, counts, line, name in sides:
+        size = f"{counts.sum():,.6g}" if drawn.weighted else f"{counts.sum():,.0f}"
+        ax.stairs(density, drawn.edges, color=line, alpha=0.25, fill=True)
+        ax.stairs(density, drawn.edges, color=line, linewidth=1.4, label=f"{name} ({size})")
+        lowest = min(lowest, density[density > 0].min(initial=np.inf))
+    if log and np.isfinite(lowest):
+        ax.set_yscale("log")
+        ax.set_ylim(bottom=lowest / 2)
+    plain_frame(ax)
+    ax.margins(x=0.02)
+    ax.set(title=f"Distribution of {drawn.of}", xlabel=drawn.of, ylabel="Density, each class apart")
+    ax.legend(loc="best", fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
+    return finish(ax, path)
+
+
+def plot_thresholds(
+    found: Evaluated | Curve,
+    of: str | None = None,
+    *,
+    log: bool = False,
+    ax: Axes | None = None,
+    save_to: str | Path | None = None,
+) -> Axes:
+    """Precision, recall and the share of rows flagged, against the threshold.
+
+    Rows whose score is at or above the threshold are flagged. Dotted lines are the operating points of an evaluation.
+
+    Parameters
+    ----------
+    found : Evaluation, or Curve named ``gain``
+    of : str, optional
+        The score column, where an evaluation has several.
+    log : bool
+        Whether thresholds are on a logarithmic axis; they must be above 0.
+    ax, save_to
+        See `plot_score_distributions`.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    OptionError
+        If there is no such curve, it is not defined, no threshold is finite or above 0, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval import evaluate
+    >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.25, 0.25, 0.5, 0.75]})
+    >>> axes = plot_thresholds(evaluate(data, score="score"))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['precision', 'recall', 'share flagged']
+    """
+    path = None if save_to is None else checked_path(save_to)
+    curve = one_curve(found, "gain", of)
+    at, lines = _by_threshold(curve, log=log)
+    ax = ax or new_axes(6.0, 4.0)
+    for (name, values), line in zip(lines.items(), COLORS, strict=False):
+        ax.plot(at, values, drawstyle="steps-pre", color=line, linewidth=1.6, label=name, gid=CURVE, zorder=3)
+    if log:
+        ax.set_xscale("log")
+    marks = [(name, at_) for name, at_ in _marks(found, curve.of) if at[0] <= at_ <= at[-1]]
+    for i, (name, threshold) in enumerate(marks):
+        ax.axvline(threshold, color=GREY, linestyle=":", linewidth=1.0, zorder=2)
+        place: Any = {"rotation": 90, "fontsize": 7, "ha": "right", "va": "center", "color": "#404040", "zorder": 4}
+        ax.text(threshold, 0.4 + 0.16 * (i % 3), name, **place)
+    plain_frame(ax)
+    ax.margins(x=0.02)
+    ax.set(ylim=(-0.02, 1.02), xlabel=f"Threshold of {curve.of}", ylabel="Share")
+    ax.set_title("What a threshold gives")
+    if log:
+        ax.legend(loc="center left", fontsize=9, framealpha=0.92, edgecolor="#D0D0D0")
+    else:
+        arrange(figure_of(ax), ax, float(at[-1]), "center left")
+    return finish(ax, path)
+
+
+def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:
+    """Finite thresholds, rising, and what each gives."""
+    shown = np.isfinite(curve.thresholds) & (curve.x > 0)
+    if log:
+        shown &= curve.thresholds > 0
+    if not shown.any():
+        msg = f"no threshold of {curve.of!r} is finite{' and above 0: leave out log' if log else ''}"
+        raise OptionError(msg)
+    order = np.flatnonzero(shown)[::-1]
+    flagged, recall = curve.x[order], curve.y[order]
+    precision = np.minimum(recall * curve.positives / (flagged * curve.rows), 1.0)
+    return curve.thresholds[order], {"precision": precision, "recall": recall, "share flagged": flagged}
+
+
+def _marks(found: Evaluated | Curve, of: str | None) -> list[tuple[str, float]]:
+    """Operating points of a score: what was asked for, and its threshold."""
+    asked = {
+        result.metric.partition("@")[2]: result.threshold
+        for result in getattr(found, "results", ())
+        if result.of == of and result.slice is None and result.threshold is not None
+        if "=" in result.metric.partition("@")[2] and "," not in result.metric
+    }
+    return [(name, threshold) for name, threshold in asked.items() if np.isfinite(threshold)][:_MARKS]

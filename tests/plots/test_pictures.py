@@ -1,0 +1,308 @@
+"""Pictures of calibration, thresholds, clusters, slices and differences: what they draw, say, refuse and write."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from streameval import Scalar, attribute, evaluate
+from streameval.errors import OptionError
+from streameval.plots import (
+    plot,
+    plot_attribution,
+    plot_corp,
+    plot_curve,
+    plot_differences,
+    plot_purity_by_size,
+    plot_reliability,
+    plot_score_distributions,
+    plot_slices,
+    plot_thresholds,
+    plot_worst_clusters,
+)
+from streameval.plots.canvas import COLORS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+
+def table(rows: int = 600) -> pa.Table:
+    """Two scores, clusters, classes and a country."""
+    random = np.random.default_rng(5)
+    score = random.beta(0.5, 0.8, rows)
+    label = random.random(rows) < 0.1 + 0.7 * score
+    cluster = random.zipf(1.7, rows).clip(max=200)
+    return pa.table(
+        {
+            "label": label,
+            "score": score,
+            "other": np.round(score, 1),
+            "cluster": cluster,
+            "campaign": cluster // 3 + random.integers(0, 2, rows),
+            "country": np.array(["DE", "FR", None, "null"])[random.integers(0, 4, rows)],
+        }
+    )
+
+
+DATA = table()
+ALL = evaluate(
+    DATA,
+    score=["score", "other"],
+    cluster="cluster",
+    by="country",
+    at=["recall=0.9", "precision=0.8"],
+    metrics=["roc_auc", "ece", "aul"],
+)
+COSTS = attribute(DATA, cluster="cluster", classes="campaign", label="label", top=5)
+DIFFERENCES = [
+    Scalar("roc_auc", 0.02, of="b − a", baseline="a", ci_lower=0.01, ci_upper=0.03, ci_level=0.95, p_value=0.001,
+           verdict="better"),
+    Scalar("roc_auc", -0.02, of="c − a", baseline="a", ci_lower=-0.03, ci_upper=-0.01, ci_level=0.95, p_value=1e-9,
+           verdict="worse"),
+    Scalar("agc", 0.0, of="b − a", baseline="a", ci_reason="below five effective units"),
+]  # fmt: skip
+
+PICTURES: dict[str, Callable[..., Any]] = {
+    "reliability": lambda **to: plot_reliability(ALL, **to),
+    "corp": lambda **to: plot_corp(ALL, **to),
+    "distributions": lambda **to: plot_score_distributions(ALL, "score", **to),
+    "thresholds": lambda **to: plot_thresholds(ALL, "score", **to),
+    "slices": lambda **to: plot_slices(ALL, "country", "roc_auc", "score", **to),
+    "differences": lambda **to: plot_differences(DIFFERENCES, **to),
+    "attribution": lambda **to: plot_attribution(COSTS, **to),
+    "purity": lambda **to: plot_purity_by_size(ALL, **to),
+    "worst": lambda **to: plot_worst_clusters(ALL, COSTS, **to),
+}
+
+
+def legend(ax: Axes) -> list[str]:
+    """Texts of the legend."""
+    found = ax.get_legend()
+    assert found is not None
+    return [text.get_text() for text in found.get_texts()]
+
+
+def texts(ax: Axes) -> list[str]:
+    """Texts on the axes."""
+    return [text.get_text() for text in ax.texts]
+
+
+def line(ax: Axes, i: int) -> tuple[np.ndarray, np.ndarray]:
+    """Coordinates of a line."""
+    drawn = ax.get_lines()[i]
+    return np.asarray(drawn.get_xdata()), np.asarray(drawn.get_ydata())
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_every_picture(name: str, tmp_path: Path) -> None:
+    """Titles and names of axes, on axes of one's own or not, written to a file; only colours of the palette."""
+    for suffix in ("png", "svg", "pdf"):
+        ax = PICTURES[name](save_to=tmp_path / f"{name}.{suffix}")
+        assert (tmp_path / f"{name}.{suffix}").stat().st_size > 1000
+    assert ax.get_title()
+    assert ax.get_xlabel() or ax.child_axes[0].get_xlabel()
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    own = figure.add_subplot()
+    assert PICTURES[name](ax=own) is own
+    palette = {color.lower() for color in (*COLORS, "#7F7F7F", "#009E73")}
+    assert {to_hex(drawn.get_color()) for drawn in own.get_lines()} <= palette
+    with pytest.raises(OptionError, match="does not say a format"):
+        PICTURES[name](save_to=tmp_path / "picture.jpg")
+    with pytest.raises(OptionError, match="there is no folder"):
+        PICTURES[name](save_to=tmp_path / "none" / "picture.png")
+
+
+def test_reliability_draws_the_bins() -> None:
+    """Points are means and shares; rows stand below; several scores share the diagonal."""
+    curve = ALL.curve("reliability", "score")
+    ax = plot_reliability(curve)
+    x, y = line(ax, 1)
+    np.testing.assert_array_equal(x, curve.x)
+    np.testing.assert_array_equal(y, curve.y)
+    assert legend(ax) == [f"score (ECE = {curve.area:.4f})", "calibrated"]
+    [rows] = ax.child_axes
+    assert rows.get_ylabel() == "Rows"
+    assert line(rows, 0)[1].max() == curve.counts.max()
+    both = plot_reliability(ALL, log=True)
+    assert len(legend(both)) == 3
+    assert both.child_axes[0].get_yscale() == "log"
+
+
+def test_bars_under_approx_are_certain() -> None:
+    """Where a bin of the histogram crosses an edge, the bar has the certain ends of the share."""
+    data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, np.nextafter(0.1, 1), 0.5, 0.05]})
+    curve = evaluate(data, score="score", approx=True).curve("reliability")
+    assert (curve.doubt > 0).any()
+    [bars] = plot_reliability(curve).collections
+    assert len(bars.get_paths()) == curve.x.size
+
+
+def test_weights_are_named() -> None:
+    """Bins hold weight then, and there are no bars."""
+    data = DATA.append_column("weight", [np.full(DATA.num_rows, 0.5)])
+    ax = plot_reliability(evaluate(data, score="score", weight="weight"))
+    assert ax.child_axes[0].get_ylabel() == "Weight"
+    assert not ax.collections[0].get_paths()
+
+
+def test_a_curve_is_drawn_by_its_own_function() -> None:
+    """Others say which."""
+    for name, own in (("reliability", "plot_reliability"), ("corp", "plot_corp"), ("purity", "plot_purity_by_size")):
+        with pytest.raises(OptionError, match=f"draw it with {own}"):
+            plot_curve(ALL.curve(name, None if name == "purity" else "score"))
+    with pytest.raises(OptionError, match="a curve named 'corp' is not a reliability curve"):
+        plot_reliability(ALL.curve("corp", "score"))
+    with pytest.raises(OptionError, match="no curve to draw"):
+        plot_corp([])
+    with pytest.raises(OptionError, match=r"of='score' chooses a column of an evaluation"):
+        plot_corp(ALL.curve("corp", "score"), "score")
+    with pytest.raises(OptionError, match="of='score' chooses"):
+        plot_score_distributions(ALL.distribution("score"), "score")
+    with pytest.raises(OptionError, match="name the score column"):
+        plot_thresholds(ALL)
+    with pytest.raises(OptionError, match="no purity curve, since no cluster column"):
+        plot_purity_by_size(evaluate(DATA, score="score"))
+
+
+def test_distributions_by_class() -> None:
+    """Counts in the legend, a logarithmic axis when asked."""
+    ax = plot_score_distributions(ALL, "score", log=True)
+    positives = int(np.sum(DATA["label"].to_numpy()))
+    assert legend(ax) == [f"negative ({DATA.num_rows - positives:,})", f"positive ({positives:,})"]
+    assert ax.get_yscale() == "log"
+    one = plot_score_distributions(evaluate(pa.table({"label": [1, 1], "score": [0.5, 0.5]}), score="score"), log=True)
+    assert legend(one) == ["negative (0)", "positive (2)"]
+
+
+def test_thresholds_give_what_a_count_gives() -> None:
+    """Precision, recall and the share flagged at every threshold drawn; operating points are marked."""
+    ax = plot_thresholds(ALL, "other")
+    label, score = DATA["label"].to_numpy(), DATA["other"].to_numpy()
+    at = line(ax, 0)[0]
+    assert at.tolist() == np.unique(score).tolist()
+    flagged = [score >= t for t in at]
+    np.testing.assert_allclose(line(ax, 0)[1], [label[f].mean() for f in flagged])
+    np.testing.assert_allclose(line(ax, 1)[1], [label[f].sum() / label.sum() for f in flagged])
+    np.testing.assert_allclose(line(ax, 2)[1], [f.mean() for f in flagged])
+    assert ax.get_lines()[0].get_drawstyle() == "steps-pre"
+    assert "recall=0.9" in texts(ax)
+    assert plot_thresholds(ALL.curve("gain", "score"), log=True).get_xscale() == "log"
+    negative = evaluate(pa.table({"label": [0, 1], "score": [-2.0, -1.0]}), score="score")
+    with pytest.raises(OptionError, match="above 0: leave out log"):
+        plot_thresholds(negative, log=True)
+
+
+def test_slices_have_their_rows() -> None:
+    """Sorted by value; null and the text that reads like it are told apart; the line is that of all rows."""
+    ax = plot_slices(ALL, "country", "roc_auc", "score")
+    rows = ALL.slices("country").to_pylist()
+    best = max(rows, key=lambda row: row["roc_auc[score]"])
+    names = [tick.get_text() for tick in ax.get_yticklabels()]
+    assert sorted(names) == ["'null'", "DE", "FR", "null"]
+    assert names[-1] == {None: "null", "null": "'null'"}.get(best["country"], best["country"])
+    assert sorted(texts(ax)) == sorted(f"{row['rows']:,} rows" for row in rows)
+    assert legend(ax) == [f"all rows: {ALL.value('roc_auc', 'score'):.4f}"]
+    with pytest.raises(OptionError, match=r"computed of score, other; say which with of="):
+        plot_slices(ALL, "country", "roc_auc")
+    with pytest.raises(OptionError, match=r"no roc_auc by 'night'; there are: roc_auc by country"):
+        plot_slices(ALL, "night", "roc_auc")
+    with pytest.raises(OptionError, match="by was not given"):
+        plot_slices(evaluate(DATA, score="score"), "country", "roc_auc")
+
+
+def test_slices_with_intervals_and_without_values() -> None:
+    """Bars are sampling intervals; a slice without a value says why; of many slices the largest are drawn."""
+    made = [
+        Scalar("roc_auc", 0.9, "s", 0.9, 0.9, rows=50 + i, slice={"c": i}, ci_lower=0.8, ci_upper=0.95)
+        for i in range(60)
+    ]
+    made[59] = replace(Scalar.undefined("roc_auc", "one class only"), of="s", rows=1000, slice={"c": 59})
+    ax = plot_slices(replace(ALL, results=tuple(made)), "c", "roc_auc")
+    assert "40 of 60 slices" in ax.get_title()
+    assert texts(ax)[0] == "1,000 rows: one class only"
+    assert line(ax, 1)[0].tolist() == [0.8, 0.95]
+
+
+def test_differences_say_their_verdict() -> None:
+    """In words and by their marker, not by colour alone."""
+    ax = plot_differences(DIFFERENCES)
+    assert texts(ax) == ["below five effective units", "worse, p < 0.0001", "better, p = 0.001"]
+    assert "95% interval" in ax.get_xlabel()
+    markers = [drawn.get_marker() for drawn in ax.get_lines() if drawn.get_marker() not in ("None", None, "")]
+    assert markers == ["o", "v", "D"]
+    assert len(texts(plot_differences(replace(ALL, results=(*ALL.results, *DIFFERENCES)), "agc"))) == 1
+    with pytest.raises(OptionError, match=r"no differences of aul; name a baseline \(--baseline\)"):
+        plot_differences(DIFFERENCES, "aul")
+
+
+def test_attribution_ends_at_the_last_group() -> None:
+    """The running share of each table, dotted from the last group found to the last there is."""
+    ax = plot_attribution(COSTS)
+    assert COSTS.merges is not None
+    np.testing.assert_array_equal(line(ax, 0)[1], COSTS.merges["running_share"].to_numpy())
+    assert line(ax, 1)[0].tolist() == [5, COSTS.totals["merged_clusters"]]
+    assert ax.get_xscale() == "log"
+    assert legend(ax)[0] == f"false pairs (5 of {COSTS.totals['merged_clusters']:,} clusters of several classes)"
+    pure = attribute(pa.table({"c": [1, 1, 2], "k": [1, 1, 2]}), cluster="c", classes="k")
+    with pytest.raises(OptionError, match="nothing was lost"):
+        plot_attribution(pure)
+
+
+def test_purity_is_that_of_the_clusters() -> None:
+    """Rows and positives of clusters of similar size add up."""
+    curve = ALL.curve("purity")
+    sizes = DATA.group_by("cluster").aggregate([("label", "count"), ("label", "sum")]).to_pandas()
+    for low, high, share, rows in zip(curve.low, curve.high, curve.y, curve.counts, strict=True):
+        chosen = sizes[(sizes["label_count"] >= low) & (sizes["label_count"] <= high)]
+        assert chosen["label_count"].sum() == rows
+        assert chosen["label_sum"].sum() / rows == pytest.approx(share)
+    assert curve.counts.sum() == DATA.num_rows
+    ax = plot_purity_by_size(curve)
+    bars = ax.figure.axes[1].patches
+    assert [bar.get_height() for bar in bars] == curve.counts.tolist()
+
+
+def test_the_worst_clusters_are_marked() -> None:
+    """Numbered on the curve, listed with their rows; without impure clusters there are none."""
+    ax = plot_worst_clusters(ALL, COSTS, most=2)
+    assert COSTS.impure is not None
+    worst = COSTS.impure.to_pylist()[0]
+    assert texts(ax)[:2] == ["1", "2"]
+    listed = texts(ax)[2].splitlines()
+    assert listed[0] == f"1  {worst['cluster']}: {worst['rows']:,} rows, {worst['positives']:,} positive"
+    with pytest.raises(OptionError, match=r"attribute with a label \(--label\)"):
+        plot_worst_clusters(ALL, attribute(DATA, cluster="cluster", classes="campaign"))
+
+
+def test_one_figure_of_everything(tmp_path: Path) -> None:
+    """Every panel that a report has, and the reason where one is not defined."""
+    figure = plot(replace(ALL, results=(*ALL.results, *DIFFERENCES)), save_to=tmp_path / "all.png")
+    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+    assert titles[:5] == [
+        "ROC curve", "Precision-recall curve", "Gain curve", "Distribution of score", "Distribution of other"
+    ]  # fmt: skip
+    assert titles[5:11] == [
+        "Reliability", "Isotonic fit (CORP)", "What a threshold gives", "What a threshold gives", "Lift curve",
+        "Purity by size of cluster",
+    ]  # fmt: skip
+    assert titles[11:] == ["Differences", *(f"{m} of {c} by country" for m, c in
+                           (("roc_auc", "score"), ("roc_auc", "other"), ("aul", "cluster")))]  # fmt: skip
+    assert (tmp_path / "all.png").stat().st_size > 10_000
+    one = evaluate(pa.table({"label": [1, 1], "score": [0.5, 0.7]}), score="score")
+    panels = {ax.get_title(): texts(ax) for ax in plot(one).axes}
+    assert "one class only" in panels["ROC curve"][0].replace("\n", " ")
+    assert not panels["Distribution of score"]
+    nothing = evaluate(pa.table({"label": [1, 0], "x": [0.5, 0.7]}), sketch="x")
+    with pytest.raises(OptionError, match="nothing to draw"):
+        plot(nothing)
