@@ -1,10 +1,12 @@
-"""Hand cells from the cluster pass to the class pass, skipping singleton clusters.
+"""Singletons: skip the rows that are alone in their cluster or class, and the cells of singleton clusters.
 
-Rows come bucket by bucket, ``starts[b]`` the first of each, and all rows of a cluster lie in one bucket; see
+Rows come bucket by bucket, ``starts[b]`` the first of each, and equal keys lie in one bucket; see
 `streameval.states.contingency.pass_by_cluster`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from streameval.kernels.jit import jit
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["SLOTS", "emit_others", "shared_rows"]
+__all__ = ["SLOTS", "Addresses", "emit_others", "shared_rows"]
 
 SLOTS = 8  # for each row of the largest bucket, at least
 
@@ -20,38 +22,58 @@ _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _HALF = np.uint64(32)
 
 
-@jit
-def shared_rows(starts, words_at, rest_at, counts_at, further, marks, kept, words, rest, counts):
-    """Collect the rows that may share their cluster, bucket by bucket; returns how many there are.
+class Addresses(NamedTuple):
+    """Rows of an interval of buckets in several runs.
 
-    Run r has rows of bucket b from ``starts[r, 2 * b]`` to ``starts[r, 2 * b + 1]`` of its columns, whose addresses are
-    given, 0 where there is none: counts of 1. There are as many further words as the tuple `further` is long. The
-    outputs have room for all rows and one more; those of bucket b begin at ``kept[b]``.
-    A row has a slot by the bits of its word below those of the bucket: `marks` counts the rows of each, of which there
-    are SLOTS a row. A row alone in its slot is alone in its cluster; nine of ten lone rows are.
-    There are no branches to mispredict.
+    Attributes
+    ----------
+    starts : int64 array of shape (n_runs, n_codes + 1), the first row of each code, from the start of the columns
+    words, rest, counts : uint64 arrays of shape (n_runs,), addresses of the columns; 0 where a run has none
+    """
+
+    starts: np.ndarray
+    words: np.ndarray
+    rest: np.ndarray
+    counts: np.ndarray
+
+
+@jit
+def shared_rows(rows, others, further, marks, kept, words, rest, counts):
+    """Collect the rows of label 0 whose key may occur again, bucket by bucket; returns how many there are.
+
+    `rows` and `others` are `Addresses`: a key occurs again if it is in another row, or in one of `others`. Keys have as
+    many further words as the tuple `further` is long; a run without counts has one of each. The outputs have room for
+    all rows and one more; those of bucket b begin at ``kept[b]``.
+
+    The bits of a word below those of the bucket choose its slot, of which there are `SLOTS` a row; `marks` counts the
+    rows of each. A row alone in its slot is a singleton, and nine of ten singletons are alone. No branch depends on the
+    data.
     """
     columns, found = len(further), np.uint64(0)
     for b in range(kept.size - 1):
         kept[b] = found
-        rows, bits = 0, 3
-        for r in range(starts.shape[0]):
-            rows += starts[r, 2 * b + 1] - starts[r, 2 * b]
-        while (1 << bits) < SLOTS * rows:
+        size, bits = 0, 3
+        for r in range(rows.starts.shape[0]):
+            size += rows.starts[r, 2 * b + 1] - rows.starts[r, 2 * b]
+        while (1 << bits) < SLOTS * size:
             bits += 1
         marks[: 1 << bits] = 0
         shift = np.uint64(64 - bits)
-        for r in range(starts.shape[0]):
-            word_column, count_column = words_at[r], counts_at[r]
-            for i in range(starts[r, 2 * b], starts[r, 2 * b + 1]):
+        for r in range(others.starts.shape[0]):
+            word_column = others.words[r]
+            for i in range(others.starts[r, 2 * b], others.starts[r, 2 * b + 1]):
+                marks[(word_at(word_column, i) << _BUCKET_BITS) >> shift] = 2
+        for r in range(rows.starts.shape[0]):
+            word_column, count_column = rows.words[r], rows.counts[r]
+            for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
                 slot = (word_at(word_column, i) << _BUCKET_BITS) >> shift
                 again = np.uint8(marks[slot] != 0)
                 if count_column:
                     again |= np.uint8(word_at(count_column, i) > 1)
                 marks[slot] = np.uint8(1) + again
-        for r in range(starts.shape[0]):
-            word_column, rest_column, count_column = words_at[r], rest_at[r], counts_at[r]
-            for i in range(starts[r, 2 * b], starts[r, 2 * b + 1]):
+        for r in range(rows.starts.shape[0]):
+            word_column, rest_column, count_column = rows.words[r], rows.rest[r], rows.counts[r]
+            for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 1]):
                 word = word_at(word_column, i)
                 words[found] = word
                 for c in range(columns):

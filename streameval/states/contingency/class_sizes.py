@@ -3,11 +3,11 @@
 Every class has its cells in many clusters, most of which a large table has of one row. With the size of every class at
 hand such a cell needs no second look: what the other cells of its class leave of it are cells of one row.
 
-Small integers, as codes are, count in an array by themselves. Other classes are counted in a hash table as large as a
-builder's buffers. Where that fills and a class has come less than twice on average, as if every message were a
-class, rows are kept uncounted, in 8 bytes a word; rows that come with counts keep them. How often classes have come
-again by the time the table outgrows the cache tells how many there are (the birthday problem): where the largest table
-would fill in vain, counting is given up then.
+Small integers are counted in an array. Other classes are counted in a hash table, at most as large as a builder's
+buffers. If the table fills before classes have come twice on average, as if every message were a class, rows are kept
+uncounted, 8 bytes a word; rows that come with counts keep them. When the table outgrows the cache, the number of
+repeats so far estimates the number of classes (the birthday problem); counting stops there if they would fill half of
+the largest table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClassRows", "encode"]
 
-_FIRST, _GROWTH = 1 << 13, 4  # slots of a new table, and how many times as many the next one has
+_FIRST = 1 << 13  # slots of a new table
 _FEW = 2  # rows of a class, on average, below which counting is given up
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds
 _SAMPLED = 1 << 8  # one id of this many tells whether a batch has small integers
@@ -111,22 +111,23 @@ class ClassRows:
         if slots < self._most and not self._in_vain:
             first, rest, counts = self._counted()
             self._budget.give_back(self._table)
-            self._table = self._cleared(min(slots * _GROWTH, self._most))
+            self._table = self._cleared(min(slots * (4 if slots < _CACHED else 2), self._most))
             self._used = count_keys(read_only(first), rest, counts, self._further, self._table, 0, first.size)[1]
             return
         if self._in_vain or self._rows < _FEW * self._used:
             self._plain = SegmentBuilder(self._layout, self._budget, self._capacity)
         self._flush()
+        self._table[:] = 0
 
     @property
     def _in_vain(self) -> bool:
-        """Whether the largest table would be full before a class has come twice on average.
+        """Whether so many classes are to be expected that counting saves neither time nor much memory.
 
-        If classes were equally large there would be about used² / (2 · repeats) of them, and four in five would be in
-        the table when that happens. Where some are larger, the estimate is too low, and counting goes on.
+        Classes of equal size number about used² / (2 · repeats). If some are larger, the estimate is too low, and
+        counting goes on.
         """
         repeats = self._rows - self._used
-        return self._table.shape[0] >= _CACHED and 2 * self._used**2 > 5 * repeats * (self._most // 2)
+        return self._table.shape[0] >= _CACHED and self._used**2 > repeats * (self._most // 2)
 
     def _counted(self) -> tuple[Array, Array, Array]:
         """Words and rows of the classes in the table."""
@@ -137,7 +138,6 @@ class ClassRows:
 
     def _flush(self) -> None:
         self._keep(*self._counted())
-        self._table[:] = 0
         self._used = self._rows = 0
 
     def _keep(self, first: Array, rest: Array, counts: Array) -> None:
@@ -149,6 +149,8 @@ class ClassRows:
         self._keyed = self._keyed.merge(KeyedCounts.built(builder))
 
     def _keep_small(self) -> None:
+        if not self._small_rows:
+            return
         found = np.flatnonzero(self._small)
         none = np.empty((found.size, self._layout.words - 1), np.uint64)
         self._keep(found.astype(np.uint64), none, self._small[found].astype(np.int64))

@@ -137,7 +137,7 @@ class _ContingencyBuilder:
         bytes_each = 16 * sum(spec.keys) + 4 + 8 * (spec.keys.class_ + 1)  # words are held twice when they move
         self._capacity = max(1, min(capacity * 2 // 3, _BUFFER // bytes_each))  # a third is for the table of classes
         self._budget = budget
-        self._cells = SegmentBuilder(spec.layout, budget, self._capacity)
+        self._cells = SegmentBuilder(spec.layout, budget, self._capacity, observe=self._count_classes)
         self._class_rows = ClassRows(spec.class_layout, budget, self._capacity)
         self._alone: SegmentBuilder | None = None
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
@@ -186,9 +186,15 @@ class _ContingencyBuilder:
         words[:, : rest.shape[1]] = rest
         if classes is not None:
             one, more = self._class_words(classes)
-            self._class_rows.add(one, more)
             words[:, rest.shape[1]], words[:, rest.shape[1] + 1 :] = one, more
         encode(self._cells, first, words, int(classes is None))
+
+    def _count_classes(self, words: Array, codes: Array, counts: Array) -> None:
+        """Count the classes of rows that are about to be stored; the rows of hot cells come counted."""
+        classes, lone = words[:, self.spec.keys.cluster - 1 :], codes & 1
+        if lone.any():
+            classes, counts = classes[lone == 0], counts[lone == 0] if counts.size else counts
+        self._class_rows.add(np.ascontiguousarray(classes[:, 0]), np.ascontiguousarray(classes[:, 1:]), counts)
 
     def state(self) -> ContingencyCounts:
         alone = KeyedCounts(self.spec.class_layout) if self._alone is None else KeyedCounts.built(self._alone)

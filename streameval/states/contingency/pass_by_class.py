@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.contingency import group_classes, slots_for
+from streameval.kernels.contingency import add_margins, group_classes, slots_for
 from streameval.kernels.keys import unmix
 from streameval.states.contingency.cells import interval_items, numbered
+from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary, summarize_cells, summarize_classes
 from streameval.states.contingency.watch import ClassParts
@@ -46,7 +47,8 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
     start, stop = interval
     if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
         return _giant_classes(cells, start, watcher)
-    row, other = cells.rows.gather(start, stop)[0], cells.others.gather(start, stop)[0]
+    row, alone = without_singletons(cells.rows, interval, cells.others)
+    other = cells.others.gather(start, stop)[0]
     most = row.words.size
     totals, singles, maxima = np.empty((3, most), np.int64)
     numbers, n, c = np.empty((3, other.words.size), np.int64)
@@ -61,14 +63,20 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
         parts.add_cells(numbers, n, c, other.counts)
         words = table[1][:classes]
         parts.tell(watcher, np.column_stack((unmix(words[:, 0]), words[:, 1:])), totals)
-    return summarize_classes(totals, maxima).merge(known, _singles(singles, totals))
+        watcher.unchanged(alone)
+    lone = Summary(classes=Sizes.repeat(1, alone), row_maxima=alone)
+    return summarize_classes(totals, maxima).merge(lone, known, _singles(singles, totals, alone))
 
 
-def _singles(times: Array, totals: Array) -> Summary:
-    """Cells of one row that is alone in its cluster, so many of each class; classes of one size are taken as one."""
-    numbers, sizes = _distinct(totals)
+def _singles(times: Array, totals: Array, alone: int = 0) -> Summary:
+    """Cells of one row that is alone in its cluster: `times` of each class, and those of `alone` classes of one row.
+
+    Classes of one size are taken as one.
+    """
+    numbers, sizes = _distinct(np.append(totals, 1))
     each = np.zeros(sizes.size, np.int64)
-    np.add.at(each, numbers, times)
+    add_margins(numbers[:-1], times, times, each, each.copy())
+    each[numbers[-1]] += alone
     codes, ones = np.flatnonzero(each), np.ones(sizes.size, np.int64)
     return summarize_cells(codes, ones[codes] - 1, ones[codes], sizes, ones[:1], each[codes])
 

@@ -27,17 +27,18 @@ import numpy as np
 
 from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
 from streameval.kernels.keys import unmix
-from streameval.kernels.singletons import SLOTS, emit_others, shared_rows
+from streameval.kernels.singletons import emit_others
 from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.pass_by_class import lone_classes
+from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
 from streameval.states.contingency.watch import Parts, pairs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Side
+from streameval.states.keyed.layout import NO_COUNTS, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -121,18 +122,10 @@ class _FirstPass:
 
     def without_lone(self, keyed: KeyedCounts, interval: Interval) -> Side:
         """Count the rows that are quickly seen to be alone in their cluster; returns the others."""
-        places = keyed.places(*interval)
-        sizes = np.diff(places.starts).sum(axis=0)[::2]
-        size = int(sizes.sum())
-        marks = np.empty(SLOTS << max(int(sizes.max(initial=0)) - 1, 0).bit_length(), np.uint8)
-        starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
-        rest = np.empty((size + 1, keyed.layout.words - 1), np.uint64)
-        counts = np.empty((size + 1) * bool(places.counts.any()), np.int64)
-        given = places.starts, places.words, places.rest, places.counts, tuple(range(rest.shape[1]))
-        shared = shared_rows(*given, marks, starts, words, rest, counts)
-        self._sizes[1] += size - shared
-        self._maxima += size - shared
-        return Side(starts, words[:shared], rest[:shared], counts[:shared], NO_WEIGHTS)
+        side, alone = without_singletons(keyed, interval)
+        self._sizes[1] += alone
+        self._maxima += alone
+        return side
 
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
         """Pass cells on by class, given the size of each one's cluster."""

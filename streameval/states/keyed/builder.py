@@ -37,9 +37,20 @@ class SegmentBuilder:
         Rows a segment holds at most.
     counted : bool
         Whether items come with counts, through `add_items`.
+    observe : callable, optional
+        Called with further words, codes and counts of the rows about to be stored, hot keys once with all their rows;
+        counts are empty where each row is one.
     """
 
-    def __init__(self, layout: Layout, budget: Budget, capacity: int, *, counted: bool = False) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        budget: Budget,
+        capacity: int,
+        *,
+        counted: bool = False,
+        observe: Callable[[Array, Array, Array], None] | None = None,
+    ) -> None:
         self.layout = layout
         self.budget = budget
         self.capacity = max(capacity, 1)
@@ -50,6 +61,7 @@ class SegmentBuilder:
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
         self._table = np.zeros(layout.codes + 2, np.int64)
         self._size = 0
+        self._observe = observe
         self._hot: hot.HotKeys | None = None
         self._may_learn = layout.bits == 64 and not counted and not layout.weighted
         self._learns = self._may_learn
@@ -102,6 +114,8 @@ class SegmentBuilder:
             codes, words, rest, counts = self._hot.items()
             self._hot = None
             if codes.size:
+                if self._observe is not None:
+                    self._observe(rest, codes, counts)
                 codes, starts = np.unique(codes, return_index=True)
                 self._store(codes, np.append(starts, words.size), words, rest, counts, NO_WEIGHTS)
 
@@ -139,6 +153,8 @@ class SegmentBuilder:
     def _flush(self) -> None:
         if not self._size:
             return
+        if self._observe is not None:
+            self._observe(self._rest[: self._size], self._codes[: self._size], self._counts[: self._size])
         kept = self._size - int(self._table[-2:].sum())
         starts = np.concatenate(([0], np.cumsum(self._table)))
         columns = []

@@ -296,7 +296,7 @@ class KeyedCounts:
     def places(self, start: int, stop: int) -> SegmentAddresses:
         """Where an interval of buckets lies, for one loop over the pieces of all segments."""
         found = SegmentAddresses.of(self.segments, start, stop)
-        _check(np.diff(found.starts).sum(axis=0), self.items[2 * start : 2 * stop])
+        _check(np.diff(found.at.starts).sum(axis=0), self.items[2 * start : 2 * stop])
         return found
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.kernels.singletons import Addresses
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -120,17 +122,11 @@ class SegmentAddresses:
 
     Attributes
     ----------
-    starts : int64 array of shape (n_segments, n_codes + 1)
-        The first item of each code, counted from the first one of the columns.
-    words, rest, counts : uint64 arrays of shape (n_segments,)
-        Addresses of the columns; 0 where a segment has none.
+    at : Addresses
     columns : the arrays that lie there, as long as this does
     """
 
-    starts: Array
-    words: Array
-    rest: Array
-    counts: Array
+    at: Addresses
     columns: list[Array]
 
     @classmethod
@@ -146,7 +142,7 @@ class SegmentAddresses:
                 if column is not None:
                     columns.append(column.read(first, last))
                     at[r] = columns[-1].__array_interface__["data"][0]
-        return cls(starts, addresses[0], addresses[1], addresses[2], columns)
+        return cls(Addresses(starts, *addresses), columns)
 
 
 @dataclass(frozen=True)

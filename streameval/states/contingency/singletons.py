@@ -1,0 +1,44 @@
+"""Skip singletons before keys are grouped: the rows that are alone in their cluster, or their class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.singletons import SLOTS, shared_rows
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.layout import NO_WEIGHTS, Side
+
+if TYPE_CHECKING:
+    from streameval.states.keyed.layout import Interval
+
+__all__ = ["without_singletons"]
+
+
+def without_singletons(keyed: KeyedCounts, interval: Interval, others: KeyedCounts | None = None) -> tuple[Side, int]:
+    """Rows of label 0 in an interval of buckets, without most of those whose key occurs nowhere else.
+
+    Parameters
+    ----------
+    keyed : KeyedCounts
+        Keys as ids are mixed (`streameval.states.keyed.ids`).
+    interval : (int, int)
+        Buckets to take.
+    others : KeyedCounts, optional
+        Keys that occur there are kept; only first words are compared.
+
+    Returns
+    -------
+    Side, int
+        The rows that are left, and how many singletons there were.
+    """
+    places, marked = keyed.places(*interval), (others or KeyedCounts(keyed.layout)).places(*interval)
+    sizes = np.diff(places.at.starts).sum(axis=0)[::2]
+    size = int(sizes.sum())
+    marks = np.empty(SLOTS << max(int(sizes.max(initial=0)) - 1, 0).bit_length(), np.uint8)
+    starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
+    rest = np.empty((size + 1, keyed.layout.words - 1), np.uint64)
+    counts = np.empty((size + 1) * bool(places.at.counts.any()), np.int64)
+    left = shared_rows(places.at, marked.at, tuple(range(rest.shape[1])), marks, starts, words, rest, counts)
+    return Side(starts, words[:left], rest[:left], counts[:left], NO_WEIGHTS), size - left
