@@ -23,12 +23,26 @@ if TYPE_CHECKING:
 __all__ = ["attribute"]
 
 _WIDTH = 120  # columns of examples
-_NUMBERS = ("rows", "classes", "clusters", "positives", "size", "pairs", "lost", "share", "running", "gain")
+_NUMBERS = (
+    "rows",
+    "classes",
+    "clusters",
+    "positives",
+    "size",
+    "pairs",
+    "lost",
+    "share",
+    "running",
+    "gain",
+    "value",
+    "shortfall",
+)
 _TITLES = {
     "merges": "Worst merges: clusters that hold several classes",
     "splits": "Worst splits: classes spread over several clusters",
     "impure": "Impure clusters: what they take away from the area under the lift curve",
     "unclustered": "Positives in clusters at or below the threshold",
+    "slices": "Slices that fall short of the whole",
 }
 _CHANGED = {"merges": "Merged since {}", "splits": "Split since {}"}
 _CHANGED_HEADS = {
@@ -42,6 +56,7 @@ _NONE = {
     "splits": "no class is in several clusters",
     "impure": "no cluster above the threshold is impure",
     "unclustered": "no positive is in a cluster at or below the threshold",
+    "slices": "no slice falls short of the whole",
 }
 _UNCHANGED = {"merges": "no cluster holds rows of several earlier clusters", "splits": "no earlier cluster was split"}
 
@@ -126,6 +141,13 @@ def _tabled(rows: pa.Table, found: Attribution) -> RenderableType:
         "gain": lambda value: f"{value:+.6f}",
         "examples": _examples,
     }
+    columns |= {
+        "value": lambda value: f"{value:.6f}",
+        "interval": lambda value: value,
+        "shortfall": lambda value: f"{value:+.6f}",
+    }
+    own = [column for column in rows.column_names if column not in columns and column not in ("ci_lower", "ci_upper")]
+    columns = dict.fromkeys(own, _name) | columns  # slicing columns
     kept = [column for column in columns if column in rows.column_names]
     heads = {"running_share": "running", "false_pairs": "false pairs", "missed_pairs": "missed pairs"}
     heads["gain"] = f"gain in {found.metric}"
@@ -139,6 +161,8 @@ def _conclusion(name: str, rows: pa.Table, found: Attribution) -> str:
     """How much of the loss the rows explain."""
     totals: Mapping[str, float] = found.totals
     changed = "changed_from" in found.options
+    if name == "slices":
+        return _sliced(rows, found)
     if not rows.num_rows:
         return _UNCHANGED.get(name, _NONE[name]) if changed else _NONE[name]
     if name == "unclustered":
@@ -162,6 +186,16 @@ def _conclusion(name: str, rows: pa.Table, found: Attribution) -> str:
     share = rows["running_share"][-1].as_py()
     verb = "are" if rows.num_rows > 1 else "is"
     return f"{many} of {int(totals[every]):,} {verb} {_percent(share)} of {loss}"
+
+
+def _sliced(rows: pa.Table, found: Attribution) -> str:
+    """What the slices are compared with, and how many were left out."""
+    totals = found.totals
+    shown = plural(rows.num_rows, "slice") if rows.num_rows else _NONE["slices"]
+    of_all = f"{found.slice_metric} of all rows {totals['whole']:.6f}"
+    left = int(totals["slices_left_out"])
+    out = f"; {left:,} left out: too few positives or negatives, or no value" if left else ""
+    return f"{shown} of {int(totals['slices']):,}; {of_all}{out}" if rows.num_rows else f"{shown}; {of_all}{out}"
 
 
 def _stayed(found: Attribution) -> str:

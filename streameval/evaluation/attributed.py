@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["TABLES", "Attribution", "check_target"]
 
-TABLES = ("merges", "splits", "impure", "unclustered")
+TABLES = ("merges", "splits", "impure", "unclustered", "slices")
 
 
 @dataclass(frozen=True)
 class Attribution:
     """The clusters and classes that cost the score, the largest cost first.
 
-    Tables are None where their input was not named: `merges` and `splits` need classes, the others a label. Ids have
+    Tables are None where their input was not named: `merges` and `splits` need classes, `slices` a score and slicing
+    columns, the others a label. Ids have
     the type of their column, widened to 64 bits; in `largest` an id is null where the row has none.
 
     Attributes
@@ -53,6 +54,12 @@ class Attribution:
         (reason, rows) and (file, reason) left out.
     options : dict
         The options that were given, as far as they decide the result.
+    slices : pa.Table
+        Slices that fall short of the whole in `slice_metric`: the slicing columns, `rows, value, ci_lower, ci_upper,
+        shortfall`, in order of shortfall × rows. `totals` then has `whole` (the value of all rows), `slices` and
+        `slices_left_out` (too few effective units, or no value).
+    slice_metric : str
+        The metric of the slices, None without them.
     """
 
     rows: int
@@ -65,6 +72,8 @@ class Attribution:
     dropped: tuple[tuple[str, int], ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    slices: pa.Table | None = None
+    slice_metric: str | None = None
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that there are, by name."""
@@ -78,6 +87,7 @@ class Attribution:
             "options": self.options,
             "rows": self.rows,
             "metric": self.metric,
+            **({"slice_metric": self.slice_metric} if self.slice_metric else {}),
             "totals": self.totals,
             **{name: [_plain(row) for row in table.to_pylist()] for name, table in self.tables().items()},
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],

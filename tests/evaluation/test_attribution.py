@@ -313,7 +313,10 @@ def test_a_reader_is_read_once() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({}, OptionError, r"merges and splits need classes .* impure clusters need a label"),
+        ({}, OptionError, r"merges and splits need a cluster column .* impure clusters need it with a label"),
+        ({"score": "raw"}, OptionError, "slices need a score and a slicing column"),
+        ({"by": "k"}, OptionError, "by would change nothing without a score"),
+        ({"by": "k", "score": "f", "metric": "agc*"}, OptionError, "names 2 metrics"),
         ({"classes": "k", "changed_from": "k"}, OptionError, "exclude each other"),
         ({"classes": "k", "top": 0}, OptionError, "top=0"),
         ({"classes": "k", "top": 10**6 + 1}, OptionError, "between 1 and 1,000,000"),
@@ -446,3 +449,52 @@ def test_examples_read_only_row_groups_that_can_hold_the_ids(tmp_path: Path) -> 
     many = np.arange(200, dtype=np.uint64).reshape(-1, 1)
     left = narrowed(found, [ValuesSpec((IdColumn("cluster", "signed"),), False, many.tobytes(), "text", 3)])
     assert left.rows < found.rows
+
+
+@pytest.mark.parametrize("metric", [None, "average_precision", "brier_score"])
+def test_slices_are_ranked_by_what_they_cost(metric: str | None) -> None:
+    """Shortfall times rows; slices of few positives or negatives are left out and counted."""
+    rng = np.random.default_rng(8)
+    n = 6000
+    noise = rng.random(n)
+    country = rng.choice(["DE", "FR", "IT", "XX"], n, p=[0.5, 0.3, 0.195, 0.005])
+    label = rng.integers(0, 2, n)
+    score = np.where(country == "FR", noise, (noise + label) / 2)
+    data = pa.table({"label": label, "score": score, "country": country})
+    found = attribute(data, score="score", by="country", metric=metric)
+    name = metric or "roc_auc"
+    values = evaluate(data, score="score", by="country", metrics=name)
+    whole = values.value(name)
+    due = []
+    for one in ("DE", "FR", "IT"):
+        value, rows = values.value(name, slice={"country": one}), int((country == one).sum())
+        short = (value - whole) if name == "brier_score" else (whole - value)
+        due += [(one, rows, value, short)] if short > 0 else []
+    due.sort(key=lambda row: -row[3] * row[1])
+    assert found.slices is not None
+    told = found.slices.select(["country", "rows", "value", "shortfall"]).to_pylist()
+    assert [tuple(row.values()) for row in told] == due
+    assert found.slices["country"][0].as_py() == "FR"
+    assert (found.totals["slices"], found.totals["slices_left_out"], found.slice_metric) == (4, 1, name)
+
+
+def test_slices_stand_beside_clusters() -> None:
+    """A gain's metric is not that of slices; all tables are in the dictionary."""
+    rng = np.random.default_rng(9)
+    n = 500
+    data = pa.table(
+        {
+            "label": rng.integers(0, 2, n),
+            "score": rng.random(n),
+            "c": rng.integers(0, 30, n),
+            "k": rng.integers(0, 20, n),
+            "country": rng.choice(["DE", "FR"], n),
+        }
+    )
+    found = attribute(
+        data, cluster="c", classes="k", score="score", by=["country", "k"], metric="pairwise.precision", top=3
+    )
+    assert (found.metric, found.slice_metric) == ("pairwise.precision", "roc_auc")
+    assert {"merges", "splits", "slices"} <= set(found.to_dict())
+    assert found.slices is not None
+    assert {"country", "k"} >= set(found.slices.column_names[:-5])

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.engine import start
 from streameval.evaluation.attribution.run import Run, checked_options
+from streameval.evaluation.attribution.shortfalls import with_slices
+from streameval.metrics.contingency.attribution import GAINS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.evaluation.attributed import Attribution
 
@@ -26,7 +28,9 @@ _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout")
 def attribute(
     data: Any,
     *,
-    cluster: str,
+    cluster: str | None = None,
+    score: str | None = None,
+    by: str | Sequence[str] | None = None,
     classes: str | None = None,
     changed_from: str | None = None,
     label: str | None = None,
@@ -53,8 +57,14 @@ def attribute(
     Parameters
     ----------
     data : see `streameval.evaluate`
-    cluster : str
+    cluster : str, optional
         The cluster column.
+    score : str, optional
+        A score column, for the slices that fall short.
+    by : str or sequence of str, optional
+        Slicing columns, as in `streameval.evaluate`: slices are ranked by what they fall short of the whole, times
+        their rows. Slices with fewer than 20 positives or negatives are left out. The label is `label`, or the column
+        ``label``. Data are read once more.
     classes : str, optional
         Column of the clusters' true classes, for the worst merges and splits.
     changed_from : str, optional
@@ -66,7 +76,7 @@ def attribute(
     metric : str, optional
         The metric of the gains: `adjusted_rand_index` (the default), `pairwise.precision`, `pairwise.recall`,
         `pairwise.fscore`, `bcubed_precision`, `bcubed_recall` or `bcubed_fscore`. Groups are ranked by their pairs,
-        whatever the metric.
+        whatever the metric. With `by`, the metric of the slices (`roc_auc` by default) if it is none of these.
     aul_threshold : float
         Clusters larger than this count as if all positive in the assumed height of `aul`; at least 1.
     top : int
@@ -101,6 +111,8 @@ def attribute(
     """
     given: dict[str, Any] = {
         "cluster": cluster,
+        "score": score,
+        "by": by,
         "classes": classes,
         "changed_from": changed_from,
         "label": label,
@@ -122,6 +134,19 @@ def attribute(
         "scheduler_timeout": scheduler_timeout,
     }
     options = checked_options(given)
+    found = _of_clusters(data, options, given, progress) if cluster and (options["classes"] or label) else None
+    if not options["by"]:
+        return found  # type: ignore[return-value]  # checked: there is a cluster column
+    metric = None if options["classes"] and metric in GAINS else metric
+    return with_slices(
+        found, data, {**options, **{name: given[name] for name in _ENGINE}, "metric": metric, "progress": progress}
+    )
+
+
+def _of_clusters(
+    data: Any, options: Mapping[str, Any], given: Mapping[str, Any], progress: Callable[[int, int], None] | None
+) -> Attribution:
+    """What clusters and classes cost."""
     engine = start(**{name: given[name] for name in _ENGINE}, progress=progress)
     try:
         return Run.of(data, options, engine).finish()

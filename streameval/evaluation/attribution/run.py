@@ -42,15 +42,24 @@ def checked_options(given: Mapping[str, Any]) -> dict[str, Any]:
         msg = "classes and changed_from exclude each other: compare with one column at a time"
         raise OptionError(msg, "classes", "changed_from")
     compared = {**given, "classes": classes or earlier}
-    if not compared["classes"] and not given.get("label"):
+    paired, labelled = bool(compared["classes"]), bool(given.get("label"))
+    if not (given.get("cluster") and (paired or labelled)) and not given.get("by"):
         msg = (
-            "nothing to attribute: merges and splits need classes or an earlier clustering (--classes, "
-            "--changed-from), impure clusters need a label (--label)"
+            "nothing to attribute: merges and splits need a cluster column (--cluster) with classes or an earlier "
+            "clustering (--classes, --changed-from), impure clusters need it with a label (--label), slices need a "
+            "score and a slicing column (--score, --by)"
         )
         raise OptionError(msg)
+    if paired and not given.get("cluster"):
+        msg = "classes and changed_from would change nothing without a cluster column: name one (--cluster)"
+        raise OptionError(msg, "cluster")
     options = checked(compared, "attribute")
-    if options["metric"] is not None:
-        check_gain(str(options["metric"]))
+    metric, sliced = options["metric"], bool(options["by"])
+    if metric is not None and not sliced and not paired:
+        msg = "metric would change nothing without classes or slices: name a column (--classes, --changed-from, --by)"
+        raise OptionError(msg, "metric")
+    if metric is not None and not sliced:
+        check_gain(str(metric))
     return options
 
 

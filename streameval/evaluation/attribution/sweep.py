@@ -11,7 +11,7 @@ import numpy as np
 
 from streameval.evaluation.attribution.tables import SHOWN, ImpureTable, PairTables, Shown
 from streameval.metrics.clusters.attribution import WorstImpure
-from streameval.metrics.contingency.attribution import Largest, Members, PairCosts
+from streameval.metrics.contingency.attribution import GAINS, Largest, Members, PairCosts
 from streameval.states.values import ValuesSpec
 
 if TYPE_CHECKING:
@@ -53,7 +53,8 @@ class Sweep:
         impure = self._impure(sizes) if sizes is not None else None
         values = self._values(pairs, impure)
         if pairs is not None:
-            result = pairs.added(result, self.clusters, self.options["metric"] or _METRIC, values)
+            asked = self.options["metric"]
+            result = pairs.added(result, self.clusters, asked if asked in GAINS else _METRIC, values)
         return result if impure is None else impure.added(result, self.clusters, values)
 
     def _pairs(self, state: Any, classes: Ids) -> PairTables:

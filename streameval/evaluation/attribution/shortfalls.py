@@ -1,0 +1,106 @@
+"""Slices by what hurts most: how far each falls short of the whole, times its rows.
+
+A slice with few rows is far off by chance alone. So slices with fewer than `LEAST` effective units of rows, positives
+or negatives are left out first, and counted; each row is a unit of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval.errors import OptionError
+from streameval.evaluation import evaluate
+from streameval.metrics.catalogue import entries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.evaluation.attributed import Attribution
+    from streameval.results import Scalar
+
+__all__ = ["LEAST", "METRIC", "with_slices"]
+
+LEAST = 20  # effective units of a slice
+METRIC = "roc_auc"
+_SHARED = (
+    "where",
+    "memory",
+    "spill",
+    "on_error",
+    "delta_version",
+    "threads",
+    "client",
+    "scheduler_timeout",
+    "progress",
+)
+
+
+def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any]) -> Attribution:
+    """The result with a table of slices; without other tables it is made of this one alone.
+
+    Parameters
+    ----------
+    result : what clusters cost; None where no cluster column was named
+    data : as `streameval.evaluate` takes it
+    given : options of `streameval.attribute`
+    """
+    from streameval.evaluation.attributed import Attribution
+
+    metric = str(given["metric"] or METRIC)
+    found = evaluate(
+        data,
+        label=given["label"] or "label",
+        pos_label=given["pos_label"],
+        score=given["score"],
+        by=given["by"],
+        metrics=[metric],
+        **{name: given[name] for name in _SHARED if given.get(name) is not None},
+    )
+    whole, slices = _split(found.results, metric)
+    better = next((entry.better for entry in entries() if entry.metric is not None and entry.name == metric), "higher")
+    sign = -1 if better == "lower" else 1
+    fit = [one for one in slices if _units(one) >= LEAST and not math.isnan(one.value)]
+    short = [(sign * (whole.value - one.value), one) for one in fit]
+    worst = sorted((pair for pair in short if pair[0] > 0), key=lambda pair: -pair[0] * pair[1].rows)[: given["top"]]
+    base = result or Attribution(
+        found.rows, None, None, None, None, {}, dropped=found.dropped, skipped=found.skipped, options=found.options
+    )
+    totals = {**base.totals, "slices": len(slices), "slices_left_out": len(slices) - len(fit), "whole": whole.value}
+    return replace(base, slices=_table(worst), totals=totals, slice_metric=metric)
+
+
+def _split(results: Sequence[Scalar], metric: str) -> tuple[Scalar, list[Scalar]]:
+    """The value of all rows, and those of the slices."""
+    named = {result.metric for result in results}
+    if len(named) != 1:
+        msg = f"metric={metric!r} names {len(named)} metrics of a score; slices are ranked by one"
+        raise OptionError(msg, "metric")
+    return next(r for r in results if r.slice is None), [r for r in results if r.slice is not None]
+
+
+def _units(one: Scalar) -> float:
+    """The smallest effective number of units of a slice."""
+    if one.effective_units is not None:
+        return one.effective_units
+    positives = one.positives or 0
+    return min(positives, one.rows - positives)
+
+
+def _table(worst: Sequence[tuple[float, Scalar]]) -> pa.Table:
+    """One row for each slice, the largest cost first; a column that is not of its slicing is null."""
+    columns = list(dict.fromkeys(name for _, one in worst for name in one.slice or ()))
+    table = {name: pa.array([(one.slice or {}).get(name) for _, one in worst]) for name in columns}
+    return pa.table(
+        {
+            **table,
+            "rows": pa.array([one.rows for _, one in worst], pa.int64()),
+            "value": pa.array([one.value for _, one in worst], pa.float64()),
+            "ci_lower": pa.array([one.ci_lower for _, one in worst], pa.float64()),
+            "ci_upper": pa.array([one.ci_upper for _, one in worst], pa.float64()),
+            "shortfall": pa.array([short for short, _ in worst], pa.float64()),
+        }
+    )
