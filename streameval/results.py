@@ -29,6 +29,7 @@ __all__ = [
     "Distribution",
     "Reliability",
     "Scalar",
+    "Source",
     "from_arrow",
     "result_schema",
     "same_slice",
@@ -344,3 +345,19 @@ class Distribution:
         widths = self.edges[1:] - self.edges[:-1]
         negative, positive = (side / (max(side.sum(), 1e-300) * widths) for side in (self.negatives, self.positives))
         return negative, positive
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where results come from, as far as others may know it.
+
+    Attributes
+    ----------
+    data : what was named: paths and URIs without credentials, and the kinds of things in memory
+    files : number of files that were read; 0 where there are none
+    command : what repeats the run on the command line; empty where nothing does
+    """
+
+    data: tuple[str, ...] = ()
+    files: int = 0
+    command: str = ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["canonical", "few", "format_number", "plural", "unknown_column"]
+__all__ = ["canonical", "few", "format_number", "plural", "unknown_column", "visible"]
 
 
 def plural(count: int, word: str) -> str:
@@ -70,3 +70,18 @@ def unknown_column(column: str, names: Sequence[str], have: str) -> str:
 
     near = get_close_matches(column, names, 1)
     return f"no column {column!r}; {f'did you mean {near[0]!r}? ' if near else ''}{have} {', '.join(names)}"
+
+
+def visible(text: str) -> str:
+    r"""A text with the characters spelled out that a reader would not see: controls, marks of direction, odd spaces.
+
+    Neither a terminal nor a browser obeys them then, and two names that look alike are told apart.
+
+    Examples
+    --------
+    >>> print(visible("a\tb\x1b[31m"), visible("caf\u00e9\u202e"))
+    a\tb\x1b[31m café\u202e
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

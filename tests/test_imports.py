@@ -24,20 +24,21 @@ if TYPE_CHECKING:
 PACKAGE = Path(streameval.__file__).parent
 
 # Every room with the rooms it may import; BASE is open to all. The order of the lines is the order of the floors.
-BASE = {"_version", "errors", "typing", "wording"}
+BASE = {"_version", "errors", "saving", "typing", "wording"}
 LAYERS: dict[str, set[str]] = {
     "_version": set(),
     "typing": set(),
     "errors": set(),
     "wording": set(),
+    "saving": set(),
     "results": set(),
     "options": set(),
     "kernels": set(),
     "budget": set(),
     "scan": set(),
-    "report": {"results"},
     "rules": {"results"},
     "plots": {"results"},
+    "report": {"plots", "results"},
     "simulation": {"budget"},
     "states": {"budget", "kernels"},
     "metrics": {"budget", "kernels", "results", "states"},

@@ -12,13 +12,14 @@ import click
 from streameval._version import __version__
 from streameval.cli import gate, simulate, store
 from streameval.cli.attribute import attribute
-from streameval.cli.console import as_json, deliver, piped, progress_bar, refuse_directory, table
+from streameval.cli.console import as_json, check_out, deliver, piped, progress_bar, refuse_directory, table
 from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from streameval.evaluation.result import Evaluation
     from streameval.store import Store
 
 __all__ = ["main"]
@@ -36,7 +37,9 @@ def main() -> None:
 @main.command()
 @_DATA
 @options("evaluate")
-def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet: bool, **asked: Any) -> None:
+def evaluate(
+    data: tuple[str, ...], json_to: str | None, out: tuple[str, ...], plan_only: bool, quiet: bool, **asked: Any
+) -> None:
     """Evaluate Parquet files, directories, globs or URIs, or a store.
 
     All that DATA names is read in one pass; of a store, nights are evaluated from their states. Without a column to
@@ -47,38 +50,32 @@ def evaluate(data: tuple[str, ...], json_to: str | None, plan_only: bool, quiet:
     from streameval.report import render
 
     refuse_directory(json_to)
+    check_out(out)
     if (kept := store.store_named(data, asked)) is not None:
-        _evaluate_store(*kept, data[1:], json_to, plan_only, quiet, asked)
-        return
-    if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
-        _list_columns(data, json_to, quiet)
-    if plan_only:
-        planned = explain(list(data), **given(asked))
-        deliver(json_to, lambda: planned.to_json(indent=2), lambda: str(planned), quiet)
-        return
-    with progress_bar(quiet) as advance:
-        found = run(list(data), progress=advance, **given(asked))
+        found = _of_store(*kept, data[1:], plan_only, asked)
+    else:
+        if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
+            _list_columns(data, json_to, quiet)
+        if plan_only:
+            planned = explain(list(data), **given(asked))
+            deliver(json_to, lambda: planned.to_json(indent=2), lambda: str(planned), quiet)
+            return
+        with progress_bar(quiet) as advance:
+            found = run(list(data), progress=advance, **given(asked))
+    for path in out:
+        found.save(path)
     deliver(json_to, lambda: found.to_json(indent=2), lambda: render(found, plain=piped()), quiet)
 
 
-def _evaluate_store(
-    kept: Store,
-    selection: dict[str, Any],
-    more: tuple[str, ...],
-    json_to: str | None,
-    plan_only: bool,
-    quiet: bool,
-    asked: dict[str, Any],
-) -> None:
-    """Evaluate the nights of a store that stands in place of data."""
-    from streameval.report import render
-
+def _of_store(
+    kept: Store, selection: dict[str, Any], more: tuple[str, ...], plan_only: bool, asked: dict[str, Any]
+) -> Evaluation:
+    """The evaluation of the nights of a store that stands in place of data."""
     if more or plan_only:
         what = f"names data as well ({more[0]})" if more else "is evaluated from its states, which --plan does not tell"
         msg = f"{kept.name}: is a store and {what}; evaluate one or the other"
         raise click.UsageError(msg)
-    found = kept.evaluate(**selection, **given(asked))
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: render(found, plain=piped()), quiet)
+    return kept.evaluate(**selection, **given(asked))
 
 
 @main.command()

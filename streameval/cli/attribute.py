@@ -10,7 +10,7 @@ import click
 from streameval.cli.console import deliver, progress_bar, refuse_directory, table
 from streameval.cli.options import given, options
 from streameval.cli.store import store_named
-from streameval.wording import plural
+from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -226,17 +226,6 @@ def _largest(cells: Iterable[Mapping[str, Any]]) -> str:
 
 def _examples(cells: Iterable[Mapping[str, Any]]) -> str:
     return cut("; ".join(f"{_name(next(iter(cell.values())))}: {' | '.join(cell['values'])}" for cell in cells))
-
-
-def visible(text: str) -> str:
-    r"""A text with its control characters spelled out, so that a terminal obeys none of them.
-
-    Examples
-    --------
-    >>> print(visible("a\tb\x1b[31m"))
-    a\tb\x1b[31m
-    """
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def cut(text: str) -> str:

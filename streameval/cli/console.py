@@ -8,32 +8,44 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from streameval.errors import StreamevalError
+from streameval.saving import check_writable, ending, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rich.console import RenderableType
 
-__all__ = ["as_json", "deliver", "emit", "piped", "progress_bar", "refuse_directory", "say", "table", "tell"]
+__all__ = [
+    "as_json",
+    "check_out",
+    "deliver",
+    "emit",
+    "piped",
+    "progress_bar",
+    "refuse_directory",
+    "say",
+    "table",
+    "tell",
+]
 
 _WIDTH = 10_000  # of a line that is piped: no table is folded
 
 
 def refuse_directory(*paths: str | None) -> None:
     """Raise, before anything is read, if a file cannot be written because of its directory."""
+    check_writable(*(path for path in paths if path not in (None, "-")))
+
+
+def check_out(paths: Sequence[str], formats: Sequence[str] = ("json", "csv", "parquet", "html")) -> None:
+    """Raise, before anything is read, if results cannot be written to a file of ``--out``."""
     for path in paths:
-        if path not in (None, "-") and not Path(path).parent.is_dir():
-            msg = f"{path}: its directory does not exist; make it first"
-            raise StreamevalError(msg)
-        if path not in (None, "-") and Path(path).is_dir():
-            msg = f"{path}: is a directory; name a file"
-            raise StreamevalError(msg)
+        ending(path, formats)
+    check_writable(*paths)
 
 
 def deliver(json_to: str | None, text: Callable[[], str], shown: Callable[[], RenderableType], quiet: bool) -> None:
@@ -64,7 +76,7 @@ def emit(path: str, text: str) -> None:
     if path == "-":
         say(text, nl=False)
     else:
-        _write(Path(path), text)
+        write_whole(path, text)
 
 
 def piped() -> bool:
@@ -118,23 +130,6 @@ def say(text: str, nl: bool = True) -> None:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # where the rest goes at exit
         msg = f"stdout: cannot be written ({error.strerror})"
-        raise StreamevalError(msg) from error
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a whole file or nothing; links are followed, pipes and devices written directly."""
-    path = path.resolve()
-    part = path if path.exists() and not path.is_file() else path.with_name(f".{path.name}.part")
-    try:
-        part.write_text(text)
-        if part != path:
-            part.replace(path)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        if part != path:
-            part.unlink(missing_ok=True)
-        msg = f"{path}: cannot be written ({error.strerror})"
         raise StreamevalError(msg) from error
 
 

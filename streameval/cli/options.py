@@ -66,6 +66,9 @@ SHOWN = (
     Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
            metavar="FILE|-"),
     Option("plot", ANY, None, ("history",), "nothing", "Write a picture, such as history.svg.", metavar="FILE"),
+    Option("out", NAMES, (), ("evaluate", "show"), "nothing", metavar="FILE",
+           help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
+           "The .html file is one page, to be read anywhere."),
     Option("out", ANY, None, ("attribute",), "nothing", metavar="DIR|FILE",
            help="Write the tables as Parquet to a directory, or everything to a .json file."),
     Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",

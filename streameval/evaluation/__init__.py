@@ -19,6 +19,7 @@ from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
 from streameval.evaluation.forecast import forecast
 from streameval.evaluation.request import Request
+from streameval.evaluation.source import source_of
 from streameval.options import recorded
 
 if TYPE_CHECKING:
@@ -380,7 +381,8 @@ class _Run:
                 slicing=self.request.slicing,
                 filtered=self.request.where.text if self.request.where else "",
             )
-            return replace(result, options=recorded(self.request.options))
+            source = source_of(self.data, found.pieces, self.request.options)
+            return replace(result, options=recorded(self.request.options), source=source)
         except BaseException:
             engine.progress.cancel()
             raise

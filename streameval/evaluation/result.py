@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
+from streameval.evaluation.curves import curves_of
 from streameval.evaluation.families import FAMILIES
-from streameval.metrics.catalogue import Selection
+from streameval.metrics.catalogue import Selection, entry_of
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
 from streameval.metrics.scores.threshold import ConfusionAt
-from streameval.results import same_slice, slice_table, to_arrow
+from streameval.results import Source, same_slice, slice_table, to_arrow
+from streameval.saving import save
 from streameval.states.scores.missing import numbers_only
 from streameval.wording import canonical
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
     from streameval.engine import Engine
+    from streameval.report.values import Meaning
     from streameval.results import Curve, Distribution, Scalar
 
 __all__ = ["Evaluation"]
@@ -43,6 +47,7 @@ class Evaluation:
     dropped : tuple of (reason, rows) left out
     skipped : tuple of (file, reason) left out
     options : the options that were given, by name, as far as they decide the results
+    source : where the results come from: data, files, and the command that repeats them
 
     Examples
     --------
@@ -63,16 +68,24 @@ class Evaluation:
     _engine: Engine | None = field(default=None, repr=False, compare=False)
     _threshold: float = field(default=1, repr=False, compare=False)
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    source: Source = field(default_factory=Source, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Carry the results to another process, not the states: curves must be drawn before."""
-        made = partial(Evaluation, options=self.options)
+        made = partial(Evaluation, options=self.options, source=self.source)
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
         from streameval.report import text
 
         return text(self)
+
+    def _repr_html_(self) -> str:
+        """The values as a small table, for a notebook."""
+        from streameval.report.evaluation import headline_tables
+        from streameval.report.html import html_of_tables
+
+        return html_of_tables(headline_tables(self, self._meanings()))
 
     def _find(self, metric: str, of: str | None, slice: Mapping[str, Any] | None) -> Scalar:  # noqa: A002 - as users name it
         results = [r for r in self.results if same_slice(r.slice, slice)]
@@ -278,6 +291,30 @@ class Evaluation:
         """
         return tuple(column for name, column in self._states if name == family and self._engine is not None)
 
+    def curves(self, *names: str) -> tuple[Curve, ...]:
+        """The curves of these names of all columns, kind by kind; those that are not defined are left out.
+
+        By default ``roc``, ``precision_recall``, ``gain`` and ``lift``. As `curve` gives them one by one, but the
+        states are read once for all.
+
+        Raises
+        ------
+        OptionError
+            If there is no curve of a name.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> [curve.name for curve in evaluate(data, score="score").curves()]
+        ['roc', 'precision_recall', 'gain']
+        """
+        kinds = [curve_kind(name) for name in names or ("roc", "precision_recall", "gain", "lift")]
+        if self._engine is None:
+            return ()
+        return tuple(curves_of(self._engine, self._states, kinds, self._threshold))
+
     def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
         """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.
 
@@ -319,3 +356,42 @@ class Evaluation:
     def to_arrow(self) -> pa.Table:
         """One row a result."""
         return to_arrow(self.results)
+
+    def to_html(self) -> str:
+        """One page with everything, as the text of an HTML file that needs nothing else.
+
+        The states of the evaluation are read once more, for the curves.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> "ROC AUC of score is 0.7500." in evaluate(data, score="score").to_html()
+        True
+        """
+        from streameval.report.evaluation import Evidence, evaluation_page
+        from streameval.report.html import html_of
+
+        return html_of(evaluation_page(self, Evidence(self.curves(), self._meanings(), self.source)))
+
+    def _meanings(self) -> dict[str, Meaning]:
+        """What the catalogue says of each metric."""
+        from streameval.report.values import Meaning
+
+        rows = {result.metric: entry_of(result.metric) for result in self.results}
+        return {n: Meaning(row.meaning, row.better, row.family, row.subject) for n, row in rows.items() if row}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
+
+        Tables have one row a result, as `to_arrow`. A file that is there is replaced once the new one is whole.
+
+        Raises
+        ------
+        OptionError
+            If the name has another ending.
+        StreamevalError
+            If it cannot be written.
+        """
+        save(path, {"json": lambda: self.to_json(indent=2) + "\n", "html": self.to_html}, self.to_arrow)

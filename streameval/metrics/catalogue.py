@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
     from streameval.metrics.protocol import Metric
 
-__all__ = ["CATALOGUE", "FAMILIES", "Entry", "Selection", "entries"]
+__all__ = ["CATALOGUE", "FAMILIES", "Entry", "Selection", "entries", "entry_of"]
 
 FAMILIES = {
     "score": "a score column",
@@ -452,3 +452,19 @@ def entries(pattern: str | None = None) -> Iterator[Entry]:
     for entry in (*CATALOGUE, *_clustering_rows()):
         if pattern is None or any(fnmatchcase(text, pattern) for text in (entry.name, entry.family, entry.subject)):
             yield entry
+
+
+@lru_cache(maxsize=1_000)
+def entry_of(name: str) -> Entry | None:
+    """The row of the catalogue that speaks of a metric; None for a user's own.
+
+    Examples
+    --------
+    >>> [entry_of(name).name for name in ("roc_auc", "tpr@fpr=0.01", "assignment_score/m3/raw")]
+    ['roc_auc', 'tpr@fpr=X', 'assignment_score']
+    """
+    stem = name.partition("/")[0]
+    for entry in (*CATALOGUE, *_clustering_rows()):
+        if entry.name in (name, stem) or ("@" in entry.name and fnmatchcase(name, _glob(entry.name))):
+            return entry
+    return None

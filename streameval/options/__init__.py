@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
@@ -18,7 +19,7 @@ from streameval.wording import few
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Option", "active", "checked", "honoured", "kept_options", "recorded", "refuse", "result_key"]
+__all__ = ["Option", "active", "checked", "command", "honoured", "kept_options", "recorded", "refuse", "result_key"]
 
 _EVALUATE = {option.name: option for option in OPTIONS if "evaluate" in option.verbs or not option.verbs}
 
@@ -103,6 +104,28 @@ def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, An
         for name, value in options.items()
         if _decides(honoured(verb)[name]) and value != honoured(verb)[name].rest
     }
+
+
+def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
+    """The command that runs a verb with these plain options; those that decide nothing are left out.
+
+    Empty if the command line has no spelling for a value, such as a user's own metric.
+
+    Examples
+    --------
+    >>> command("evaluate", ["data"], checked({"score": "a b", "truncate": 0.1, "approx": True, "threads": 2}))
+    "streameval evaluate data --score 'a b' --truncate 0.1 --approx"
+    """
+    words = ["streameval", verb, *data]
+    for name, value in options.items():
+        option = honoured(verb)[name]
+        if not _decides(option) or value == option.rest:
+            continue
+        for one in value if isinstance(value, tuple) else (value,):
+            if not isinstance(one, str | int | float):
+                return ""
+            words += [option.spelling] if one is True else [option.spelling, str(_as_json(one))]
+    return shlex.join(words)
 
 
 def result_key(options: Mapping[str, Any]) -> str:

@@ -217,6 +217,7 @@ def plot_curve(
     marker: str | None = None,
     truncate: float | None = None,
     agc: float | None = None,
+    legend: bool = True,
 ) -> Axes:
     """A curve of an evaluation, by its name.
 
@@ -224,7 +225,7 @@ def plot_curve(
     ----------
     curve : Curve named ``roc``, ``precision_recall``, ``gain`` or ``lift``; the others have a picture of their own:
         `plot_reliability`, `plot_corp`, `plot_purity_by_size`
-    ax, save_to, fill, marker : see `Style`
+    ax, save_to, fill, marker, legend : see `Style`
     truncate : largest x shown, in (0, 1]; for ``gain`` and ``lift`` above 1 a number of points, unless these have
         weights: then x is a share of the weight
     agc : for ``gain``, normalised area of the part shown, such as ``found.value("agc@0.1")``, for the legend
@@ -247,6 +248,7 @@ def plot_curve(
     'score (AUC = 0.5000)'
     """
     given: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
+    given["legend"] = legend
     if agc is not None and curve.name != "gain":
         msg = f"agc={agc!r} is an area of a gain curve, not of {curve.name!r}; leave it out"
         raise OptionError(msg)

@@ -40,6 +40,7 @@ class BaseStyle(TypedDict, total=False):
     save_to : path ending in .png, .svg or .pdf
     fill : whether to shade the area
     marker : matplotlib marker at each point
+    legend : whether to say which line is which (the default), and to write thresholds next to the curve
     """
 
     of: str | None
@@ -48,6 +49,7 @@ class BaseStyle(TypedDict, total=False):
     save_to: str | Path | None
     fill: bool
     marker: str | None
+    legend: bool
 
 
 class Style(BaseStyle, total=False):
@@ -55,7 +57,7 @@ class Style(BaseStyle, total=False):
 
     Attributes
     ----------
-    of, exact, ax, save_to, fill, marker : see `BaseStyle`
+    of, exact, ax, save_to, fill, marker, legend : see `BaseStyle`
     truncate : largest x shown, in (0, 1]
     """
 
@@ -193,9 +195,10 @@ class Drawing:
 
     def finish(self, thresholds: tuple[Array, Array, Array] | None = None) -> Axes:
         """Add the legend, write thresholds (x, y, threshold) where there is room, and save."""
-        if thresholds is not None:
-            mark(curves_on(self.ax)[-1], thresholds)
-        arrange(self.figure, self.ax, self.limit, self.look.legend)
+        if self.style.get("legend", True):
+            if thresholds is not None:
+                mark(curves_on(self.ax)[-1], thresholds)
+            arrange(self.figure, self.ax, self.limit, self.look.legend)
         if self.path is not None:
             save(self.figure, self.path)
         return self.ax

@@ -18,7 +18,7 @@ from streameval.report import render
 from streameval.results import Scalar
 from streameval.store.vacuum import Vacuumed
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
 
 def printed(found: Any, width: int) -> list[str]:

@@ -1,9 +1,9 @@
-"""Results → tables for the terminal. Knows result types, never metrics or states."""
+"""Results → tables for the terminal."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.wording import plural
 
@@ -46,6 +46,10 @@ class Found(Protocol):
     @property
     def skipped(self) -> tuple[tuple[str, str], ...]:
         """Files left out, with the reason."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that decide the results."""
 
 
 def cell(result: Scalar | None) -> str:

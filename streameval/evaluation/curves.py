@@ -1,0 +1,53 @@
+"""Several curves of several columns, with the states read once."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.engine import Engine
+    from streameval.metrics.curves import CurveKind
+    from streameval.results import Curve
+
+__all__ = ["curves_of"]
+
+
+def curves_of(
+    engine: Engine, states: Mapping[tuple[str, str], Any], kinds: Sequence[CurveKind], aul_threshold: float
+) -> list[Curve]:
+    """The curves of these kinds of all columns, kind by kind; those that are not defined are left out.
+
+    Parameters
+    ----------
+    engine : what the run shares
+    states : by family and column
+    kinds : of curves
+    aul_threshold : clusters larger than this count as if all positive
+    """
+    jobs: list[tuple[Any, list[Any]]] = []
+    due: list[tuple[CurveKind, str, int, slice]] = []
+    for (family, of), state in states.items():
+        own = [kind for kind in kinds if kind.family == family]
+        if not own:
+            continue
+        drawn = own[0].drawn(state)
+        metrics: list[Any] = []
+        places: dict[Any, slice] = {}  # kinds that are made of the same metrics share them
+        for kind in own:
+            wanted = tuple(kind.metrics(aul_threshold))
+            if wanted not in places:
+                places[wanted] = slice(len(metrics), len(metrics) + len(wanted))
+                metrics += wanted
+            due.append((kind, of, len(jobs), places[wanted]))
+        jobs.append((drawn, metrics))
+    values = engine.finalize(jobs)
+    found = []
+    for kind, of, job, place in sorted(due, key=lambda each: kinds.index(each[0])):
+        with suppress(OptionError):
+            found.append(kind.make(values[job][place], jobs[job][0], of, aul_threshold))
+    return found

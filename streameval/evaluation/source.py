@@ -1,0 +1,50 @@
+"""Where results come from, told without credentials: the data that was named, its files, and the command."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from streameval import options
+from streameval.results import Source
+from streameval.scan import shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from streameval.scan import Piece
+
+__all__ = ["source_of"]
+
+
+def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any]) -> Source:
+    """The source of an evaluation.
+
+    Parameters
+    ----------
+    data : as `evaluate` takes it
+    pieces : what was read
+    plain : the options in plain form
+
+    Examples
+    --------
+    >>> source_of(["s3://key:secret@bucket/a.parquet"], [], {"score": ("a",)})
+    Source(data=('s3://bucket/a.parquet',), files=0, command='streameval evaluate s3://bucket/a.parquet --score a')
+    """
+    named = list(_named(data))
+    told = tuple(dict.fromkeys(name for name, _ in named))
+    on_disk = bool(named) and all(path for _, path in named)
+    files = len({piece.name for piece in pieces}) if on_disk else 0
+    return Source(told, files, options.command("evaluate", told, plain) if on_disk else "")
+
+
+def _named(data: Any) -> Iterator[tuple[str, bool]]:
+    """What was named, and whether it is a path."""
+    if isinstance(data, str | os.PathLike):
+        yield shown(os.fspath(data)), True
+    elif isinstance(data, list | tuple):
+        for item in data:
+            yield from _named(item)
+    else:
+        kind = type(data)
+        yield f"a {kind.__module__.partition('.')[0]} {kind.__name__}", False

@@ -1,0 +1,69 @@
+"""Curves on a page: one picture a kind, all columns in it, each column in its own colour throughout the page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval.plots import plot_curve
+from streameval.plots.drawing import COLORS
+from streameval.plots.labels import curves_on
+from streameval.report.elements import Figure, Key
+from streameval.report.figures import Canvas, look
+from streameval.report.values import number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.results import Curve
+
+__all__ = ["curve_figures"]
+
+_TITLES = {
+    "roc": ("ROC curve", "AUC"),
+    "precision_recall": ("Precision and recall", "area"),
+    "gain": ("Gain curve", "area"),
+    "lift": ("Lift curve", "AUL"),
+}
+_REFERENCES = {
+    "roc": ("random", "best possible"),
+    "precision_recall": ("random", "best possible"),
+    "gain": ("random", "best possible"),
+    "lift": ("no clustering", "best possible"),
+}
+
+
+def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> list[Figure]:
+    """A figure for each kind of curve.
+
+    Parameters
+    ----------
+    curves : in the order in which they are drawn
+    colours : number of each column's series
+    """
+    kinds: dict[str, list[Curve]] = {}
+    for curve in curves:
+        kinds.setdefault(curve.name, []).append(curve)
+    return [_figure(name, found, colours) for name, found in kinds.items() if name in _TITLES]
+
+
+def _figure(name: str, curves: Sequence[Curve], colours: Mapping[str, int]) -> Figure:
+    title, area = _TITLES[name]
+    canvas = Canvas(f"curve-{name}")
+    with canvas.drawing() as axes:
+        for curve in curves:
+            plot_curve(curve, ax=axes, legend=False)
+            curves_on(axes)[-1].set_color(COLORS[colours[curve.of or ""] % len(COLORS)])
+    series = tuple(Key(c.of or "", _area(c), look(colours[c.of or ""])) for c in curves)
+    random, best = _REFERENCES[name]
+    told = "; ".join(f"{key.name}, {area} {key.value}" for key in series)
+    return Figure(
+        title,
+        f"{title} of {told}. Dashed: {random}; dotted: {best}.",
+        canvas.svg(title, f"{title} of {told}."),
+        (*series, Key(random, "", "ref"), Key(best, "", "ideal")),
+    )
+
+
+def _area(curve: Curve) -> str:
+    sign = "" if curve.exact else "≈ "
+    return f"{sign}{number(curve.area)}" if curve.area == curve.area else "not defined"

@@ -1,0 +1,144 @@
+"""The page of an evaluation: what is the case, values, curves, slices, and what was read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streameval.report.curves import curve_figures
+from streameval.report.elements import Page, Section, Text
+from streameval.report.headline import difference_table, value_tables
+from streameval.report.provenance import read_section
+from streameval.report.sentences import differences_said, values_said
+from streameval.report.slices import slice_section
+from streameval.results import Source
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.report.elements import Block, Table
+    from streameval.report.terminal import Found
+    from streameval.report.values import Meaning
+    from streameval.results import Curve, Scalar
+
+__all__ = ["Evidence", "evaluation_page", "headline_tables"]
+
+_CALIBRATION, _THRESHOLDS = "calibration", "thresholds"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a page shows beside the results themselves.
+
+    Attributes
+    ----------
+    curves : to draw
+    meanings : what the catalogue says of each metric
+    source : where the results come from
+    more : sections before that on what was read, such as the nights of a store
+    lead : sentences that follow the first
+    """
+
+    curves: Sequence[Curve] = ()
+    meanings: Mapping[str, Meaning] = field(default_factory=dict)
+    source: Source = field(default_factory=Source)
+    more: Sequence[Section] = ()
+    lead: Sequence[Text] = ()
+
+
+def evaluation_page(found: Found, evidence: Evidence) -> Page:
+    """The page of an evaluation."""
+    whole = [result for result in found.results if result.slice is None]
+    values = [result for result in whole if result.baseline is None]
+    differences = [result for result in whole if result.baseline is not None]
+    by_subject = _by_subject(values, evidence.meanings)
+    figures = curve_figures(evidence.curves, _colours(values, evidence.meanings))
+    plain = [result for result in found.results if result.baseline is None]
+    sections = (
+        Section("results", "Results", tuple(_headline(by_subject[""], differences, evidence.meanings))),
+        Section("curves", "Curves", tuple(figures)),
+        Section(_CALIBRATION, "Calibration", tuple(value_tables(by_subject[_CALIBRATION], evidence.meanings))),
+        Section("points", "Operating points", tuple(value_tables(by_subject[_THRESHOLDS], evidence.meanings))),
+        slice_section(plain, evidence.meanings),
+        *evidence.more,
+        read_section(found, evidence.source, _notes(found)),
+    )
+    name = evidence.source.data[0].rstrip("/").rpartition("/")[2] if evidence.source.data else ""
+    share = f", {found.positives:,} positive ({found.positives / found.rows:.2%})" if found.rows else ""
+    return Page(
+        f"Evaluation of {name}" if name else "Evaluation",
+        f"{plural(found.rows, 'row')}{share}",
+        (*_lead(values, differences, evidence.meanings), *evidence.lead),
+        sections,
+    )
+
+
+def headline_tables(found: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
+    """The tables of values alone, for a notebook."""
+    values = [result for result in found.results if result.slice is None and result.baseline is None]
+    return value_tables(values, meanings)
+
+
+def _by_subject(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[str, list[Scalar]]:
+    """Values of calibration, of thresholds, and all others."""
+    groups: dict[str, list[Scalar]] = {"": [], _CALIBRATION: [], _THRESHOLDS: []}
+    for result in values:
+        known = meanings.get(result.metric)
+        groups[known.subject if known and known.subject in groups else ""].append(result)
+    return groups
+
+
+def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Block]:
+    tables: list[Block] = [*value_tables(values, meanings)]
+    if differences:
+        tables.insert(0, difference_table(differences, meanings))
+    return tables
+
+
+def _colours(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[str, int]:
+    """The number of each column's series, from 0 on for scores and for clusters."""
+    colours: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    for result in values:
+        known = meanings.get(result.metric)
+        kind = "cluster" if known and known.family in ("cluster", "classes") else "score"
+        if result.of is not None and result.of not in colours:
+            colours[result.of] = counts.get(kind, 0)
+            counts[kind] = colours[result.of] + 1
+    return colours
+
+
+def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Text]:
+    """What is the case: verdicts where there are any, else the first metric of each kind of column."""
+    if differences:
+        return [Text(sentence, "lead") for sentence in differences_said(differences)]
+    kinds: dict[str, dict[str, Scalar]] = {}
+    firsts: dict[str, str] = {}
+    for result in values:
+        known = meanings.get(result.metric)
+        kind = known.family if known else ""
+        if firsts.setdefault(kind, result.metric) == result.metric:
+            kinds.setdefault(kind, {})[result.of or ""] = result
+    told = [values_said(found, meanings.get(firsts[kind])) for kind, found in kinds.items() if kind not in ("sketch",)]
+    if not told:
+        return [Text("There is nothing to draw: no metric was computed.", "lead")] if not values else []
+    lead = [Text(" ".join(told), "lead")]
+    if not any(result.ci_level is not None for result in values):
+        several = max(map(len, kinds.values())) > 1
+        unknown = "whether a difference would hold on other data" if several else "how much it varies with the data"
+        lead.append(Text(f"This is what these rows say. {unknown.capitalize()} needs intervals: --ci.", "note"))
+    return lead
+
+
+def _notes(found: Found) -> list[str]:
+    """How exact the numbers are."""
+    results = [result for result in found.results if result.value == result.value]
+    exact = sum(result.exact for result in results)
+    certain = sum(not result.exact and result.lower == result.lower for result in results)
+    notes = [f"{plural(exact, 'value')} exact"] if exact else []
+    notes += [f"{plural(certain, 'value')} approximate, with an interval that is certain to hold the exact one"] * bool(
+        certain
+    )
+    rest = len(results) - exact - certain
+    return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

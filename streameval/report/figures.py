@@ -1,0 +1,172 @@
+"""Pictures for a page: matplotlib figures → inline SVG.
+
+An inline picture shares the page's ids, fonts and colours. So ids that something refers to get a prefix of the figure's
+own and the others go; texts stay texts, in the page's font; colours become the page's variables, which are others for
+readers who prefer dark pages. Coordinates are kept to a hundredth of a point.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET  # parses what matplotlib has just written
+
+from streameval.plots.drawing import COLORS
+from streameval.wording import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markupsafe import Markup
+    from matplotlib.axes import Axes
+
+__all__ = ["Canvas", "look"]
+
+_VARIABLES = {color.lower(): f"var(--s{i + 1})" for i, color in enumerate(COLORS)} | {
+    "#7f7f7f": "var(--ref)",
+    "#009e73": "var(--best)",
+    "#e6e6e6": "var(--grid)",
+    "#c0c0c0": "var(--frame)",
+    "#b0b0b0": "var(--grid)",
+    "#ffffff": "var(--paper)",
+}
+_STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.labelsize": 9,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
+    "axes.linewidth": 0.8,
+    "xtick.color": "#000000",
+    "path.simplify": True,
+    "path.simplify_threshold": 0.25,
+    "lines.linewidth": 1.6,
+}
+_NUMBER = re.compile(r"-?\d+\.\d{3,}")
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
+_REFERENCE = re.compile(r"url\(#([^)]+)\)")
+_MARGINS = {"left": 44, "right": 10, "top": 8, "bottom": 36}  # points
+
+
+def look(series: int) -> str:
+    """The name of the colour of a series, as keys and styles have it."""
+    return f"s{series % len(COLORS) + 1}"
+
+
+class Canvas:
+    """A picture in the making: draw on its `axes`, then take its `svg`.
+
+    Parameters
+    ----------
+    prefix : of all ids; another for every figure of a page
+    width, height : in points
+    margins : points around the axes, where they are not the usual ones
+    """
+
+    def __init__(self, prefix: str, width: float = 300, height: float = 272, **margins: float) -> None:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+        from matplotlib.figure import Figure
+
+        self.prefix = prefix
+        with self._style():
+            self._figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+            FigureCanvasSVG(self._figure)
+            left, right, top, bottom = (margins.get(side, room) for side, room in _MARGINS.items())
+            box = (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
+            self.axes: Axes = self._figure.add_axes(box)
+
+    @contextmanager
+    def drawing(self) -> Iterator[Axes]:
+        """The axes, with the style of the page."""
+        with self._style():
+            yield self.axes
+
+    @contextmanager
+    def _style(self) -> Iterator[None]:
+        from matplotlib import rc_context
+
+        style: Any = _STYLE | {"svg.hashsalt": self.prefix}
+        with rc_context(style), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the reader's browser has the font
+            yield
+
+    def svg(self, title: str, description: str) -> Markup:
+        """The picture as an element of a page, with a text alternative."""
+        sink = io.StringIO()
+        with self._style():
+            self.axes.set_title("")
+            self._figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+        return _inlined(sink.getvalue(), self.prefix, visible(title), visible(description))
+
+
+def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
+    """A picture as matplotlib writes it → an element that can stand in a page with others."""
+    from markupsafe import Markup
+
+    root = ET.fromstring(text)  # noqa: S314 - matplotlib wrote it
+    for node in list(root):
+        if _local(node.tag) == "metadata" or any(_local(child.tag) == "style" for child in node):
+            root.remove(node)  # such a style would be that of the whole page
+    known = {found for node in root.iter() for value in node.attrib.values() for found in _references(value)}
+    for node in root.iter():
+        node.tag = _local(node.tag)
+        node.attrib = dict(_attributes(node.attrib, known, prefix))
+    root.attrib = {
+        "viewBox": root.attrib["viewBox"],
+        "role": "img",
+        "aria-labelledby": f"{prefix}-title {prefix}-about",
+    }
+    for place, (name, said) in enumerate((("title", title), ("desc", description))):
+        node = ET.Element(name, id=f"{prefix}-{'title' if name == 'title' else 'about'}")
+        node.text = said
+        root.insert(place, node)
+    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - texts were escaped by both writers
+
+
+def _local(name: str) -> str:
+    """A name without its namespace, which HTML knows."""
+    return name.rpartition("}")[2]
+
+
+def _references(value: str) -> list[str]:
+    """The ids that an attribute refers to."""
+    return [value[1:]] if value.startswith("#") else _REFERENCE.findall(value)
+
+
+def _attributes(given: dict[str, str], known: set[str], prefix: str) -> Iterator[tuple[str, str]]:
+    """The attributes of an element: ids of the figure's own, short numbers, the page's colours."""
+    for full, value in given.items():
+        name = _local(full)
+        if name == "id":
+            if value in known:
+                yield name, f"{prefix}-{value}"
+        elif name == "href":
+            yield name, f"#{prefix}-{value[1:]}"
+        elif name == "style":
+            yield name, _COLOUR.sub(_variable, _short(_without_font(value)))
+        elif name == "d":
+            yield name, re.sub(r"\s*([A-Za-z])\s*", r"\1", _short(value)).strip()
+        elif name == "transform" and value.startswith("rotate(-0 "):
+            continue
+        else:
+            yield name, _REFERENCE.sub(lambda found: f"url(#{prefix}-{found[1]})", _short(value))
+
+
+def _variable(found: re.Match[str]) -> str:
+    return _VARIABLES.get(found[0].lower(), found[0])
+
+
+def _without_font(style: str) -> str:
+    """A style without the family of its font, which is the page's."""
+    kept = (part for part in style.split("; ") if not part.startswith("font-family"))
+    return "; ".join(kept)
+
+
+def _short(text: str) -> str:
+    """Numbers to two digits after the point, none where they are zeros."""
+    return _NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), text)

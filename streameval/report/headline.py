@@ -1,0 +1,151 @@
+"""Tables of values: one row a metric, one column for each column of the data; and differences with their verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from streameval.report.elements import Cell, Head, Row, Table
+from streameval.report.sentences import compared
+from streameval.report.values import NONE, best_of, digits, number, value_cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from streameval.report.elements import Mark
+    from streameval.report.values import Meaning
+    from streameval.results import Scalar
+
+__all__ = ["difference_table", "value_tables"]
+
+CAPTIONS = {
+    "score": "Scores",
+    "sample": "Scores, sampled",
+    "cluster": "Clusters",
+    "classes": "Clusters against classes",
+    "sketch": "Quantiles",
+    "": "Results",
+}
+_VERDICTS = {"better": "▲ better", "worse": "▼ worse", "not shown": "○ not shown"}
+
+
+def value_tables(results: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Table]:
+    """Tables of results, one for each kind of input; columns that share their metrics stand side by side."""
+    kinds: dict[str, list[Scalar]] = {}
+    for result in results:
+        known = meanings.get(result.metric)
+        kinds.setdefault(known.family if known else "", []).append(result)
+    tables = [_table(CAPTIONS[kind], group, meanings) for kind, found in kinds.items() for group in _alike(found)]
+    marked = next((i for i, table in enumerate(tables) if _has_best(table)), None)
+    if marked is not None:
+        tables[marked] = replace(tables[marked], note=f"Bold: the best of a row. {tables[marked].note}".rstrip())
+    return tables
+
+
+def _has_best(table: Table) -> bool:
+    return any(cell.mark == "best" for row in table.rows for cell in row.cells)
+
+
+def _alike(results: Iterable[Scalar]) -> list[dict[str, dict[str, Scalar]]]:
+    """Results by metric and column, in groups of columns that have the same metrics."""
+    by_column: dict[str, dict[str, Scalar]] = {}
+    for result in results:
+        by_column.setdefault(result.of or "", {})[result.metric] = result
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for column, found in by_column.items():
+        groups.setdefault(tuple(found), []).append(column)
+    return [
+        {metric: {column: by_column[column][metric] for column in columns} for metric in metrics}
+        for metrics, columns in groups.items()
+    ]
+
+
+def _table(caption: str, found: Mapping[str, Mapping[str, Scalar]], meanings: Mapping[str, Meaning]) -> Table:
+    columns = list(next(iter(found.values())))
+    rows = []
+    for metric, results in found.items():
+        meaning = meanings.get(metric)
+        count = digits(result.value for result in results.values())
+        best = set() if any(r.ci_lower is not None for r in results.values()) else best_of(results, meaning)
+        cells = [_with_sampling(results[c], count, best=c in best) for c in columns]
+        rows.append(Row((metric,), tuple(cells), meaning.line if meaning else ""))
+    heads = (Head("metric"), *(Head(column, number=True) for column in columns))
+    return Table(caption, heads, tuple(rows), " ".join(_notes(found)))
+
+
+def _with_sampling(result: Scalar, count: int, *, best: bool) -> Cell:
+    """A value with the interval that sampling gives it."""
+    cell = value_cell(result, count, "best" if best else "")
+    if result.ci_lower is not None and result.ci_upper is not None:
+        ends = f"{number(result.ci_lower, count)} to {number(result.ci_upper, count)}"
+        return replace(cell, note="; ".join(filter(None, (ends, cell.note))))
+    if result.ci_reason:
+        return replace(cell, note="; ".join(filter(None, (cell.note, f"no interval: {result.ci_reason}"))))
+    return cell
+
+
+def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
+    """What stands below the table."""
+    results = [result for row in found.values() for result in row.values()]
+    notes = []
+    sampled = next((r for r in results if r.ci_lower is not None), None)
+    if sampled is not None and sampled.ci_level is not None:
+        units = f"; {sampled.effective_units:,.0f} effective units" if sampled.effective_units is not None else ""
+        drawn = f", what is drawn together: {sampled.unit}" if sampled.unit else ""
+        notes.append(f"Below each value its {sampled.ci_level * 100:g} % interval{drawn}{units}.")
+    if any(r.lower < r.upper for r in results):
+        notes.append("Certain: the exact value lies in this interval.")
+    return notes
+
+
+def difference_table(differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> Table:
+    """One row a difference: its size, interval, p value and verdict."""
+    rows = []
+    for one in differences:
+        count = digits((abs(one.value), 0.0))
+        name, other = compared(one)
+        ends = one.ci_lower, one.ci_upper
+        interval = (
+            f"{number(ends[0], count, signed=True)} to {number(ends[1], count, signed=True)}"
+            if ends[0] is not None and ends[1] is not None
+            else NONE
+        )
+        verdict = one.verdict or NONE
+        mark: Mark = "better" if verdict == "better" else "worse" if verdict == "worse" else "unclear"
+        p = _p(one.p_value)
+        cells = (
+            Cell(name),
+            Cell(other),
+            Cell(number(one.value, count, signed=True), one.reason or one.ci_reason or "", order=_order(one.value)),
+            Cell(interval),
+            Cell(p, order=one.p_value),
+            Cell(_VERDICTS.get(verdict, verdict), mark=mark),
+        )
+        meaning = meanings.get(one.metric)
+        rows.append(Row((one.metric,), cells, meaning.line if meaning else ""))
+    level = next((one.ci_level for one in differences if one.ci_level is not None), None)
+    heads = (
+        Head("metric"),
+        Head("column"),
+        Head("against"),
+        Head("difference", number=True),
+        Head(f"{level * 100:g} % interval" if level is not None else "interval", number=True),
+        Head("p", number=True, about="two-sided, adjusted for all differences of this table (Holm)"),
+        Head("verdict"),
+    )
+    return Table("Differences", heads, tuple(rows), "p: two-sided, adjusted for all differences of this table (Holm).")
+
+
+def _order(value: float) -> float | None:
+    return value if value == value else None
+
+
+def _p(value: float | None) -> str:
+    """A p value.
+
+    >>> _p(0.0421), _p(1e-9), _p(None)
+    ('0.042', '< 0.001', '–')
+    """
+    if value is None or value != value:
+        return NONE
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"

@@ -1,0 +1,85 @@
+"""A page as one HTML file, which needs nothing else: no network, no script, no font.
+
+Three things keep the data from becoming more than text. Templates escape whatever they are given. Characters that
+would be obeyed without being seen, such as those that turn the direction of writing, are spelled out. And the page
+carries a policy under which a browser loads nothing, and runs nothing but the one script that sorts tables, known by
+its hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from streameval._version import __version__
+from streameval.wording import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from jinja2 import Environment
+
+    from streameval.report.elements import Page, Table
+
+__all__ = ["html_of", "html_of_tables"]
+
+
+@cache
+def _environment() -> Environment:
+    """The templates, in which whatever is put in is escaped and made visible, and a misspelt name is an error."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    made = Environment(
+        loader=PackageLoader("streameval.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_seen,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.tests["a"] = lambda block, kind: type(block).__name__ == kind
+    made.filters["runs"] = _runs
+    return made
+
+
+def _seen(value: Any) -> Any:
+    """A text with what cannot be seen spelled out; markup, which holds texts that were treated before, as it is."""
+    return visible(value) if type(value) is str else value
+
+
+def _runs(blocks: tuple[Any, ...]) -> list[tuple[bool, list[Any]]]:
+    """Blocks in runs of figures that stand side by side, and of others."""
+    runs: list[tuple[bool, list[Any]]] = []
+    for block in blocks:
+        beside = type(block).__name__ == "Figure" and not block.wide
+        if not runs or runs[-1][0] != beside:
+            runs.append((beside, []))
+        runs[-1][1].append(block)
+    return runs
+
+
+def html_of(page: Page) -> str:
+    r"""The page as the text of an HTML file.
+
+    Examples
+    --------
+    >>> from streameval.report.elements import Page, Section, Text
+    >>> made = html_of(Page("<b>", "", (), (Section("one", "One", (Text("a\u202eb"),)),)))
+    >>> "<h1>&lt;b&gt;</h1>" in made, r"<p>a\u202eb</p>" in made
+    (True, True)
+    """
+    from markupsafe import Markup
+
+    environment = _environment()
+    script, style = (Markup(environment.get_template(name).render()) for name in ("page.js", "page.css"))  # noqa: S704
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shown = [section for section in page.sections if section.blocks]
+    template = environment.get_template("page.html")
+    return template.render(page=page, sections=shown, style=style, script=script, digest=digest, version=__version__)
+
+
+def html_of_tables(tables: Sequence[Table]) -> str:
+    """Tables for a notebook, which has styles of its own."""
+    return _environment().get_template("notebook.html").render(tables=tables)

@@ -1,0 +1,103 @@
+"""Where the numbers come from: what was read and left out, what is approximate, and the command that repeats it.
+
+Texts from elsewhere, such as the message of a library, may hold what should not travel with a page: credentials, or
+paths of the machine that lie outside the data. `travelling` takes both out.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from streameval._version import __version__
+from streameval.report.elements import Cell, Facts, Head, Row, Section, Table, Text
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.report.elements import Block
+    from streameval.report.terminal import Found
+    from streameval.results import Source
+
+__all__ = ["read_section", "travelling"]
+
+_SKIPPED = 20  # files left out that a page names
+_CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*(?:/[^/\s'\"@]*)*@")
+_QUERY = re.compile(r"(\w+://[^\s?'\"]*)\?[^\s'\"]*?(?=[:;,.]?(?:[\s'\"]|$))")
+_PATH = re.compile(r"(?<![\w:/.~…])/(?:[^\s/:;,'\"()\[\]]+/)+[^\s/:;,'\"()\[\]]*")
+
+
+def travelling(text: str, data: Sequence[str]) -> str:
+    """A text without credentials, and without directories other than those of the data.
+
+    Parameters
+    ----------
+    text : such as a message
+    data : what was named
+
+    Examples
+    --------
+    >>> travelling("/home/ann/scores/a.parquet: no space left on /mnt/scratch/x.tmp", ["/home/ann/scores"])
+    '/home/ann/scores/a.parquet: no space left on …/x.tmp'
+    >>> travelling("s3://key:secret@bucket/a?region=eu: denied", [])
+    's3://bucket/a: denied'
+    """
+    text = _QUERY.sub(r"\1", text)
+    text = _CREDENTIALS.sub("", text)
+    kept = tuple(name for name in data if name)
+    return _PATH.sub(lambda found: found[0] if found[0].startswith(kept) else f"…/{_last(found[0])}", text)
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def read_section(found: Found, source: Source, notes: Sequence[str] = ()) -> Section:
+    """What was read: data, rows, what was left out and why, policies, versions, and the command.
+
+    Parameters
+    ----------
+    found : an evaluation or the like
+    source : where it comes from
+    notes : what else must be said of the numbers
+    """
+    facts = [("Data", ", ".join(source.data))] if source.data else []
+    facts += [("Files", f"{source.files:,}")] if source.files else []
+    positives = getattr(found, "positives", None)
+    share = (
+        f", of which {positives:,} positive ({positives / found.rows:.2%})"
+        if positives is not None and found.rows
+        else ""
+    )
+    facts += [("Rows", f"{found.rows:,}{share}")]
+    facts += [
+        ("Left out", f"{plural(rows, 'row')}: {travelling(reason, source.data)}") for reason, rows in found.dropped
+    ]
+    if found.skipped:
+        facts += [("Files left out", f"{len(found.skipped):,}; see below")]
+    facts += [(name.replace("_", " "), _plain(value)) for name, value in found.options.items()]
+    facts += [("Numbers", note) for note in notes]
+    facts += [("Made with", f"streameval {__version__}")]
+    blocks: list[Block] = [Facts(tuple(facts))]
+    if found.skipped:
+        blocks.append(_skipped(found.skipped, source.data))
+    if source.command:
+        blocks += [Text("The command that repeats it:"), Text(source.command, "code")]
+    return Section("read", "What was read", tuple(blocks))
+
+
+def _skipped(skipped: Sequence[tuple[str, str]], data: Sequence[str]) -> Table:
+    """Files that could not be read."""
+    shown = skipped[:_SKIPPED]
+    rows = tuple(Row((travelling(name, data),), (Cell(travelling(why, data)),)) for name, why in shown)
+    more = len(skipped) - len(shown)
+    note = f"{plural(more, 'file')} more; the JSON output has all." if more else ""
+    return Table("Files left out", (Head("file"), Head("reason")), rows, note)
+
+
+def _plain(value: object) -> str:
+    """An option's value as text."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_plain, value))
+    return "yes" if value is True else "no" if value is False else str(value)

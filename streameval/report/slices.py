@@ -1,0 +1,125 @@
+"""Slices on a page: one table a slicing, what hurts most first.
+
+A slice hurts by how far its value lies on the bad side of the value of all rows, times its rows. Where there are more
+slices than a page can hold, those with the most rows are shown, and the page says how many are not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval.report.elements import Cell, Head, Row, Section, Table
+from streameval.report.terminal import by_slicing
+from streameval.report.values import digits, slice_text, value_cell
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.report.elements import Block
+    from streameval.report.values import Meaning
+    from streameval.results import Scalar
+
+__all__ = ["slice_section"]
+
+MOST = 200  # slices of a slicing on a page
+_WIDE = 8  # columns of values in a table
+
+
+def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> Section:
+    """Every slicing as a table."""
+    whole = {(r.metric, r.of): r for r in results if r.slice is None}
+    blocks: list[Block] = []
+    for by, slices in by_slicing(results).items():
+        blocks.append(_table(by, slices, whole, meanings))
+    return Section("slices", "Slices", tuple(blocks))
+
+
+def _table(
+    by: str,
+    slices: Sequence[Sequence[Scalar]],
+    whole: Mapping[tuple[str, str | None], Scalar],
+    meanings: Mapping[str, Meaning],
+) -> Table:
+    first = slices[0]
+    shown = sorted(slices, key=_rows, reverse=True)[:MOST]
+    picked = _picked(first)
+    leading = first[picked[0]] if picked else None
+    if leading is not None:
+        base = whole.get((leading.metric, leading.of))
+        shown.sort(key=lambda row: _hurt(row[picked[0]], base, meanings), reverse=True)
+    counts = [digits(row[i].value for row in shown) for i in picked]
+    rows = tuple(
+        Row(
+            tuple(slice_text(value) for value in (row[0].slice or {}).values()),
+            (
+                Cell(f"{_rows(row):,}", order=_rows(row)),
+                Cell(f"{_positives(row):,}", order=_positives(row)),
+                *(value_cell(row[i], count) for i, count in zip(picked, counts, strict=True)),
+            ),
+        )
+        for row in shown
+    )
+    heads = (
+        *(Head(name) for name in first[0].slice or ()),
+        Head("rows", number=True),
+        Head("positive", number=True),
+        *(_head(first[i], meanings) for i in picked),
+    )
+    return Table(f"By {by}", heads, rows, _note(len(slices), len(shown), first, picked, leading))
+
+
+def _picked(first: Sequence[Scalar]) -> list[int]:
+    """The values that a table has room for: the first metric of every column, then the next ones."""
+    columns: dict[str | None, list[int]] = {}
+    for i, result in enumerate(first):
+        columns.setdefault(result.of, []).append(i)
+    most = max(map(len, columns.values()), default=0)
+    order = [own[rank] for rank in range(most) for own in columns.values() if rank < len(own)]
+    kept = order[:_WIDE]
+    return kept if len(columns) > 1 else sorted(kept)
+
+
+def _rows(row: Sequence[Scalar]) -> int:
+    return max(result.rows for result in row)
+
+
+def _positives(row: Sequence[Scalar]) -> int:
+    return max(result.positives or 0 for result in row)
+
+
+def _hurt(result: Scalar, base: Scalar | None, meanings: Mapping[str, Meaning]) -> float:
+    """How much a slice takes away; below everything where it has no value."""
+    meaning = meanings.get(result.metric)
+    if base is None or meaning is None or meaning.better is None or result.value != result.value:
+        return float("-inf") if result.value != result.value else 0.0
+    short = base.value - result.value if meaning.better == "higher" else result.value - base.value
+    return short * result.rows
+
+
+def _head(result: Scalar, meanings: Mapping[str, Meaning]) -> Head:
+    """A column of values: the metric, and of what."""
+    meaning = meanings.get(result.metric)
+    about = meaning.line if meaning else ""
+    return Head(result.metric, number=True, about=about, note=result.of or "")
+
+
+def _note(found: int, shown: int, first: Sequence[Scalar], picked: Sequence[int], leading: Scalar | None) -> str:
+    """How the rows are ordered, and what is left out."""
+    notes = []
+    if leading is not None:
+        notes.append(
+            f"First what hurts most: rows times what {leading.metric}{_of(leading)} lacks of its value on all rows."
+        )
+    if found > shown:
+        notes.append(
+            f"The {shown} slices with the most rows; {plural(found - shown, 'slice')} not shown: "
+            "--out FILE.csv (or .parquet, .json) has all."
+        )
+    if len(first) > len(picked):
+        notes.append(f"{plural(len(first) - len(picked), 'more value')} a slice in --out FILE.csv.")
+    return " ".join(notes)
+
+
+def _of(result: Scalar) -> str:
+    return f" of {result.of}" if result.of else ""

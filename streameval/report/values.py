@@ -1,0 +1,144 @@
+"""Values as a page writes them: as many digits as tell the columns apart, with what is known of each."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from streameval.report.elements import Cell
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from streameval.report.elements import Mark
+    from streameval.results import Scalar
+
+__all__ = ["NONE", "Meaning", "best_of", "digits", "number", "slice_text", "spoken", "value_cell"]
+
+NONE = "–"
+_LARGE = 1e3  # from which on a value has one digit after the point
+_SPOKEN = {
+    "roc_auc": "ROC AUC",
+    "pr_auc": "PR AUC",
+    "aul": "AUL",
+    "agc": "AGC",
+    "agc_ratio": "AGC ratio",
+    "average_precision": "average precision",
+    "adjusted_rand_index": "the adjusted Rand index",
+    "adjusted_mutual_info": "adjusted mutual information",
+    "roc_auc_by_size": "ROC AUC by size",
+    "log_loss": "log loss",
+    "brier_score": "the Brier score",
+    "v_measure": "the V-measure",
+    "bcubed_fscore": "the B-cubed F-score",
+}
+
+
+class Meaning(NamedTuple):
+    """What the catalogue says of a metric.
+
+    Attributes
+    ----------
+    line : one line of meaning
+    better : ``higher``, ``lower``, or None where neither end is
+    family : what its input is
+    subject : metrics that go together
+    """
+
+    line: str
+    better: str | None
+    family: str
+    subject: str
+
+
+def spoken(metric: str) -> str:
+    """The name of a metric within a sentence.
+
+    Examples
+    --------
+    >>> spoken("roc_auc"), spoken("tpr@fpr=0.01")
+    ('ROC AUC', 'tpr@fpr=0.01')
+    """
+    return _SPOKEN.get(metric, metric)
+
+
+def digits(values: Iterable[float], least: int = 4, most: int = 6) -> int:
+    """Digits after the point that tell values apart.
+
+    Examples
+    --------
+    >>> digits([0.5, 0.25]), digits([0.99213, 0.99214])
+    (4, 5)
+    """
+    distinct = {value for value in values if math.isfinite(value)}
+    for count in range(least, most):
+        if len({f"{value:.{count}f}" for value in distinct}) == len(distinct):
+            return count
+    return most
+
+
+def number(value: float, count: int = 4, *, signed: bool = False) -> str:
+    """A number, with a true minus sign.
+
+    Examples
+    --------
+    >>> number(-0.00312, signed=True), number(12345678.91), number(float("nan"))
+    ('−0.0031', '12,345,678.9', '–')
+    """
+    if value != value:
+        return NONE
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    text = f"{value:.{count}f}" if abs(value) < _LARGE else f"{value:,.1f}" if abs(value) < 1e15 else f"{value:.6g}"
+    if signed and value > 0:
+        text = f"+{text}"
+    return text.replace("-", "−", 1) if text.startswith("-") else text
+
+
+def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
+    """A value with its intervals, or why there is none.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> value_cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
+    Cell(text='0.5000', note='certain 0.4990 to 0.5010', mark='', order=0.5)
+    >>> value_cell(Scalar.undefined("roc_auc", "one class only"))
+    Cell(text='–', note='one class only', mark='', order=None)
+    """
+    if result is None:
+        return Cell("")
+    if result.value != result.value:
+        return Cell(NONE, result.reason or "")
+    notes = []
+    if result.threshold is not None and "=" in result.metric:
+        notes.append(f"from {result.threshold:.5g}")
+    notes += _uncertain(result, count)
+    return Cell(number(result.value, count), "; ".join(notes), mark, result.value)
+
+
+def _uncertain(result: Scalar, count: int) -> list[str]:
+    """What is known of how far off a value may be."""
+    if result.exact:
+        return []
+    if result.lower == result.lower and result.upper == result.upper:
+        fine = digits((result.lower, result.upper), count, 9)
+        return [f"certain {number(result.lower, fine)} to {number(result.upper, fine)}"]
+    known = (("bound", result.bound), ("standard error", result.stderr))
+    told = [f"{name} {size:.1e}" for name, size in known if size is not None]
+    return [f"sampled: {', '.join(told)}"] if told else ["estimate"]
+
+
+def best_of(results: Mapping[str, Scalar], meaning: Meaning | None) -> set[str]:
+    """The columns whose value is best, where there are several and not all are."""
+    values = {name: result.value for name, result in results.items() if result.value == result.value}
+    if meaning is None or meaning.better is None or len(values) < 2:
+        return set()
+    best = (max if meaning.better == "higher" else min)(values.values())
+    found = {name for name, value in values.items() if value == best}
+    return set() if len(found) == len(values) else found
+
+
+def slice_text(value: object) -> str:
+    """The value of a slicing column: null without quotes, texts that read like it with them."""
+    return "null" if value is None else repr(value) if value in ("null", "") else str(value)

@@ -1,0 +1,146 @@
+"""Files are written whole or not at all: beside the old one first, which is then replaced."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streameval.errors import OptionError, StreamevalError
+from streameval.wording import few
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+__all__ = ["TABULAR", "check_writable", "ending", "save", "write_whole"]
+
+TABULAR = ("csv", "parquet")  # formats of one table
+
+
+def ending(path: str | os.PathLike[str], formats: Sequence[str]) -> str:
+    """What a file name ends in, without the dot.
+
+    Raises
+    ------
+    OptionError
+        If it is none of the formats.
+
+    Examples
+    --------
+    >>> ending("page.HTML", ["json", "html"])
+    'html'
+    """
+    found = Path(path).suffix[1:].lower()
+    if found not in formats:
+        *others, last = (f".{name}" for name in formats)
+        listed = f"{', '.join(others)} or {last}" if others else last
+        msg = f"out={os.fspath(path)!r} does not say in which format: end it in {listed}"
+        raise OptionError(msg)
+    return found
+
+
+def check_writable(*paths: str | os.PathLike[str]) -> None:
+    """Raise, before anything is computed, if a file cannot be written, or two results would share one.
+
+    Raises
+    ------
+    StreamevalError
+        If its directory is not there or not writable, or it is a directory.
+    OptionError
+        If one is named twice.
+    """
+    places = [Path(path) for path in paths]
+    for path in places:
+        if not path.parent.is_dir():
+            msg = f"{path}: its directory does not exist; make it first"
+            raise StreamevalError(msg)
+        if path.is_dir():
+            msg = f"{path}: is a directory; name a file"
+            raise StreamevalError(msg)
+        if not path.exists() and not os.access(path.parent, os.W_OK):
+            msg = f"{path}: its directory cannot be written to"
+            raise StreamevalError(msg)
+    resolved = [path.resolve() for path in places]
+    twice = [str(path) for path, real in zip(places, resolved, strict=True) if resolved.count(real) > 1]
+    if twice:
+        msg = f"{few(sorted(set(twice)))}: named twice; name each file once"
+        raise OptionError(msg)
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a whole file or nothing; links are followed, pipes and devices are written directly.
+
+    Raises
+    ------
+    StreamevalError
+        If it cannot be written; what was there before is as it was. A closed pipe raises `BrokenPipeError`.
+    """
+    target = Path(path).resolve()
+    special = target.exists() and not target.is_file()
+    part = target if special else target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.part")
+    try:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
+        if not special:
+            if target.exists():
+                shutil.copymode(target, part)
+            part.replace(target)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if not special:
+            part.unlink(missing_ok=True)
+        msg = f"{path}: cannot be written ({error.strerror})"
+        raise StreamevalError(msg) from error
+
+
+def save(
+    path: str | os.PathLike[str], texts: Mapping[str, Callable[[], str]], table: Callable[[], pa.Table] | None = None
+) -> None:
+    """Write a result in the format that the file's name ends in.
+
+    Parameters
+    ----------
+    path : the file
+    texts : what makes each text format, such as ``html``
+    table : what makes the table for `TABULAR`, if there is one
+
+    Raises
+    ------
+    OptionError
+        If the name ends in something else.
+    StreamevalError
+        If the file cannot be written.
+    """
+    kind = ending(path, [*texts, *(TABULAR if table is not None else ())])
+    check_writable(path)
+    if kind in texts or table is None:
+        write_whole(path, texts[kind]())
+    else:
+        write_whole(path, _csv(table()) if kind == "csv" else _parquet(table()))
+
+
+def _parquet(table: pa.Table) -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink)
+    return bytes(sink.getvalue())
+
+
+def _csv(table: pa.Table) -> bytes:
+    """A table as CSV: texts in quotes, so that an empty one and a null are told apart."""
+    import pyarrow as pa
+    import pyarrow.csv as csv
+
+    kinds = [
+        pa.string() if pa.types.is_binary(field.type) or pa.types.is_nested(field.type) else field.type
+        for field in table.schema
+    ]
+    sink = pa.BufferOutputStream()
+    csv.write_csv(table.cast(pa.schema(list(zip(table.column_names, kinds, strict=True)))), sink)
+    return bytes(sink.getvalue())
