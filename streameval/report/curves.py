@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval.plots import plot_curve
-from streameval.plots.drawing import COLORS
+from streameval.plots.canvas import COLORS
 from streameval.plots.labels import curves_on
 from streameval.report.elements import Figure, Key
 from streameval.report.figures import Canvas, look

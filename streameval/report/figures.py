@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET  # parses what matplotlib has just written
 
-from streameval.plots.drawing import COLORS
+from streameval.plots.canvas import COLORS
 from streameval.wording import visible
 
 if TYPE_CHECKING:
