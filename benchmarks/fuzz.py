@@ -154,7 +154,7 @@ def _as(score: Any, kind: Any) -> Any:
 
 
 def _options(rng: random.Random, pos_label: Any) -> dict[str, Any]:
-    options: dict[str, Any] = {"nulls": rng.choice(["error", "drop", "singleton"]), "threads": rng.choice([1, 2])}
+    options: dict[str, Any] = {"unlabelled": rng.choice(["error", "drop"]), "threads": rng.choice([1, 2])}
     wanted = rng.choice([("score",), ("cluster",), ("score", "cluster"), ("cluster", "classes")])
     if "score" in wanted:
         options |= {"score": "score", "nan": rng.choice(["error", "drop", "half"]), "approx": rng.random() < 0.2}
@@ -162,8 +162,7 @@ def _options(rng: random.Random, pos_label: Any) -> dict[str, Any]:
         options |= {"weight": "weight"} if rng.random() < 0.4 else {}
     if "cluster" in wanted:
         options |= {"cluster": "id", "aul_threshold": rng.choice([1, 2])}
-    elif options["nulls"] == "singleton":
-        options["nulls"] = "error"
+        options |= {"nulls": rng.choice(["error", "drop", "singleton"])}
     if "classes" in wanted:
         options |= {"classes": "kind"}
     if pos_label is not None:
@@ -174,11 +173,12 @@ def _options(rng: random.Random, pos_label: Any) -> dict[str, Any]:
 def _refuses(rows: list[Any], options: dict[str, Any]) -> bool:
     """Whether a policy must refuse these rows."""
     labels = [row[1] for row in rows]
-    unlabelled = None in labels and options["nulls"] != "drop"
+    unlabelled = None in labels and options["unlabelled"] == "error"
     kept = [row for row in rows if row[1] is not None]
     nan = "score" in options and options["nan"] == "error" and any(is_missing(row[0]) for row in kept)
     columns = [3] * ("cluster" in options) + [4] * ("classes" in options)
-    null = options["nulls"] == "error" and any(row[i] is None for row in kept for i in columns)
+    named = rows if "classes" in options else kept  # clusters against classes need no labels
+    null = bool(columns) and options["nulls"] == "error" and any(row[i] is None for row in named for i in columns)
     return unlabelled or nan or null or not kept
 
 
@@ -194,7 +194,7 @@ def truths(case: Case) -> dict[str, Any]:
         else:
             found |= score_truths(numbers)
     if "cluster" in options:
-        found |= cluster_truths(rows, options)
+        found |= cluster_truths(case.rows if "classes" in options else rows, options)
     return found
 
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from streameval import scan
-from streameval.engine.fold import Folded, Plan, batch_rows, label_reader, prepared, raw_batches
+from streameval.engine.fold import Folded, Plan, batch_rows, hand_over, label_reader, prepared, raw_batches
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import FormatError, IncompatibleStatesError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation import without_views
@@ -135,8 +135,7 @@ class Accumulator:
             try:
                 for piece, row, rows in raw_batches(found.pieces, plan.schema, batch_rows(plan.schema, capacity)):
                     for ready in prepared(piece, row, rows, plan, self._reader):
-                        for builder in self._builders.values():
-                            builder.update(ready)
+                        hand_over(ready, self._builders)
             except BaseException as error:
                 self._failed = f"{type(error).__name__}: {error}"
                 raise

@@ -22,7 +22,7 @@ from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import Blocks, By, GroupedSpec
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch
+from streameval.states.protocol import Batch, takes_unlabelled
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.scores.counts import ScoreSpec
@@ -213,7 +213,12 @@ class Subject:
                 weight = part.column("weight").to_numpy() if self.weighted else None
                 read = {name: part.column(name) for name in self.spec.columns}
                 row = part.column("row").to_numpy() if "row" in part.schema.names else None
-                builder.update(Batch(label, weight, read, partition, kept=row, origin=partition))
+                labelled = None
+                if isinstance(getattr(self.spec, "inner", self.spec), ClusterSpec) and takes_unlabelled(self.spec):
+                    labelled = part.column("weight").to_numpy() >= 1
+                    label = label * labelled
+                rows = Batch(label, weight, read, partition, kept=row, origin=partition, labelled=labelled)
+                builder.update(rows)
         return builder.state()
 
 
@@ -238,6 +243,9 @@ def _subjects() -> list[Subject]:
         for scope, nulls in (("global", "singleton"), ("partition", "drop")):
             spec = ClusterSpec("column", id_type(kind), scope, nulls)
             found.append(Subject(f"clusters-{kind}-{scope}", spec, kind, id_values(kind)))
+            if kind in (pa.int64(), pa.string()):
+                bare = replace(spec, unlabelled=True)
+                found.append(Subject(f"clusters-{kind}-{scope}-unlabelled", bare, kind, id_values(kind)))
     found += [Subject(f"labels-{kind}", LabelSpec("column", nulls="drop"), kind, st.nothing()) for kind in LABEL_TYPES]
     return found + _cells() + _group_scores() + _sampled()
 

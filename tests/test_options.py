@@ -43,6 +43,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "at": "fpr=0.1",
     "nan": "drop",
     "nulls": "singleton",
+    "unlabelled": "size",
     "cluster_scope": "partition",
     "common_rows": True,
     "where": "id > 3",

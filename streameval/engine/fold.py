@@ -21,10 +21,10 @@ from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightE
 from streameval.scan import Piece, join, read
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch
+from streameval.states.protocol import Batch, takes_unlabelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.scan import Derived, Test
@@ -39,6 +39,7 @@ __all__ = [
     "batch_rows",
     "builder_bytes",
     "fold",
+    "hand_over",
     "label_reader",
     "merge",
     "prepared",
@@ -157,8 +158,7 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     try:
         for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity)):
             for rows_ready in prepared(piece, row, batch, plan, reader):
-                for builder in builders.values():
-                    builder.update(rows_ready)
+                hand_over(rows_ready, builders)
             done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
             due -= done if piece.estimated else 0
             progress(done)
@@ -176,8 +176,9 @@ def label_reader(plan: Plan, name: str) -> LabelReader | None:
     """What reads the labels of a file."""
     if plan.label is None:
         return None
+    column = plan.label.column
     try:
-        return LabelReader(plan.label, plan.schema.field(plan.label.column).type)
+        return LabelReader(plan.label, pa.null() if column is None else plan.schema.field(column).type)
     except LabelError as error:
         msg = f"{name}: {error}"
         raise LabelError(msg) from error
@@ -201,7 +202,7 @@ def batch_rows(schema: pa.Schema, capacity: int) -> int:
 
 
 def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:
-    """Decode labels and weights, and drop rows that are filtered out, incomplete, or have no label.
+    """Decode labels and weights, and drop rows that are filtered out or incomplete.
 
     Nothing if no row is left.
     """
@@ -212,19 +213,33 @@ def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: 
     whole = None if reader is None else reader.complete(batch)
     if whole is not None:
         batch, kept = batch.filter(pa.array(whole)), np.flatnonzero(whole) if kept is None else kept[whole]
-    label, labelled = np.zeros(batch.num_rows, np.uint8), None
-    if reader is not None and batch.num_rows:
-        label, labelled = reader.read(batch.column(reader.spec.column), piece.name)
-    if labelled is not None:
-        batch = batch.filter(pa.array(labelled))
-        kept = np.flatnonzero(labelled) if kept is None else kept[labelled]
     if not batch.num_rows:
         return
-    weight = None if plan.weight is None else _weights(batch.column(plan.weight), plan.weight, piece.name)
+    label, labelled = (np.zeros(batch.num_rows, np.uint8), None) if reader is None else reader.rows(batch, piece.name)
+    weight = None if plan.weight is None else _weights_of(batch, plan.weight, piece.name, labelled)
     made = {each.name: each for each in plan.derived}
     names = dict.fromkeys(name for spec in plan.specs for name in spec.columns)
     columns = {name: made[name].of(batch, piece.name) if name in made else batch.column(name) for name in names}
-    yield Batch(label, weight, columns, piece.partition, piece.name, row, kept, piece.origin, piece.row)
+    place = piece.partition, piece.name, row, kept, piece.origin, piece.row
+    yield Batch(label, weight, columns, *place, labelled)
+
+
+def hand_over(batch: Batch, builders: Mapping[Any, Builder]) -> None:
+    """Give a batch to builders by their specs: those that need labels get the rows that have one."""
+    labelled = batch.with_labels()
+    for spec, builder in builders.items():
+        rows = batch if takes_unlabelled(spec) else labelled
+        if rows.label.size:
+            builder.update(rows)
+
+
+def _weights_of(batch: pa.RecordBatch, column: str, name: str, labelled: Array | None) -> Array:
+    """Weights of a batch; 0 for rows without a label, which are not weighed."""
+    if labelled is None:
+        return _weights(batch.column(column), column, name)
+    weights = np.zeros(batch.num_rows)
+    weights[labelled] = _weights(batch.column(column).filter(pa.array(labelled)), column, name)
+    return weights
 
 
 def _weights(array: pa.Array, column: str, name: str) -> Array:

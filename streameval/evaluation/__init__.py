@@ -58,6 +58,7 @@ def evaluate(
     clip: float | None = None,
     nan: str = "error",
     nulls: str = "error",
+    unlabelled: str = "error",
     cluster_scope: str = "global",
     common_rows: bool = False,
     where: str | pc.Expression | None = None,
@@ -88,7 +89,8 @@ def evaluate(
     data : path, glob, URI, list of those, pyarrow Dataset, Table, RecordBatch or reader, pandas or Dask DataFrame
         What to read. A directory may be Hive-partitioned. A list of delayed Arrow tables is accepted as well.
     label : str
-        Column of true classes: booleans, numbers, or strings with `pos_label`.
+        Column of true classes: booleans, numbers, or strings with `pos_label`. The default is read only if a metric
+        needs labels: clusters against classes and sketches do not.
     score, cluster : str or sequence of str
         Columns of scores (any numeric type) and of cluster ids (integers, strings, binaries).
     sketch : str or sequence of str, optional
@@ -126,7 +128,11 @@ def evaluate(
         one half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
     nulls : {"error", "drop", "singleton"}
         Null ids of clusters and classes: refuse them; leave the row out of their metrics; or treat each as a separate
-        id. With ``drop``, rows without a label are left out of every metric.
+        id.
+    unlabelled : {"error", "drop", "size"}
+        Rows without a label: refuse them; leave them out of all metrics that need labels, cluster sizes included; or
+        let them count in the sizes of clusters, where the positives of the clusters of one size are estimated as
+        rows × positives ÷ labelled rows of that size. Clusters against classes and sketches use all rows in any case.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.
     common_rows : bool
@@ -220,6 +226,7 @@ def evaluate(
         "clip": clip,
         "nan": nan,
         "nulls": nulls,
+        "unlabelled": unlabelled,
         "cluster_scope": cluster_scope,
         "common_rows": common_rows,
         "where": where,

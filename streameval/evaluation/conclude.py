@@ -10,6 +10,7 @@ from streameval.evaluation.families import MetricRequest, finalize
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import slice_results
 from streameval.evaluation.slicing import WHOLE
+from streameval.states.protocol import takes_unlabelled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,12 @@ def finalize_all(
     check_labels(labels, where, folded.skipped, filtered)
     wholes = slicing.wholes(folded.states, [w.spec for w in wanted])
     answered = [(w, wholes[w.spec]) for w in wanted]
-    dropped = {"null label": labels.null}
+    unlabelled = [w for w in wanted if not takes_unlabelled(w.spec)]
+    dropped = (
+        {}
+        if labels.spec.column is None or (unlabelled == [] and labels.spec.nulls == "size")
+        else {"null label" if labels.spec.nulls == "drop" else "null label (score metrics)": labels.null}
+    )
     if labels.spec.complete:
         dropped[f"NaN or null in one of {', '.join(labels.spec.complete)}"] = labels.incomplete
     for w, state in answered:
@@ -69,9 +75,11 @@ def finalize_all(
     if not labels.pos and plan.label is not None and plan.label.pos_label is not None:
         absent = f"no row has the label {plan.label.pos_label!r}"
         results = tuple(replace(result, reason=absent) if result.reason else result for result in results)
+    if labels.spec.column is None:
+        results = tuple(replace(result, positives=None) for result in results)
     return Evaluation(
-        labels.neg + labels.pos,
-        labels.pos,
+        labels.rows,
+        labels.positives,
         results,
         tuple((reason, rows) for reason, rows in dropped.items() if rows),
         tuple(folded.skipped),

@@ -239,7 +239,8 @@ class _Clusters(_Sharded):
         metrics = request.selection.of(self.name)
         if metrics or not request.selection.of("classes"):
             for column in request.clusters:
-                spec = ClusterSpec(column, types.id(column), request.scope, request.nulls)
+                policies = request.scope, request.nulls, request.label.nulls == "size"
+                spec = ClusterSpec(column, types.id(column), *policies)
                 yield MetricRequest(self.name, column, spec, metrics)
 
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:

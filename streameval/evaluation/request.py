@@ -79,7 +79,7 @@ class Request:
             _check_means(options)
         return cls(
             options=options,
-            label=LabelSpec(options["label"], options["pos_label"], options["nulls"], _complete(options)),
+            label=_label(options, selection),
             scores=options["score"],
             clusters=options["cluster"],
             sketches=options["sketch"],
@@ -150,6 +150,14 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
         quantiles=sampling.quantiles if sampling else None,
         **{name: options[name] for name in ("truncate", "at", "aul_threshold", "assignment_cells", "clip")},
     )
+
+
+def _label(options: Mapping[str, Any], selection: Selection) -> LabelSpec:
+    """How labels are read: not at all where no metric needs them, and nothing is said of them."""
+    needed = options["score"] or selection.of("cluster") or (options["cluster"] and not selection.of("classes"))
+    said = options["label"] != "label" or options["pos_label"] is not None or options["unlabelled"] != "error"
+    column = options["label"] if needed or said else None
+    return LabelSpec(column, options["pos_label"], options["unlabelled"], _complete(options))
 
 
 def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ class Evaluation:
 
     Attributes
     ----------
-    rows, positives : rows evaluated, and how many of them are positive
+    rows, positives : rows evaluated, and how many of them are positive; None where no label was read
     results : tuple of Scalar
     dropped : tuple of (reason, rows) left out
     skipped : tuple of (file, reason) left out
@@ -60,7 +60,7 @@ class Evaluation:
     """
 
     rows: int
-    positives: int
+    positives: int | None
     results: tuple[Scalar, ...]
     dropped: tuple[tuple[str, int], ...] = ()
     skipped: tuple[tuple[str, str], ...] = ()

@@ -28,7 +28,7 @@ def slice_results(
     """The results of every slice: slicing by slicing, slices of most rows first."""
     for key in slicing.keys:
         grouped = [(w, states[GroupedSpec(w.spec, key)]) for w in wanted]
-        groups = grouped[0][1].groups()
+        groups = list(dict.fromkeys(group for _, state in grouped for group in state.groups()))
         found = []
         for start in range(0, len(groups), _CHUNK):
             found += _finalized(engine, grouped, groups[start : start + _CHUNK], weighted=weighted)

@@ -32,7 +32,7 @@ class Found(Protocol):
         """Rows evaluated."""
 
     @property
-    def positives(self) -> int:
+    def positives(self) -> int | None:
         """Rows of the positive class."""
 
     @property
@@ -103,8 +103,9 @@ def render(found: Found, *, plain: bool = False) -> RenderableType:
     from rich.console import Group
     from rich.markup import escape
 
-    share = f" ({found.positives / found.rows:.2%})" if found.rows else ""
-    parts: list[RenderableType] = [f"{plural(found.rows, 'row')}, {found.positives:,} positive{share}"]
+    share = f" ({found.positives / found.rows:.2%})" if found.rows and found.positives is not None else ""
+    positives = "" if found.positives is None else f", {found.positives:,} positive{share}"
+    parts: list[RenderableType] = [f"{plural(found.rows, 'row')}{positives}"]
     parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
     parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
     for group in tables([result for result in found.results if result.slice is None]):
@@ -258,8 +259,13 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
             own = [row[i] for i in at]
             values = [_shown(value) for value in (row[0].slice or {}).values()]
             cells = [_short(result) for result in own[: len(at) - more[1]]]
-            table.add_row(*map(escape, (*values, f"{own[0].rows:,}", f"{own[0].positives:,}", *cells)))
+            table.add_row(*map(escape, (*values, f"{own[0].rows:,}", _count(own[0].positives), *cells)))
         yield table
+
+
+def _count(number: int | None) -> str:
+    """A number of rows, if it is known."""
+    return "" if number is None else f"{number:,}"
 
 
 def _shown(value: object) -> str:

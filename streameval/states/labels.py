@@ -43,10 +43,11 @@ class LabelSpec:
 
     Attributes
     ----------
-    column : the label column
+    column : the label column; None where no metric needs one
     pos_label : the positive label; None where numbers above zero are positive. Bytes become text, so that a stored
         state holds plain values; text names the bytes of a binary column
-    nulls : ``drop`` leaves rows without a label out of every metric; any other value refuses them
+    nulls : what rows without a label mean: ``error`` refuses them, ``drop`` leaves them out of what needs a label,
+        ``size`` lets them count in the sizes of clusters as well
     complete : columns in which a row must have a value; a row with a null or NaN in one is left out of every metric
 
     Examples
@@ -61,7 +62,7 @@ class LabelSpec:
     associative: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
-    column: str
+    column: str | None
     pos_label: bool | int | float | str | bytes | None = None
     nulls: str = "error"
     complete: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class LabelSpec:
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read."""
-        return (self.column, *self.complete)
+        return ((self.column,) if self.column else ()) + self.complete
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,7 +102,7 @@ class LabelCounts(Small):
     ----------
     spec : LabelSpec
     neg, pos : rows of each class
-    null : rows left out because their label is null or NaN
+    null : rows whose label is null or NaN, or that have none because no label is read
     values : the smallest three label values seen; with `pos_label` only as long as no row has it
     incomplete : rows left out because a column of `LabelSpec.complete` is null or NaN
     """
@@ -112,6 +113,16 @@ class LabelCounts(Small):
     null: int = 0
     values: frozenset[Any] = frozenset()
     incomplete: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Rows to evaluate."""
+        return self.neg + self.pos + (self.null if self.spec.column is None or self.spec.nulls == "size" else 0)
+
+    @property
+    def positives(self) -> int | None:
+        """Rows known to be positive; None where no label is read."""
+        return None if self.spec.column is None else self.pos
 
     @property
     def seen(self) -> int:
@@ -222,6 +233,18 @@ class LabelReader:
             self._counts = self._counts.merge(LabelCounts(self.spec, incomplete=left_out))
         return kept
 
+    def rows(self, batch: pa.RecordBatch, name: str) -> tuple[Array, Array | None]:
+        """Label of every row as uint8, 0 without one, and which rows have one (None if all have)."""
+        if self.spec.column is None:
+            self._counts = self._counts.merge(LabelCounts(self.spec, null=batch.num_rows))
+            return np.zeros(batch.num_rows, np.uint8), None
+        label, labelled = self.read(batch.column(self.spec.column), name)
+        if labelled is not None:
+            every = np.zeros(batch.num_rows, np.uint8)
+            every[labelled] = label
+            label = every
+        return label, labelled
+
     def read(self, array: pa.Array, name: str) -> tuple[Array, Array | None]:
         """Labels of an Arrow array as uint8, and which rows have one (None if all have)."""
         if pa.types.is_dictionary(array.type):
@@ -232,8 +255,8 @@ class LabelReader:
             array = pc.if_else(pc.is_nan(array), None, array)
         keep = None
         if array.null_count:
-            if self.spec.nulls != "drop":
-                remedy = "choose nulls='drop' (--nulls drop) to leave those rows out"
+            if self.spec.nulls == "error":
+                remedy = "choose unlabelled='drop' (--unlabelled drop) to leave those rows out, or 'size'"
                 msg = f"{name}: label column {self.spec.column!r} has nulls; {remedy}"
                 raise NullError(msg)
             keep = array.is_valid().to_numpy(zero_copy_only=False)

@@ -8,22 +8,21 @@ identity; what goes through Arrow comes back equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
+import pyarrow as pa
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    import pyarrow as pa
 
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
-__all__ = ["Batch", "Builder", "Small", "Spec", "State", "StoredSpec", "Totals"]
+__all__ = ["Batch", "Builder", "Small", "Spec", "State", "StoredSpec", "Totals", "takes_unlabelled"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +31,7 @@ class Batch:
 
     Attributes
     ----------
-    label : uint8 array of shape (n,), 1 for positive
+    label : uint8 array of shape (n,), 1 for positive; 0 where there is no label
     weight : float64 array of shape (n,), finite and not negative; None without weights
     columns : Arrow arrays of length n, by column name
     partition : path of the partition relative to the input's root
@@ -41,6 +40,7 @@ class Batch:
     kept : int64 array of shape (n,), offsets from `row` where rows were left out; None where none were
     origin : path of the file relative to the input's root; with its offset in the file it identifies a row permanently
     start : offset of the first row of the piece that is being read; of its row group where these are read one by one
+    labelled : bool array of shape (n,), which rows have a label; None where all have
     """
 
     label: Array
@@ -52,10 +52,34 @@ class Batch:
     kept: Array | None = None
     origin: str = ""
     start: int = 0
+    labelled: Array | None = None
+
+    def taken(self, rows: Array, names: Iterable[str] | None = None) -> Batch:
+        """Some rows, in any order; with `names` these columns alone."""
+        at, kept = pa.array(rows), np.arange(self.label.size) if self.kept is None else self.kept
+        return replace(
+            self,
+            label=self.label[rows],
+            weight=None if self.weight is None else self.weight[rows],
+            columns={name: self.columns[name].take(at) for name in (self.columns if names is None else names)},
+            kept=kept[rows],
+            labelled=None if self.labelled is None else self.labelled[rows],
+        )
+
+    def with_labels(self) -> Batch:
+        """The rows that have a label."""
+        if self.labelled is None:
+            return self
+        return replace(self.taken(np.flatnonzero(self.labelled)), labelled=None)
 
     def offsets(self) -> Array:
         """Row number of each row in its file, as an int64 array of shape (n,)."""
         return self.row + (np.arange(self.label.size) if self.kept is None else self.kept)
+
+
+def takes_unlabelled(spec: Any) -> bool:
+    """Whether a state counts rows without a label as well."""
+    return bool(getattr(getattr(spec, "inner", spec), "unlabelled", False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTRIBUTED", "attribute"]
 
-_OWN = ("cluster", "classes", "label", "pos_label", "nulls", "cluster_scope")  # must be as the store was begun
+_OWN = (
+    "cluster",
+    "classes",
+    "label",
+    "pos_label",
+    "nulls",
+    "unlabelled",
+    "cluster_scope",
+)  # must be as the store was begun
 _REFUSED = ("changed_from", "where")  # each with its reason
 ATTRIBUTED = (*_OWN[1:], *_REFUSED, "metric", "aul_threshold", "top", "examples", "examples_per")
 
@@ -82,13 +90,17 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
         raise OptionError(msg, "where")
     own = {name: given[name] for name in _OWN if given.get(name) is not None}
     configuration.asked(own)
-    kept = {name: configuration.options[name] for name in ("pos_label", "nulls", "cluster_scope")}
-    classes, label = configuration.options["classes"], configuration.options["label"]
+    kept = {name: configuration.options[name] for name in ("pos_label", "nulls", "unlabelled", "cluster_scope")}
+    classes, label = configuration.options["classes"], configuration.folding.label.column
+    sized = kept["unlabelled"] == "size"
     tables = {name: given.get(name) for name in ("classes", "label")}
     if not any(tables.values()):
-        tables = {"classes": classes, "label": label if configuration.folding.label is not None else None}
+        tables = {"classes": classes, "label": None if sized and classes else label}
+    if sized and tables["label"]:
+        msg = "impure clusters need the labels of all rows, and this store counts rows without one (unlabelled='size')"
+        raise OptionError(msg, "label")
     if not tables["label"]:
-        kept["pos_label"] = None
+        kept |= {"pos_label": None, "unlabelled": "error"}
     return {**given, **kept, **tables}
 
 

@@ -50,7 +50,7 @@ def evaluate(
     if known is not None:
         labels = labels_of(entries, request.label)
         states: Any = states_of(entries, configuration, engine, context.compaction, **options)
-        counts = labels.neg + labels.pos, labels.pos
+        counts = labels.rows, labels.positives
         found = Evaluation(*counts, *known, (), _states=states, _engine=engine, _threshold=request.aul_threshold)
     else:
         found = _evaluator(context)(entries, configuration, engine, context.compaction, **options)

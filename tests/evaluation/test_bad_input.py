@@ -209,16 +209,16 @@ def test_null_labels_name_the_file_and_the_remedy(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     for values in ([0, 1, None, 1], [0.0, 1.0, math.nan, 1.0]):
         write(path, GOOD | {"label": values})
-        refused(NullError, path, "a.parquet", "'label'", "--nulls drop")
+        refused(NullError, path, "a.parquet", "'label'", "--unlabelled drop")
         refused(NullError, path, "a.parquet", "'label'", nulls="singleton", cluster="id")
-        result = evaluate(path, score="score", cluster="id", nulls="drop")
+        result = evaluate(path, score="score", cluster="id", unlabelled="drop")
         assert (result.rows, result.dropped) == (3, (("null label", 1),))
         assert {r.rows for r in result.results} == {3}
 
 
 def test_labels_of_nulls_alone_are_one_class() -> None:
     """When every label is null and dropped, nothing is left and every value says so."""
-    result = evaluate(labelled([None, None], pa.int8()), score="score", nulls="drop")
+    result = evaluate(labelled([None, None], pa.int8()), score="score", unlabelled="drop")
     assert result.rows == 0
     assert all(math.isnan(r.value) and r.reason for r in result.results)
 
@@ -321,7 +321,7 @@ def test_weights_of_zero_alone_are_no_class() -> None:
         ({"score": None, "cluster": "id", "approx": True}, ("approx would change nothing", "(--score)")),
         ({"aul_threshold": 2}, ("aul_threshold would change nothing without clusters", "(--cluster)")),
         ({"cluster_scope": "partition"}, ("cluster_scope would change nothing", "(--cluster)")),
-        ({"nulls": "singleton"}, ("nulls='singleton' would change nothing", "(--cluster)")),
+        ({"nulls": "singleton"}, ("nulls would change nothing", "(--cluster)")),
         ({"cluster": "id", "assignment_cells": 5}, ("assignment_cells would change nothing", "(--classes)")),
         ({"score": ""}, ("score=''", "a name is empty")),
         ({"score": ["score", ""]}, ("a name is empty",)),
@@ -409,7 +409,7 @@ WITHOUT_SCORES = "would change nothing without scores: name a score column (--sc
 BAD_COMMANDS = [
     ("evaluate DATA --score score --aul-threshold 2", f"--aul-threshold {WITHOUT_CLUSTERS}"),
     ("evaluate DATA --score score --cluster-scope partition", f"--cluster-scope {WITHOUT_CLUSTERS}"),
-    ("evaluate DATA --score score --nulls singleton", f"--nulls 'singleton' {WITHOUT_CLUSTERS}"),
+    ("evaluate DATA --score score --nulls singleton", f"--nulls {WITHOUT_CLUSTERS}"),
     ("evaluate DATA --cluster id --truncate 0.1 --nan drop", f"--truncate and --nan {WITHOUT_SCORES}"),
     ("evaluate DATA --cluster id --approx", f"--approx {WITHOUT_SCORES}"),
     (
@@ -473,7 +473,7 @@ def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:
         assert done.stderr.endswith("choose --nan 'drop' or --nan 'half'\n")
         write(folder / "b.parquet", GOOD | {"label": [0, 1, None, 1]})
         done = CliRunner().invoke(main, ["evaluate", "label=1/b.parquet", "--score", "score"])
-        assert "choose --nulls 'drop' to leave those rows out" in done.stderr
+        assert "choose --unlabelled 'drop' to leave those rows out, or 'size'" in done.stderr
         done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score", "--pos-label", "spam"])
         assert "label=1/a.parquet: --pos-label 'spam' is no value of label column 'label'" in done.stderr
 

@@ -145,7 +145,7 @@ def test_every_form_of_label_is_read(form: str) -> None:
     assert result.value("roc_auc") == 5.5 / 6
     with_nulls = pa.array([*values, None], plain)
     table = pa.table({"label": with_nulls, "score": pa.array([0.1, 0.7, 0.2, 0.2, 0.9, 0.5])})
-    result = evaluate(table, score="score", pos_label=pos_label, nulls="drop")
+    result = evaluate(table, score="score", pos_label=pos_label, unlabelled="drop")
     assert (result.rows, result.positives, result.dropped) == (5, 3, (("null label", 1),))
     assert result.value("roc_auc") == 5.5 / 6
 

@@ -183,7 +183,7 @@ def test_rows_without_a_label_do_not_change_the_draw(tmp_path: Path) -> None:
     label = pa.array([None if i % 5 == 0 else bool(y) for i, y in enumerate(TABLE.column("label").to_pylist())])
     holes = TABLE.set_column(0, "label", label)
     pq.write_table(holes, tmp_path / "file.parquet")
-    result = approximate(tmp_path / "file.parquet", sample=0.1, nulls="drop")
+    result = approximate(tmp_path / "file.parquet", sample=0.1, unlabelled="drop")
     rows = drawn_rows(origin_hash(0, "file.parquet"), ROWS, math.ceil(0.1 * (1 << BITS)))
     assert result.results[0].rows == sum(row % 5 != 0 for row in rows)
 
@@ -481,7 +481,7 @@ def test_weights_are_those_of_the_rows_drawn(tmp_path: Path) -> None:
     weight = np.where(np.arange(ROWS) % 7 == 0, 1e200, np.where(np.arange(ROWS) % 11 == 0, 1e250, 2.0))
     table = pa.table({"label": label, "score": score, "weight": weight})
     root = write(table, tmp_path / "a", 3, row_group_size=7000)
-    options: dict[str, Any] = {"sample": 0.2, "truncate": (0.1, 500), "nulls": "drop", "nan": "drop"}
+    options: dict[str, Any] = {"sample": 0.2, "truncate": (0.1, 500), "unlabelled": "drop", "nan": "drop"}
     for passes in (1, 2):
         plain = approximate(root, passes=passes, **options)
         found = approximate(root, passes=passes, weight="weight", **options)

@@ -161,7 +161,7 @@ def test_deletion_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     path = next((table / "night=x").glob("*.parquet"))
     pq.write_table(pq.ParquetFile(path).read(), path, row_group_size=2)
     assert rows_of(table, ("label", "score", "night")) == left
-    assert evaluate(table, score="score", nulls="drop", pos_label=0).rows == 7
+    assert evaluate(table, score="score", unlabelled="drop", pos_label=0).rows == 7
 
 
 def test_column_mapping_is_refused(tmp_path: Path) -> None:

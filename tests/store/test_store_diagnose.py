@@ -44,7 +44,7 @@ def broken(tmp_path):
     for i, part in enumerate((table.slice(0, 200), table.slice(200))):
         pq.write_table(part, data / NIGHTS[9] / f"part-{i}.parquet")
     store = Store(tmp_path / "store")
-    store.update(data, **FEW, nulls="drop")
+    store.update(data, **FEW, unlabelled="drop")
     return store, table
 
 

@@ -213,7 +213,7 @@ def test_nulls_are_counted_by_column(data, tmp_path):
         return set_column(table, "cluster_loose", pa.array(ids, pa.int64()))
 
     store = Store(tmp_path / "store")
-    store.update(rewritten(NIGHTS[0], data, holes), **FEW, nan="drop", nulls="drop")
+    store.update(rewritten(NIGHTS[0], data, holes), **FEW, nan="drop", nulls="drop", unlabelled="drop")
     rows = store.partitions()[0].rows
     rules = ["nulls[label] == 6", "nulls[score_lr] == 3", "nulls[cluster_loose] == 2", "nulls[label] <= 0.5%"]
     found = store.check(rules)

@@ -20,8 +20,15 @@ from streameval.store.files import compaction
 NAMES = [f"night=2026-01-0{i}" for i in range(1, 5)]
 POLICIES = [
     {"score": ["f4", "f8"], "cluster": "id", "classes": "class", "nulls": "singleton", "nan": "half"},
-    {"score": "f4", "cluster": "id", "cluster_scope": "partition", "nulls": "drop", "nan": "drop"},
-    {"score": ["f4", "f8"], "nan": "drop", "approx": True, "nulls": "drop"},
+    {
+        "score": "f4",
+        "cluster": "id",
+        "cluster_scope": "partition",
+        "nulls": "drop",
+        "unlabelled": "drop",
+        "nan": "drop",
+    },
+    {"score": ["f4", "f8"], "nan": "drop", "approx": True, "nulls": "drop", "unlabelled": "drop"},
 ]
 
 

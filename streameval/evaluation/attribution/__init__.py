@@ -41,6 +41,7 @@ def attribute(
     examples: str | None = None,
     examples_per: int = 3,
     nulls: str = "error",
+    unlabelled: str = "error",
     cluster_scope: str = "global",
     where: Any = None,
     memory: int | str | None = None,
@@ -87,7 +88,8 @@ def attribute(
         are chosen by a hash of the value. Data are read once more.
     examples_per : int
         At most so many values.
-    nulls, cluster_scope, where, memory, spill, on_error, delta_version, threads, client, scheduler_timeout, progress
+    nulls, unlabelled, cluster_scope, where, memory, spill, on_error, delta_version, threads, client,
+    scheduler_timeout, progress
         See `streameval.evaluate`. Where ids belong to their partition, a column `partition` stands beside them.
 
     Returns
@@ -123,6 +125,7 @@ def attribute(
         "examples": examples,
         "examples_per": examples_per,
         "nulls": nulls,
+        "unlabelled": unlabelled,
         "cluster_scope": cluster_scope,
         "where": where,
         "memory": memory,

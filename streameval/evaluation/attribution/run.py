@@ -97,7 +97,7 @@ class Run:
         if options["cluster_scope"] == "partition" and not all(piece.partition for piece in found.pieces):
             msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"
             raise OptionError(msg)
-        labels = LabelSpec(label, options["pos_label"], options["nulls"]) if label else None
+        labels = LabelSpec(label, options["pos_label"], options["unlabelled"]) if label else None
         kept = pa.schema([found.schema.field(name) for name in folded])
         run = cls(options, engine, found, Plan(kept, labels, None, (), skip, where=test), where.text if where else "")
         return replace(run, plan=replace(run.plan, specs=run.specs))

@@ -5,18 +5,23 @@
   H adds a cluster's size if it is larger than the threshold, else its positives: large clusters are acted on as a
   whole. n singletons give (n + 1)/2n.
 - ROC AUC with the cluster's size as every member's score.
+
+Where rows without a label count in the sizes, the positives of the clusters of one size are estimated as rows ×
+positives ÷ labelled rows of that size, and sizes without a label are left out.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval.results import Scalar
 from streameval.states.clusters.counts import SizeTable
+from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.states.clusters.counts import ClusterCounts
 
@@ -80,8 +85,8 @@ class Aul:
         return part
 
     def combine(self, partials: Sequence[SizeTable], state: ClusterCounts) -> Scalar:
-        """The area, in integers until one division."""
-        return Scalar.certain(self.name, aul(SizeTable.union(partials), self.threshold))
+        """The area, in integers until one division where every row has a label."""
+        return _scalar(self.name, SizeTable.union(partials), lambda table: aul(table, self.threshold))
 
 
 @dataclass(frozen=True)
@@ -95,11 +100,22 @@ class RocAucBySize:
         return part
 
     def combine(self, partials: Sequence[SizeTable], state: ClusterCounts) -> Scalar:
-        """The area, in integers until one division."""
-        total = state.totals()
-        if not total.neg or not total.pos:
-            return Scalar.undefined(self.name, "one class only")
-        return Scalar.certain(self.name, size_roc_auc(SizeTable.union(partials)))
+        """The area, in integers until one division where every row has a label."""
+        return _scalar(self.name, SizeTable.union(partials), size_roc_auc)
+
+
+def _scalar(name: str, table: SizeTable, area: Callable[[SizeTable], float]) -> Scalar:
+    """The result of a table: exact, or an estimate where some rows have no label."""
+    bare, sizes, rows = table.unlabelled
+    if bare and not table.estimated.size.size:
+        return Scalar.undefined(name, "no row has a label")
+    value = area(table.estimated)
+    if math.isnan(value):
+        return Scalar.undefined(name, "one class only")
+    if not bare:
+        return Scalar.certain(name, value)
+    out = f"; left out: {plural(rows, 'row')} in clusters of {plural(sizes, 'size')} without a label" if sizes else ""
+    return Scalar(name, value, exact=False, reason=f"an estimate: {plural(bare, 'row')} without a label{out}")
 
 
 LIFT = (Aul(), RocAucBySize())

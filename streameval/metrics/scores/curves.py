@@ -87,8 +87,8 @@ class AllSizes:
         return part
 
     def combine(self, partials: Sequence[SizeTable], state: Any) -> SizeTable:
-        """The table of all."""
-        return SizeTable.union(partials)
+        """The table of all, with estimated positives where some rows have no label."""
+        return SizeTable.union(partials).estimated
 
 
 def score_curve(name: str, path: Path, state: Any, roc: Scalar, precision: Scalar) -> Curve:

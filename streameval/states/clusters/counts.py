@@ -25,10 +25,10 @@ from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled, taken_out
 from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify
-from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, Totals
 
@@ -54,6 +54,7 @@ class ClusterSpec:
     type : see `id_type`
     scope : ``global``, or ``partition`` where ids are reused and belong to their partition
     nulls : ``error``, ``drop`` or ``singleton`` (each null is a singleton cluster)
+    unlabelled : whether rows without a label count in the sizes; the last word of a key then tells them apart
 
     Examples
     --------
@@ -70,6 +71,7 @@ class ClusterSpec:
     type: str = "signed"
     scope: str = "global"
     nulls: str = "error"
+    unlabelled: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -79,13 +81,14 @@ class ClusterSpec:
     @property
     def layout(self) -> Layout:
         """Layout of the segments."""
-        return Layout(ID_BUCKETS, 64, words=id_words(self.type, self.scope))
+        return Layout(ID_BUCKETS, 64, words=id_words(self.type, self.scope) + self.unlabelled)
 
     @property
     def schema(self) -> pa.Schema:
         """Columns of the state's table."""
         counts = {"key": pa.uint64(), "negatives": pa.int64(), "positives": pa.int64()}
-        return pa.schema(counts | {"second": pa.uint64()} if self.layout.words == 2 else counts)
+        more = ["second"] * (id_words(self.type, self.scope) - 1) + ["unlabelled"] * self.unlabelled
+        return pa.schema(counts | dict.fromkeys(more, pa.uint64()))
 
     def builder(self, budget: Budget, capacity: int) -> _ClusterBuilder:
         """A builder whose segments hold `capacity` rows."""
@@ -96,24 +99,43 @@ class ClusterSpec:
         return ClusterCounts(self, KeyedCounts(self.layout))
 
     @property
-    def packing(self) -> Packing:
-        """How the table is stored."""
-        return Packing(self.layout, lambda keys: keys >> SHIFT)
+    def packing(self) -> Packing | None:
+        """How the table is stored; plain where some rows have no label."""
+        return None if self.unlabelled else Packing(self.layout, lambda keys: keys >> SHIFT)
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> ClusterCounts:
         """The state whose table `ClusterCounts.to_arrow` wrote, packed."""
-        rows = (np.array(header[name]) for name in ("single_rows", "dropped_rows"))
+        rows = (np.array(header[name]) for name in _FACTS[: 2 + self.unlabelled])
+        if self.packing is None:
+            return ClusterCounts(self, _read(batches, self.layout, budget), *rows)
         return ClusterCounts(self, KeyedCounts(self.layout, tuple(self.packing.segments(batches, budget))), *rows)
+
+
+_FACTS = ("single_rows", "dropped_rows", "bare_rows")
+
+
+def _read(batches: Iterable[pa.RecordBatch], layout: Layout, budget: Budget) -> KeyedCounts:
+    """The clusters of tables that are not packed."""
+    builder = SegmentBuilder(layout, budget, SLAB // 4, counted=True)
+    for batch in batches:
+        keys, *sides = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
+        rest = np.column_stack([column.to_numpy() for column in batch.columns[3:]])
+        for side, rows in enumerate(sides):
+            here = rows > 0
+            codes = (keys[here] >> SHIFT).astype(np.uint32) << np.uint32(1) | np.uint32(side)
+            builder.add_items(keys[here], codes, rest[here], rows[here], NO_WEIGHTS)
+    return KeyedCounts.built(builder)
 
 
 class _ClusterBuilder:
     def __init__(self, spec: ClusterSpec, segments: SegmentBuilder) -> None:
         self.spec = spec
         self._segments = segments
-        self._null_rows = np.zeros(2, np.int64)
+        self._null_rows, self._bare_rows = np.zeros((2, 2), np.int64)
 
     def update(self, batch: Batch) -> None:
         array, label = batch.columns[self.spec.column], batch.label
+        bare = np.zeros(label.size, np.uint64) if batch.labelled is None else (~batch.labelled).astype(np.uint64)
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
         if array.null_count:
@@ -123,16 +145,19 @@ class _ClusterBuilder:
                 raise NullError(msg)
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             self._null_rows += np.bincount(label[~valid], minlength=2)
-            array, label = array.drop_null(), label[valid]
+            self._bare_rows[int(self.spec.nulls == "drop")] += int(bare[~valid].sum())
+            array, label, bare = array.drop_null(), label[valid], bare[valid]
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
+        rest = np.column_stack((rest, bare)) if self.spec.unlabelled else rest
         first, label = read_only(first), read_only(label)
         self._segments.add(len(first), lambda part, *out: encode_id(first[part], label[part], SHIFT, *out), rest)
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"
         none = np.zeros(2, np.int64)
-        rows = (self._null_rows, none) if single else (none, self._null_rows)
-        return ClusterCounts(self.spec, KeyedCounts.built(self._segments), *rows)
+        singles, dropped = (self._null_rows, none) if single else (none, self._null_rows)
+        bare = self._bare_rows if self.spec.unlabelled else none
+        return ClusterCounts(self.spec, KeyedCounts.built(self._segments), singles, dropped, bare)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +169,7 @@ class SizeTable:
     size : int64 array of shape (n_sizes,), ascending
     clusters : int64 array of shape (n_sizes,)
     positives : int64 array of shape (n_sizes,)
+    labelled : int64 array of shape (n_sizes,), their rows that have a label; None where all have
 
     Examples
     --------
@@ -155,27 +181,67 @@ class SizeTable:
     size: Array
     clusters: Array
     positives: Array
+    labelled: Array | None = None
+
+    def __repr__(self) -> str:
+        names = ("size", "clusters", "positives") + (() if self.labelled is None else ("labelled",))
+        return f"SizeTable({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @classmethod
-    def of(cls, sizes: Array, positives: Array) -> SizeTable:
+    def of(cls, sizes: Array, positives: Array, labelled: Array | None = None) -> SizeTable:
         """The table of clusters given one by one."""
-        return cls._summed(sizes, np.ones(len(sizes), np.int64), positives)
+        return cls._summed(sizes, np.ones(len(sizes), np.int64), positives, labelled)
 
     @classmethod
-    def _summed(cls, size: Array, clusters: Array, positives: Array) -> SizeTable:
+    def _summed(cls, size: Array, clusters: Array, positives: Array, labelled: Array | None) -> SizeTable:
         sizes, index = np.unique(size, return_inverse=True)
-        columns = [np.zeros(sizes.size, np.int64), np.zeros(sizes.size, np.asarray(positives).dtype)]
-        for column, values in zip(columns, (clusters, positives), strict=True):
-            np.add.at(column, index, values)
-        return cls(sizes, *columns)
+
+        def summed(values: Array) -> Array:
+            total = np.zeros(sizes.size, np.asarray(values).dtype)
+            np.add.at(total, index, values)
+            return total
+
+        return cls(sizes, summed(clusters), summed(positives), None if labelled is None else summed(labelled))
 
     @classmethod
     def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
-        """The table of all clusters of several tables."""
+        """The table of all clusters of several tables, of which all or none count labels."""
         parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
-        return cls._summed(
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives"))
+        size, clusters, positives = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives")
         )
+        labelled = [part.labelled for part in parts if part.labelled is not None]
+        return cls._summed(size, clusters, positives, np.concatenate(labelled) if labelled else None)
+
+    @property
+    def estimated(self) -> SizeTable:
+        """The table without unlabelled rows: the positives of each size are rows × positives ÷ labelled rows.
+
+        Sizes without a label are left out. The positives are exact integers where every row has a label.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> SizeTable.of(np.array([3, 3, 1]), np.array([1, 0, 0]), np.array([1, 3, 0])).estimated
+        SizeTable(size=array([3]), clusters=array([2]), positives=array([1.5]))
+        """
+        if self.labelled is None:
+            return self
+        here = self.labelled > 0
+        size, clusters, positives, labelled = (
+            column[here] for column in (self.size, self.clusters, self.positives, self.labelled)
+        )
+        rows = size * clusters
+        return SizeTable(size, clusters, positives if (rows == labelled).all() else rows * (positives / labelled))
+
+    @property
+    def unlabelled(self) -> tuple[int, int, int]:
+        """Rows without a label, and the sizes and rows that `estimated` leaves out."""
+        if self.labelled is None:
+            return 0, 0, 0
+        rows = self.size * self.clusters
+        out = self.labelled == 0
+        return int((rows - self.labelled).sum()), int(out.sum()), int(rows[out].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +254,8 @@ class ClusterCounts:
     keyed : KeyedCounts
     single_rows : int64 array of shape (2,), null ids counted as singleton clusters, by label
     dropped_rows : int64 array of shape (2,), null ids left out, by label
+    bare_rows : int64 array of shape (2,), how many of the single rows, and of those left out, have no label; all of
+        them are among the rows that are not positive
 
     Examples
     --------
@@ -199,6 +267,7 @@ class ClusterCounts:
     keyed: KeyedCounts
     single_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+    bare_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """What grows with the rows."""
@@ -212,9 +281,7 @@ class ClusterCounts:
         """Clusters of both inputs; equal ids are one cluster."""
         mergeable(self, other)
         keyed = self.keyed.merge(other.keyed)
-        return ClusterCounts(
-            self.spec, keyed, self.single_rows + other.single_rows, self.dropped_rows + other.dropped_rows
-        )
+        return ClusterCounts(self.spec, keyed, *(getattr(self, name) + getattr(other, name) for name in _FACTS))
 
     def totals(self) -> Totals:
         """Rows in clusters."""
@@ -227,7 +294,16 @@ class ClusterCounts:
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SizeTable]:
         """One: the size table of a shard."""
-        yield self._size_table(shard, budget, None)
+        yield self._labelled_table(shard, budget) if self.spec.unlabelled else self._size_table(shard, budget, None)
+
+    def _labelled_table(self, shard: Interval, budget: Budget | None) -> SizeTable:
+        """The size table of a shard where some rows have no label."""
+        tables = [SizeTable.of(*each) for each in _clusters_of(self.keyed.grouped(shard, budget))]
+        if shard == self.shards()[0]:
+            rows = int(self.single_rows.sum())
+            single = np.array([rows, self.single_rows[1], rows - self.bare_rows[0]])
+            tables.append(SizeTable(np.ones(1, np.int64), *single.reshape(3, 1)))
+        return SizeTable.union([SizeTable(*np.empty((4, 0), np.int64)), *tables])
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
         """The size table of a shard, and its clusters of several rows of which some are negative."""
@@ -257,8 +333,10 @@ class ClusterCounts:
 
     def header(self) -> dict[str, Any]:
         """The spec and the counts of null ids."""
-        rows = {"single_rows": self.single_rows.tolist(), "dropped_rows": self.dropped_rows.tolist()}
-        return {"spec": asdict(self.spec), **rows}
+        names, spec = _FACTS[: 2 + self.spec.unlabelled], asdict(self.spec)
+        if not self.spec.unlabelled:
+            del spec["unlabelled"]
+        return {"spec": spec} | {name: getattr(self, name).tolist() for name in names}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """Clusters by mixed id: columns key, second (where ids have two words), negatives, positives."""
@@ -309,6 +387,23 @@ def _by_size(
             yield _sizes_of_rows(words, rows.top, clusters, positives, impure)
     if not rows.counted:
         yield _sizes_of_rows(rows.words[: bounds[-1]], rows.top, clusters, positives, impure)
+
+
+def _clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:
+    """Size, positives and labelled rows of every cluster; its rows with and without a label are two adjacent keys."""
+    held = np.empty((0, 3), np.int64)  # the last cluster: a stretch may end between its two keys
+    last: Array | None = None
+    for counts in stretches:
+        rows = counts.neg + counts.pos
+        ids = np.column_stack((counts.keys, counts.rest[:, :-1]))
+        facts = np.column_stack((rows, counts.pos, np.where(counts.rest[:, -1] == 0, rows, 0)))
+        if last is not None:
+            ids, facts = np.concatenate((last, ids)), np.concatenate((held, facts))
+        starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))
+        sums = np.add.reduceat(facts, starts)
+        held, last = sums[-1:], ids[-1:]
+        yield sums[:-1, 0], sums[:-1, 1], sums[:-1, 2]
+    yield held[:, 0], held[:, 1], held[:, 2]
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -74,6 +74,7 @@ class ContingencySpec:
     additive: ClassVar[bool] = True
     associative: ClassVar[bool] = True
     packing: ClassVar[None] = None
+    unlabelled: ClassVar[bool] = True  # rows without a label count as those that are not positive
 
     classes: str
     cluster: str

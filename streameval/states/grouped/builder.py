@@ -72,7 +72,7 @@ class GroupedBuilder:
             return
         place = slots[split.codes]
         order = np.argsort(place.astype(np.int16) if len(builders) < 1 << 15 else place, kind="stable")  # a radix sort
-        moved, place = _taken(batch, order, self._inner.columns), place[order]
+        moved, place = batch.taken(order, self._inner.columns), place[order]
         for a, b in pairwise([*np.flatnonzero(np.diff(place, prepend=-2)).tolist(), place.size]):
             if place[a] >= 0:
                 builders[place[a]].update(_part(moved, a, b))
@@ -137,17 +137,9 @@ def _facts(inner: Any, rows: Rows, codes: Array, groups: int) -> Array:
     return np.hstack(columns)
 
 
-def _taken(batch: Batch, order: Array, names: tuple[str, ...]) -> Batch:
-    """The rows of a batch in another order, with these columns alone."""
-    kept = np.arange(order.size) if batch.kept is None else batch.kept
-    weight = None if batch.weight is None else batch.weight[order]
-    columns = {name: batch.columns[name].take(pa.array(order)) for name in names}
-    return replace(batch, label=batch.label[order], weight=weight, columns=columns, kept=kept[order])
-
-
 def _part(batch: Batch, a: int, b: int) -> Batch:
     """Some consecutive rows of a batch, not copied."""
     weight = None if batch.weight is None else batch.weight[a:b]
     columns = {name: column.slice(a, b - a) for name, column in batch.columns.items()}
-    kept = None if batch.kept is None else batch.kept[a:b]
-    return replace(batch, label=batch.label[a:b], weight=weight, columns=columns, kept=kept)
+    kept, labelled = (None if values is None else values[a:b] for values in (batch.kept, batch.labelled))
+    return replace(batch, label=batch.label[a:b], weight=weight, columns=columns, kept=kept, labelled=labelled)

@@ -77,8 +77,13 @@ def _clusters(spec: ClusterSpec, batch: Batch) -> Rows:
     _refuse(spec, batch, spec.nulls == "error" and not valid.all())
     rows, nulls = np.flatnonzero(valid), np.flatnonzero(~valid)
     fact = "single_rows" if spec.nulls == "singleton" else "dropped_rows"
-    keys = _mixed_words(array, spec.type, spec.scope, batch.partition)
-    return Rows(rows, keys, batch.label[rows], np.empty(0), {fact: Fact(nulls, batch.label[nulls])})
+    keys, facts = _mixed_words(array, spec.type, spec.scope, batch.partition), {fact: Fact(nulls, batch.label[nulls])}
+    if spec.unlabelled:
+        bare = np.zeros(batch.label.size, np.bool_) if batch.labelled is None else ~batch.labelled
+        keys = np.column_stack((keys, bare[rows].astype(np.uint64)))
+        at = nulls[bare[nulls]]
+        facts["bare_rows"] = Fact(at, np.full(at.size, int(spec.nulls == "drop"), np.uint8))
+    return Rows(rows, keys, batch.label[rows], np.empty(0), facts)
 
 
 def _cells(spec: ContingencySpec, batch: Batch) -> Rows:

@@ -76,6 +76,7 @@ class QuantileSpec:
     version: ClassVar[int] = 2
     additive: ClassVar[bool] = False
     associative: ClassVar[bool] = False
+    unlabelled: ClassVar[bool] = True
     packing: ClassVar[None] = None
 
     column: str = "value"

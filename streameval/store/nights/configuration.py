@@ -102,6 +102,8 @@ class Configuration:
             If it has an option that this version does not know.
         """
         options = {_RENAMED.get(name, name): value for name, value in kept["options"].items()}
+        if options.get("nulls") == "drop":  # which spoke of labels as well in stores of earlier versions
+            options.setdefault("unlabelled", "drop")
         unknown = [name for name in options if name not in _KEPT]
         if unknown:
             msg = f"the store keeps an option {unknown[0]!r}, which this version does not know; use a newer streameval"
@@ -164,7 +166,14 @@ class Configuration:
     @property
     def folding(self) -> Request:
         """A request of every state, whatever the metrics."""
-        return self.request(**ALL_STATES)
+        return self.request(**self._all_states)
+
+    @property
+    def _all_states(self) -> dict[str, Any]:
+        """Options that ask for every state; without labels if no metric of the store needs them."""
+        if self.request().label.column is None:
+            return {name: value for name, value in ALL_STATES.items() if name != "metrics"}
+        return ALL_STATES
 
     def typed(self, found: Scan) -> Configuration:
         """The configuration with the key types of scanned columns, for columns that have none yet."""
@@ -211,7 +220,7 @@ class Configuration:
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
         """The spec of every state, by group and column."""
-        return {(w.group, w.of): w.spec for w in self.wanted(names, **ALL_STATES)} if names else {}
+        return {(w.group, w.of): w.spec for w in self.wanted(names, **self._all_states)} if names else {}
 
     def widened(self, given: Mapping[str, Any]) -> Configuration:
         """The configuration with more columns or metrics, named by the options of their kind.

@@ -98,7 +98,7 @@ def evaluated(
     request = configuration.request(**changes)
     complete, wanted = [_complete(w, entries) for w in wanted], [_as_kept(w, entries) for w in wanted]
     there = [w for w, has in zip(wanted, complete, strict=True) if has]
-    label = configuration.folding.label  # of all columns of the store
+    label = replace(request.label, complete=configuration.folding.label.complete)  # of all columns of the store
     states: dict[Any, Any] = {label: labels_of(entries, label)}
     for w in there:
         try:

@@ -1,0 +1,239 @@
+"""Rows without a label: refused, left out, or counted in the sizes of clusters, where positives are estimated."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+from nightly import NIGHTS, land
+
+from streameval import Accumulator, Store, attribute, evaluate
+from streameval.cli import main
+from streameval.errors import MissingColumnError, NullError, OptionError
+from streameval.store.nights.configuration import Configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+Row = tuple[Any, int | None]  # cluster, label
+ROWS = st.lists(st.tuples(st.integers(0, 5), st.sampled_from([0, 1, None])), min_size=1, max_size=40)
+
+
+def table(rows: Sequence[Row], kind: pa.DataType | None = None) -> pa.Table:
+    """Rows as columns; ids as texts too."""
+    clusters = pa.array([None if c is None else c for c, _ in rows], pa.int64())
+    return pa.table({"c": clusters.cast(kind or pa.int64()), "label": pa.array([y for _, y in rows], pa.int8())})
+
+
+def sizes_of(rows: Sequence[Row]) -> dict[int, list[int]]:
+    """For each size its clusters, positives and labelled rows; a null is a cluster by itself."""
+    found: dict[Any, list[int | None]] = defaultdict(list)
+    for i, (cluster, label) in enumerate(rows):
+        found[("null", i) if cluster is None else cluster].append(label)
+    sizes: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for labels in found.values():
+        own = sizes[len(labels)]
+        for i, value in enumerate((1, labels.count(1), len(labels) - labels.count(None))):
+            own[i] += value
+    return sizes
+
+
+def aul_truth(rows: Sequence[Row], threshold: float = 1) -> Fraction | None:
+    """The area from the definition, cluster by cluster, in fractions; None where no row has a label."""
+    before = height = area = total = Fraction(0)
+    for size, (clusters, positives, labelled) in sorted(sizes_of(rows).items(), reverse=True):
+        if labelled:
+            each = Fraction(size * positives, labelled)
+            for _ in range(clusters):
+                area += size * (before + each / 2 + each / 2)
+                before += each
+                height += size if size > threshold else each
+                total += size
+    if not total:
+        return None
+    return area / (total * height) if height else Fraction(0)
+
+
+def auc_truth(rows: Sequence[Row]) -> Fraction | None:
+    """ROC AUC by size over pairs, rows of estimated weight."""
+    groups = [
+        (size, Fraction(size * clusters * positives, labelled), size * clusters)
+        for size, (clusters, positives, labelled) in sizes_of(rows).items()
+        if labelled
+    ]
+    positive, negative = sum(p for _, p, _ in groups), sum(n - p for _, p, n in groups)
+    if not positive or not negative:
+        return None
+    won = sum(
+        p * (m - q) * (Fraction(1, 2) if size == other else int(size > other))
+        for size, p, _ in groups
+        for other, q, m in groups
+    )
+    return Fraction(won) / (positive * negative)
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+@given(rows=ROWS, threshold=st.sampled_from([0, 1, 2.5, 9]))
+def test_estimates_are_those_of_the_definition(rows: list[Row], threshold: float, kind: pa.DataType) -> None:
+    """Of integers and of texts; exact where every row has a label, an estimate that says so otherwise."""
+    found = evaluate(table(rows, kind), cluster="c", unlabelled="size", aul_threshold=threshold)
+    assert (found.rows, found.dropped) == (len(rows), ())
+    assert found.positives == sum(y == 1 for _, y in rows)
+    for name, truth in (("aul", aul_truth(rows, threshold)), ("roc_auc_by_size", auc_truth(rows))):
+        [result] = [r for r in found.results if r.metric == name]
+        bare = sum(y is None for _, y in rows)
+        if truth is None:
+            assert math.isnan(result.value)
+            assert result.reason in ("no row has a label", "one class only")
+        else:
+            assert math.isclose(result.value, truth, rel_tol=1e-12, abs_tol=1e-12)
+            assert result.exact == (not bare)
+            assert math.isnan(result.lower) == bool(bare)
+            assert ("an estimate" in (result.reason or "")) == bool(bare)
+    if all(y is not None for _, y in rows):
+        usual = evaluate(table(rows, kind), cluster="c", aul_threshold=threshold)
+        assert [r.value for r in usual.results] == pytest.approx([r.value for r in found.results], abs=0, nan_ok=True)
+
+
+def test_sizes_without_a_label_are_left_out_and_counted() -> None:
+    """Nine rows in three clusters of three, without any label."""
+    rows: list[Row] = [(i // 3, None) for i in range(9)] + [(10, 1), (10, None), (11, 0), (11, 0), (12, 1)]
+    found = evaluate(table(rows), cluster="c", unlabelled="size")
+    [result] = [r for r in found.results if r.metric == "aul"]
+    assert result.reason == (
+        "an estimate: 10 rows without a label; left out: 9 rows in clusters of 1 size without a label"
+    )
+    assert result.value == pytest.approx(float(aul_truth(rows) or 0))
+    assert found.curve("lift").y[-1] == pytest.approx(float(Fraction(4, 3) + 1) / 5)
+
+
+@given(rows=st.lists(st.tuples(st.sampled_from([None, 1, 2]), st.sampled_from([0, 1, None])), min_size=1, max_size=20))
+def test_null_ids_are_singletons_with_and_without_a_label(rows: list[Row]) -> None:
+    """And with `nulls="drop"` they are left out, labelled or not."""
+    found = evaluate(table(rows), cluster="c", unlabelled="size", nulls="singleton")
+    truth = aul_truth(rows)
+    value = found.value("aul")
+    assert math.isnan(value) if truth is None else math.isclose(value, truth, rel_tol=1e-12, abs_tol=1e-12)
+    kept = [row for row in rows if row[0] is not None]
+    left = evaluate(table(rows), cluster="c", unlabelled="size", nulls="drop")
+    assert left.dropped == ((("null cluster c", len(rows) - len(kept)),) if len(kept) < len(rows) else ())
+    truth = aul_truth(kept)
+    if truth is not None:
+        assert math.isclose(left.value("aul"), truth, rel_tol=1e-12, abs_tol=1e-12)
+
+
+def test_giant_clusters_slices_and_accumulators() -> None:
+    """A cluster of half of all rows, labelled one in a thousand; each slice as if its rows were alone."""
+    rng = np.random.default_rng(4)
+    n = 200_000
+    clusters = np.where(rng.random(n) < 0.5, 7, rng.integers(0, 40_000, n))
+    labels = pa.array(rng.integers(0, 2, n), pa.int8(), mask=rng.random(n) < 0.999)
+    data = pa.table({"c": clusters, "label": labels, "lang": rng.integers(0, 3, n)})
+    rows = list(zip(clusters.tolist(), labels.to_pylist(), strict=True))
+    options: dict[str, Any] = {"cluster": "c", "unlabelled": "size"}
+    whole = evaluate(data, **options)
+    assert whole.value("aul") == pytest.approx(float(aul_truth(rows) or 0), rel=1e-12)
+    sliced = evaluate(data, **options, by="lang")
+    assert sliced.value("aul") == whole.value("aul")
+    for value in range(3):
+        alone = evaluate(data.filter(pa.compute.equal(data["lang"], value)), **options)
+        assert sliced.value("aul", slice={"lang": value}) == alone.value("aul")
+    stream = Accumulator(**options)
+    for start in range(0, n, 30_000):
+        stream.update(data.slice(start, 30_000))
+    assert stream.result().to_dict() == whole.to_dict()
+
+
+def test_labels_are_read_only_where_something_needs_them() -> None:
+    """Clusters against classes and sketches use all rows, whatever their labels, and need none."""
+    data = pa.table({"c": [1, 1, 2, 2], "k": [5, 5, 6, 5], "x": [0.1, 0.4, 0.2, 0.9]})
+    asked: dict[str, Any] = {"cluster": "c", "classes": "k", "metrics": ["classes"]}
+    found = evaluate(data, **asked, sketch="x")
+    assert (found.rows, found.positives) == (4, None)
+    assert {r.positives for r in found.results} == {None}
+    assert json.loads(found.to_json())["positives"] is None
+    with pytest.raises(MissingColumnError, match="'label'"):
+        evaluate(data, cluster="c", classes="k")
+    holes = data.append_column("label", pa.array([1, None, 0, None]))
+    with pytest.raises(NullError, match="--unlabelled drop"):
+        evaluate(holes, cluster="c", classes="k")
+    for policy in ("drop", "size"):
+        both = evaluate(holes, cluster="c", classes="k", unlabelled=policy)
+        [ari] = [r for r in both.results if r.metric == "adjusted_rand_index"]
+        assert (ari.value, ari.rows) == (found.value("adjusted_rand_index"), 4)
+        assert dict(both.dropped) == ({"null label": 2} if policy == "drop" else {})
+    assert evaluate(holes, score="x", unlabelled="drop").dropped == (("null label", 2),)
+    mixed = evaluate(holes, score="x", cluster="c", unlabelled="size")
+    assert (mixed.rows, dict(mixed.dropped)) == (4, {"null label (score metrics)": 2})
+    assert [r.rows for r in mixed.results if r.metric == "roc_auc"] == [2]
+
+
+def test_ids_and_labels_have_options_of_their_own() -> None:
+    """`nulls` says nothing of labels any more, and `unlabelled` nothing of ids."""
+    data = pa.table({"c": [1, None, 2], "label": [1, 0, None], "x": [0.1, 0.4, 0.2]})
+    with pytest.raises(NullError, match="label column"):
+        evaluate(data, cluster="c", nulls="drop")
+    with pytest.raises(NullError, match="cluster column"):
+        evaluate(data, cluster="c", unlabelled="drop")
+    assert dict(evaluate(data, cluster="c", nulls="singleton", unlabelled="drop").dropped) == {"null label": 1}
+    with pytest.raises(OptionError, match="unlabelled='size' would change nothing without clusters"):
+        evaluate(data, score="x", unlabelled="size")
+    with pytest.raises(OptionError, match="unlabelled='size' must be one of error, drop"):
+        attribute(data, cluster="c", label="label", unlabelled="size")
+    assert attribute(data, cluster="c", label="label", nulls="drop", unlabelled="drop").dropped
+
+
+def test_a_store_has_the_numbers_of_its_files(tmp_path: Path) -> None:
+    """With every policy, also where it keeps classes and sketches alone and there is no label column."""
+    data = tmp_path / "data"
+    for i, night in enumerate(NIGHTS[:3]):
+        land(night, data)
+        path = data / night / "part-0.parquet"
+        part = pq.read_table(path, partitioning=None)
+        hidden = np.random.default_rng(i).random(part.num_rows) < 0.9
+        label = pa.array(part["label"].to_numpy(), pa.int8(), mask=hidden)
+        pq.write_table(part.set_column(part.schema.get_field_index("label"), "label", label), path)
+    both: dict[str, Any] = {"cluster": ["cluster_loose", "cluster_tight"], "classes": "campaign", "score": "score_lr"}
+    for policy in ("drop", "size"):
+        store = Store(tmp_path / policy)
+        store.update(data, **both, unlabelled=policy)
+        assert store.evaluate().to_json() == evaluate(data, **both, unlabelled=policy).to_json()
+        assert store.evaluate().to_json() == evaluate(data, **both, unlabelled=policy).to_json()  # from the cache
+        assert "estimate" in (store.history("aul", "cluster_loose").points[0].night.reason or "") or policy == "drop"
+    for night in NIGHTS[:3]:
+        path = data / night / "part-0.parquet"
+        pq.write_table(pq.read_table(path, partitioning=None).drop_columns(["label"]), path)
+    bare: dict[str, Any] = {
+        "cluster": "cluster_loose",
+        "classes": "campaign",
+        "metrics": ["classes"],
+        "sketch": "score_nb",
+    }
+    store = Store(tmp_path / "bare")
+    store.update(data, **bare)
+    assert store.evaluate(metrics="adjusted_rand_index").value("adjusted_rand_index") == evaluate(data, **bare).value(
+        "adjusted_rand_index"
+    )
+    assert store.evaluate().positives is None
+    call = ["evaluate", str(data), "--cluster", "cluster_loose", "--classes", "campaign", "--metric", "classes"]
+    done = CliRunner().invoke(main, call)
+    assert (done.exit_code, "positive" in done.output.splitlines()[0]) == (0, False), done.output
+
+
+def test_a_store_of_an_earlier_version_left_unlabelled_rows_out_with_its_nulls() -> None:
+    """Its `nulls="drop"` is read as both."""
+    options = Configuration.of({"cluster": "id", "nulls": "drop"}).to_dict()["options"]
+    del options["unlabelled"]
+    read = Configuration.read({"options": json.loads(json.dumps(options)), "types": {"id": "signed"}})
+    assert (read.options["nulls"], read.options["unlabelled"]) == ("drop", "drop")
