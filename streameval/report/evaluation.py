@@ -65,7 +65,11 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         read_section(found, evidence.source, _notes(found)),
     )
     name = evidence.source.data[0].rstrip("/").rpartition("/")[2] if evidence.source.data else ""
-    share = f", {found.positives:,} positive ({found.positives / found.rows:.2%})" if found.rows else ""
+    share = (
+        f", {found.positives:,} positive ({found.positives / found.rows:.2%})"
+        if found.rows and found.positives is not None
+        else ""
+    )
     return Page(
         f"Evaluation of {name}" if name else "Evaluation",
         f"{plural(found.rows, 'row')}{share}",
