@@ -69,8 +69,11 @@ SHOWN = (
     Option("out", NAMES, (), ("evaluate", "show"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
            "The .html file is one page, to be read anywhere."),
-    Option("out", ANY, None, ("attribute",), "nothing", metavar="DIR|FILE",
-           help="Write the tables as Parquet to a directory, or everything to a .json file."),
+    Option("out", NAMES, (), ("attribute",), "nothing", metavar="DIR|FILE",
+           help="Write the tables as Parquet to a directory, or everything to a .json or .html file; "
+           "repeat for several. The .html file is one page, to be read anywhere."),
+    Option("with_examples", FLAG, False, ("attribute",), "nothing",
+           "Show examples on the page as well: contents of rows, which travel with it."),
     Option("json_to", ANY, None, _DATA, "nothing", "Write JSON to a file, or to stdout with - in place of the table.",
            flag="json", metavar="FILE|-"),
     Option("quiet", FLAG, False, (*_ALL, "simulate"), "nothing", "No progress, no table, no summary."),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streameval._version import __version__
 from streameval.errors import OptionError
+from streameval.results import Source
+from streameval.saving import save, write_whole
 
 if TYPE_CHECKING:
     import os
@@ -60,6 +63,8 @@ class Attribution:
         `slices_left_out` (too few effective units, or no value).
     slice_metric : str
         The metric of the slices, None without them.
+    source : Source
+        Where the result comes from: data, files, and the command that repeats it.
     """
 
     rows: int
@@ -74,6 +79,7 @@ class Attribution:
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     slices: pa.Table | None = None
     slice_metric: str | None = None
+    source: Source = field(default_factory=Source, repr=False, compare=False)
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that there are, by name."""
@@ -98,33 +104,63 @@ class Attribution:
         """`to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file that ends in ``.json``, or one Parquet file a table to a directory.
+    def to_html(self, *, with_examples: bool = False) -> str:
+        """One page with everything, as the text of an HTML file that needs nothing else.
+
+        Parameters
+        ----------
+        with_examples : bool
+            Whether to show examples, which are contents of rows.
+        """
+        from streameval.report.attribution import attribution_page
+        from streameval.report.html import html_of
+
+        return html_of(attribution_page(self, self.source, with_examples=with_examples))
+
+    def save(self, path: str | os.PathLike[str], *, with_examples: bool = False) -> None:
+        """Write everything to a ``.json`` or ``.html`` file, or one Parquet file a table to a directory.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+        with_examples : bool
+            Whether an ``.html`` file shows examples; the other formats have them.
 
         Raises
         ------
         OptionError
             If the name has another ending, or the path cannot be a directory.
+        StreamevalError
+            If it cannot be written; a file that is there is replaced once the new one is whole.
         """
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         target = Path(path)
         check_target(target)
-        if target.suffix == ".json":
-            target.write_text(self.to_json(indent=2) + "\n", encoding="utf-8")
+        if target.suffix and not target.is_dir():
+            page = partial(self.to_html, with_examples=with_examples)
+            save(target, {"json": lambda: self.to_json(indent=2) + "\n", "html": page})
             return
         target.mkdir(exist_ok=True)
         for name, table in self.tables().items():
-            pq.write_table(table, target / f"{name}.parquet")
-        (target / "totals.json").write_text(json.dumps(self.totals, indent=2) + "\n", encoding="utf-8")
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink)
+            write_whole(target / f"{name}.parquet", sink.getvalue().to_pybytes())
+        write_whole(target / "totals.json", json.dumps(self.totals, indent=2) + "\n")
 
 
 def check_target(target: Path) -> None:
     """Raise `OptionError` if a result cannot be written there."""
-    if target.suffix not in ("", ".json") and not target.is_dir():
-        msg = f"out={str(target)!r} must be a file that ends in .json, or a directory"
-    elif target.suffix != ".json" and target.exists() and not target.is_dir():
-        msg = f"out={str(target)!r} is a file; name a directory, or a file that ends in .json"
+    if target.suffix and not target.is_dir():
+        if target.suffix.lower() in (".json", ".html"):
+            if target.parent.is_dir():
+                return
+            msg = f"out={str(target)!r}: its directory does not exist; make it first"
+        else:
+            msg = f"out={str(target)!r} must end in .json or .html, or be a directory for the tables"
+    elif target.exists() and not target.is_dir():
+        msg = f"out={str(target)!r} is a file; name a directory, or a file that ends in .json or .html"
     elif not target.parent.is_dir():
         msg = f"out={str(target)!r}: its directory does not exist; make it first"
     else:

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["source_of"]
 
 
-def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any]) -> Source:
-    """The source of an evaluation.
+def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb: str = "evaluate") -> Source:
+    """The source of a result.
 
     Parameters
     ----------
     data : as `evaluate` takes it
     pieces : what was read
     plain : the options in plain form
+    verb : what was run
 
     Examples
     --------
@@ -35,7 +36,7 @@ def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any]) -> S
     told = tuple(dict.fromkeys(name for name, _ in named))
     on_disk = bool(named) and all(path for _, path in named)
     files = len({piece.name for piece in pieces}) if on_disk else 0
-    return Source(told, files, options.command("evaluate", told, plain) if on_disk else "")
+    return Source(told, files, options.command(verb, told, plain) if on_disk else "")
 
 
 def _named(data: Any) -> Iterator[tuple[str, bool]]:

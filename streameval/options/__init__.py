@@ -19,7 +19,18 @@ from streameval.wording import few
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["Option", "active", "checked", "command", "honoured", "kept_options", "recorded", "refuse", "result_key"]
+__all__ = [
+    "Option",
+    "active",
+    "checked",
+    "command",
+    "honoured",
+    "kept_options",
+    "recorded",
+    "refuse",
+    "result_key",
+    "words",
+]
 
 _EVALUATE = {option.name: option for option in OPTIONS if "evaluate" in option.verbs or not option.verbs}
 
@@ -116,16 +127,22 @@ def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
     >>> command("evaluate", ["data"], checked({"score": "a b", "truncate": 0.1, "approx": True, "threads": 2}))
     "streameval evaluate data --score 'a b' --truncate 0.1 --approx"
     """
-    words = ["streameval", verb, *data]
+    told = words(verb, options)
+    return "" if told is None else shlex.join(["streameval", verb, *data, *told])
+
+
+def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:
+    """Plain options as words of the command line; None if a value has no spelling there."""
+    told: list[str] = []
     for name, value in options.items():
         option = honoured(verb)[name]
         if not _decides(option) or value == option.rest:
             continue
         for one in value if isinstance(value, tuple) else (value,):
             if not isinstance(one, str | int | float):
-                return ""
-            words += [option.spelling] if one is True else [option.spelling, str(_as_json(one))]
-    return shlex.join(words)
+                return None
+            told += [option.spelling] if one is True else [option.spelling, str(_as_json(one))]
+    return told
 
 
 def result_key(options: Mapping[str, Any]) -> str:

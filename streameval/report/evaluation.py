@@ -62,7 +62,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         Section("points", "Operating points", tuple(value_tables(by_subject[_THRESHOLDS], evidence.meanings))),
         slice_section(plain, evidence.meanings),
         *evidence.more,
-        read_section(found, evidence.source, _notes(found)),
+        read_section(found, evidence.source, _notes(found), found.positives),
     )
     name = evidence.source.data[0].rstrip("/").rpartition("/")[2] if evidence.source.data else ""
     share = (

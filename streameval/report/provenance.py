@@ -7,7 +7,7 @@ paths of the machine that lie outside the data. `travelling` takes both out.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval._version import __version__
 from streameval.report.elements import Cell, Facts, Head, Row, Section, Table, Text
@@ -17,15 +17,34 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.report.elements import Block
-    from streameval.report.terminal import Found
     from streameval.results import Source
 
-__all__ = ["read_section", "travelling"]
+__all__ = ["Read", "read_section", "travelling"]
 
 _SKIPPED = 20  # files left out that a page names
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*(?:/[^/\s'\"@]*)*@")
 _QUERY = re.compile(r"(\w+://[^\s?'\"]*)\?[^\s'\"]*?(?=[:;,.]?(?:[\s'\"]|$))")
 _PATH = re.compile(r"(?<![\w:/.~…])/(?:[^\s/:;,'\"()\[\]]+/)+[^\s/:;,'\"()\[\]]*")
+
+
+class Read(Protocol):
+    """What was read, as far as every result says it."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that the result is of."""
+
+    @property
+    def dropped(self) -> tuple[tuple[str, int], ...]:
+        """Rows left out, by reason."""
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Files left out, with the reason."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that decide the result."""
 
 
 def travelling(text: str, data: Sequence[str]) -> str:
@@ -53,23 +72,24 @@ def _last(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2]
 
 
-def read_section(found: Found, source: Source, notes: Sequence[str] = ()) -> Section:
+def read_section(found: Read, source: Source, notes: Sequence[str] = (), positives: int | None = None) -> Section:
     """What was read: data, rows, what was left out and why, policies, versions, and the command.
 
     Parameters
     ----------
-    found : an evaluation or the like
+    found : the result
     source : where it comes from
     notes : what else must be said of the numbers
+    positives : positive rows, where there are labels
     """
     facts = [("Data", ", ".join(source.data))] if source.data else []
     facts += [("Files", f"{source.files:,}")] if source.files else []
-    positives = getattr(found, "positives", None)
     share = (
         f", of which {positives:,} positive ({positives / found.rows:.2%})"
         if positives is not None and found.rows
         else ""
     )
+    facts += [("Nights", f"{source.nights:,}")] if source.nights else []
     facts += [("Rows", f"{found.rows:,}{share}")]
     facts += [
         ("Left out", f"{plural(rows, 'row')}: {travelling(reason, source.data)}") for reason, rows in found.dropped

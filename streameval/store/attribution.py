@@ -21,6 +21,7 @@ from streameval.states.values import IdColumn
 from streameval.store.nights.configuration import ALL_STATES
 from streameval.store.nights.merge import labels_of, states_of
 from streameval.store.nights.partitions import chosen
+from streameval.store.source import store_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,6 +71,7 @@ def attribute(
         dropped=_dropped(configuration, names, states),
         skipped=tuple(lost for entry in entries for lost in entry.left_out),
         options=recorded(asked, "attribute"),
+        source=store_source("attribute", context.location.name, len(entries), selection, asked, options),
     )  # fmt: skip
     look_up = (
         None if data is None else partial(_looked_up, data, asked, engine, configuration, names, clusters, classes)

@@ -7,12 +7,14 @@ groups that are shown.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import start
 from streameval.evaluation.attribution.run import Run, checked_options
 from streameval.evaluation.attribution.shortfalls import with_slices
 from streameval.metrics.contingency.attribution import GAINS
+from streameval.options import command
 
 if TYPE_CHECKING:
     import os
@@ -141,9 +143,12 @@ def attribute(
     if not options["by"]:
         return found  # type: ignore[return-value]  # checked: there is a cluster column
     metric = None if options["classes"] and metric in GAINS else metric
-    return with_slices(
+    made = with_slices(
         found, data, {**options, **{name: given[name] for name in _ENGINE}, "metric": metric, "progress": progress}
     )
+    asked = {**options, "classes": classes}  # which stands for an earlier clustering as well
+    told = command("attribute", made.source.data, asked) if made.source.command else ""
+    return replace(made, source=replace(made.source, command=told))
 
 
 def _of_clusters(

@@ -17,6 +17,7 @@ from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.evaluation.attribution.sweep import Sweep
 from streameval.evaluation.columns import without_views
 from streameval.evaluation.conclude import check_labels
+from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, recorded
 from streameval.scan.where import Where
@@ -72,6 +73,7 @@ class Run:
     found: scan.Scan
     plan: Plan
     filtered: str = ""
+    data: Any = None
 
     @classmethod
     def of(cls, data: Any, options: Mapping[str, Any], engine: Engine) -> Run:
@@ -99,7 +101,8 @@ class Run:
             raise OptionError(msg)
         labels = LabelSpec(label, options["pos_label"], options["unlabelled"]) if label else None
         kept = pa.schema([found.schema.field(name) for name in folded])
-        run = cls(options, engine, found, Plan(kept, labels, None, (), skip, where=test), where.text if where else "")
+        plan = Plan(kept, labels, None, (), skip, where=test)
+        run = cls(options, engine, found, plan, where.text if where else "", data)
         return replace(run, plan=replace(run.plan, specs=run.specs))
 
     @cached_property
@@ -140,6 +143,7 @@ class Run:
         result = Attribution(
             states[0].totals().rows, None, None, None, None, {}, dropped=self._dropped(folded), skipped=skipped,
             options=recorded(self._asked(), "attribute"),
+            source=source_of(self.data, self.found.pieces, self._asked(), "attribute"),
         )  # fmt: skip
         table = states[0] if self.classes is not None else None
         sizes = states[-1] if self.plan.label is not None else None

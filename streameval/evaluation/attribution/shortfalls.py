@@ -67,8 +67,9 @@ def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any])
     short = [(sign * (whole.value - one.value), one) for one in fit]
     worst = sorted((pair for pair in short if pair[0] > 0), key=lambda pair: -pair[0] * pair[1].rows)[: given["top"]]
     base = result or Attribution(
-        found.rows, None, None, None, None, {}, dropped=found.dropped, skipped=found.skipped, options=found.options
-    )
+        found.rows, None, None, None, None, {},
+        dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source,
+    )  # fmt: skip
     totals = {**base.totals, "slices": len(slices), "slices_left_out": len(slices) - len(fit), "whole": whole.value}
     return replace(base, slices=_table(worst), totals=totals, slice_metric=metric)
 

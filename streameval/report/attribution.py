@@ -1,0 +1,309 @@
+"""What an attribution found, in words and tables: the same for a terminal and for a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text
+from streameval.report.provenance import read_section
+from streameval.report.values import number, spoken
+from streameval.wording import plural, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from streameval.report.elements import Block
+    from streameval.results import Source
+
+__all__ = [
+    "Attributed",
+    "Listed",
+    "attribution_page",
+    "conclusion",
+    "hashed",
+    "listed",
+    "stayed",
+    "title_of",
+]
+
+_TITLES = {
+    "merges": "Worst merges: clusters that hold several classes",
+    "splits": "Worst splits: classes spread over several clusters",
+    "impure": "Impure clusters: what they take away from the area under the lift curve",
+    "unclustered": "Positives in clusters at or below the threshold",
+    "slices": "Slices that fall short of the whole",
+}
+_CHANGED = {"merges": "Merged since {}", "splits": "Split since {}"}
+_CHANGED_HEADS = {
+    "classes": "earlier",
+    "class": "earlier",
+    "false_pairs": "merged pairs",
+    "missed_pairs": "split pairs",
+}
+_HEADS = {"running_share": "running", "false_pairs": "false pairs", "missed_pairs": "missed pairs"}
+_NONE = {
+    "merges": "no cluster holds several classes",
+    "splits": "no class is in several clusters",
+    "impure": "no cluster above the threshold is impure",
+    "unclustered": "no positive is in a cluster at or below the threshold",
+    "slices": "no slice falls short of the whole",
+}
+_UNCHANGED = {"merges": "no cluster holds rows of several earlier clusters", "splits": "no earlier cluster was split"}
+
+
+class Attributed(Protocol):
+    """What is told of: an attribution."""
+
+    @property
+    def rows(self) -> int:
+        """Rows in clusters."""
+
+    @property
+    def totals(self) -> dict[str, float]:
+        """Losses and numbers of all groups."""
+
+    @property
+    def metric(self) -> str | None:
+        """The metric of the gains."""
+
+    @property
+    def slice_metric(self) -> str | None:
+        """The metric of the slices."""
+
+    @property
+    def dropped(self) -> tuple[tuple[str, int], ...]:
+        """Rows left out, by reason."""
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Files left out, with the reason."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that decide the result."""
+
+    def tables(self) -> dict[str, pa.Table]:
+        """The tables, by name."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A table as texts.
+
+    Attributes
+    ----------
+    heads : names of the columns, and whether they are numbers
+    rows : texts of each row
+    values : what the texts were made of
+    """
+
+    heads: tuple[tuple[str, bool], ...]
+    rows: tuple[tuple[str, ...], ...]
+    values: tuple[tuple[Any, ...], ...]
+
+
+def title_of(name: str, found: Attributed) -> str:
+    """The title of a table."""
+    earlier = found.options.get("changed_from")
+    return _CHANGED[name].format(visible(str(earlier))) if earlier and name in _CHANGED else _TITLES[name]
+
+
+def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] | None) -> Listed:
+    """The rows of a table as texts.
+
+    Parameters
+    ----------
+    rows : the table
+    found : the attribution
+    examples : what shortens examples; without it they are left out
+    """
+    columns: dict[str, Callable[[Any], str]] = {
+        "cluster": _name,
+        "class": _name,
+        "partition": _name,
+        "size": _count,
+        "rows": _count,
+        "classes": _count,
+        "clusters": _count,
+        "positives": _count,
+        "largest": _largest,
+        "false_pairs": _count,
+        "missed_pairs": _count,
+        "lost": lambda value: f"{value:.6f}",
+        "share": _percent,
+        "running_share": _percent,
+        "gain": lambda value: f"{value:+.6f}",
+        "value": lambda value: f"{value:.6f}",
+        "shortfall": lambda value: f"{value:+.6f}",
+    }
+    own = [column for column in rows.column_names if column not in (*columns, "examples", "ci_lower", "ci_upper")]
+    columns = dict.fromkeys(own, _name) | columns  # slicing columns
+    if examples is not None:
+        columns["examples"] = lambda cells: examples(_examples(cells))
+    heads = _HEADS | {"gain": f"gain in {found.metric}"}
+    heads |= _CHANGED_HEADS if "changed_from" in found.options else {}
+    kept = [column for column in columns if column in rows.column_names]
+    words = {"cluster", "class", "partition", "largest", "examples", *own}
+    plain = rows.select(kept).to_pylist()
+    return Listed(
+        tuple((heads.get(column, column), column not in words) for column in kept),
+        tuple(tuple(columns[column](row[column]) for column in kept) for row in plain),
+        tuple(tuple(row[column] for column in kept) for row in plain),
+    )
+
+
+def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
+    """How much of the loss the rows explain."""
+    totals: Mapping[str, float] = found.totals
+    changed = "changed_from" in found.options
+    if name == "slices":
+        return _sliced(rows, found)
+    if not rows.num_rows:
+        return _UNCHANGED.get(name, _NONE[name]) if changed else _NONE[name]
+    if name == "unclustered":
+        total, all_of = int(totals["unclustered_positives"]), int(totals["positives"])
+        return f"{total:,} of {plural(all_of, 'positive')} ({total / all_of:.1%})"
+    group, every, loss = {
+        "merges": (
+            "cluster",
+            "clusters",
+            f"all {_total(totals, 'false_pairs')} {'merged' if changed else 'false'} pairs",
+        ),
+        "splits": (
+            "class",
+            "classes",
+            f"all {_total(totals, 'missed_pairs')} {'split' if changed else 'missed'} pairs",
+        ),
+        "impure": ("cluster", "clusters", f"the lost area, {totals.get('lost', 0):.6f}"),
+    }[name]
+    one, several = ("earlier cluster", "earlier clusters") if changed and group == "class" else (group, every)
+    many = f"{rows.num_rows:,} {several}" if rows.num_rows > 1 else f"1 {one}"
+    share = rows["running_share"][-1].as_py()
+    verb = "are" if rows.num_rows > 1 else "is"
+    return f"{many} of {int(totals[every]):,} {verb} {_percent(share)} of {loss}"
+
+
+def _sliced(rows: pa.Table, found: Attributed) -> str:
+    """What the slices are compared with, and how many were left out."""
+    totals = found.totals
+    shown = plural(rows.num_rows, "slice") if rows.num_rows else _NONE["slices"]
+    of_all = f"{found.slice_metric} of all rows {totals['whole']:.6f}"
+    left = int(totals["slices_left_out"])
+    out = f"; {left:,} left out: too few positives or negatives, or no value" if left else ""
+    return f"{shown} of {int(totals['slices']):,}; {of_all}{out}" if rows.num_rows else f"{shown}; {of_all}{out}"
+
+
+def stayed(found: Attributed) -> str:
+    """How many rows an earlier clustering had together and alone as well."""
+    same = int(found.totals["unchanged_rows"])
+    share = f" ({same / found.rows:.1%})" if found.rows else ""
+    return f"{same:,} of {plural(found.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
+
+
+def hashed(found: Attributed, *, from_store: bool) -> str:
+    """Why hashes stand in place of ids, where they do."""
+    ids = [
+        rows[column]
+        for rows in found.tables().values()
+        for column in ("cluster", "class")
+        if column in rows.column_names
+    ]
+    if not any(len(column) and all(str(value).startswith("#") for value in column.to_pylist()) for column in ids):
+        return ""
+    why = "name the data after the store" if from_store else "the data can be read only once"
+    return f"ids with # are hashes, their texts are not known: {why}"
+
+
+def attribution_page(found: Attributed, source: Source, *, with_examples: bool) -> Page:
+    """The page of an attribution; examples are rows' contents, and shown only if asked for."""
+    tables = found.tables()
+    sections = [
+        Section(
+            name,
+            title_of(name, found).partition(":")[0],
+            tuple(_blocks(name, rows, found, with_examples=with_examples)),
+        )
+        for name, rows in tables.items()
+    ]
+    notes = list(filter(None, [hashed(found, from_store=bool(source.nights))]))
+    cluster = found.options.get("cluster") or ", ".join(found.options.get("score", ())) or "clusters"
+    lead = [sentence for sentence in (_best(name, rows, found) for name, rows in tables.items()) if sentence]
+    if "changed_from" in found.options:
+        lead.insert(0, f"{stayed(found)}.")
+    if not lead:
+        lead = [f"{_first_capital(conclusion(name, rows, found))}." for name, rows in tables.items()]
+    return Page(
+        f"What costs {cluster} its score",
+        plural(found.rows, "row"),
+        (Text(" ".join(lead), "lead"),),
+        (*sections, read_section(found, source, notes)),
+    )
+
+
+def _best(name: str, rows: pa.Table, found: Attributed) -> str:
+    """What the first group of a table would bring, or costs."""
+    if not rows.num_rows or name not in ("merges", "splits", "impure") or "changed_from" in found.options:
+        return ""
+    first = rows.slice(0, 1).to_pylist()[0]
+    if name == "impure":
+        return (
+            f"Cluster {_name(first['cluster'])} takes {_percent(first['share'])} of the lost area under the lift curve."
+        )
+    largest = max(rows.to_pylist(), key=lambda row: row["gain"])
+    group, verb = ("cluster", "Splitting") if name == "merges" else ("class", "Joining the pure clusters of")
+    gain = number(abs(largest["gain"]), 4)
+    would = "raise" if largest["gain"] >= 0 else "lower"
+    return f"{verb} {group} {_name(largest[group])} would {would} {spoken(found.metric or '')} by {gain}."
+
+
+def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool) -> Iterator[Block]:
+    """A table with its conclusion."""
+    said = _first_capital(f"{conclusion(name, rows, found)}.")
+    yield Text(said)
+    if not rows.num_rows:
+        return
+    texts = listed(rows, found, examples=str if with_examples else None)
+    order = sorted(range(len(texts.heads)), key=lambda i: texts.heads[i][0] in ("largest", "examples"))
+    heads = tuple(_head(*texts.heads[i]) for i in order)
+    made = tuple(
+        Row((row[0],), tuple(Cell(row[i], order=values[i] if texts.heads[i][1] else None) for i in order[1:]))
+        for row, values in zip(texts.rows, texts.values, strict=True)
+    )
+    yield Table(_first_capital(title_of(name, found).rpartition(": ")[2]), heads, made)
+
+
+def _head(text: str, is_number: bool) -> Head:
+    """A head; what a gain is of stands below its name."""
+    stem, _, metric = text.partition(" in ")
+    return Head(metric, number=True, note=f"{stem} in") if metric else Head(text, number=is_number)
+
+
+def _first_capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _total(totals: Mapping[str, float], name: str) -> str:
+    return f"{int(totals.get(name, 0)):,}"
+
+
+def _count(value: int) -> str:
+    return f"{value:,}"
+
+
+def _percent(value: float) -> str:
+    return f"{value:.1%}"
+
+
+def _name(value: Any) -> str:
+    return "none" if value is None else visible(value.hex() if isinstance(value, bytes) else str(value))
+
+
+def _largest(cells: Iterable[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{_name(next(iter(cell.values())))} ({cell['rows']:,})" for cell in cells)
+
+
+def _examples(cells: Iterable[Mapping[str, Any]]) -> str:
+    return "; ".join(f"{_name(next(iter(cell.values())))}: {' | '.join(cell['values'])}" for cell in cells)

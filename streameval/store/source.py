@@ -1,0 +1,46 @@
+"""Where results of a store come from: its name, without credentials, and the command that repeats them."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from streameval.options import honoured, words
+from streameval.results import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping
+
+__all__ = ["store_source"]
+
+
+def store_source(
+    verb: str,
+    name: str,
+    nights: int,
+    selection: Mapping[str, Any],
+    plain: Mapping[str, Any],
+    given: Container[str],
+) -> Source:
+    """The source of a result of a store.
+
+    Parameters
+    ----------
+    verb : what was run
+    name : the store, without credentials
+    nights : number of its nights that the result speaks of
+    selection : which nights were asked for
+    plain : all options in plain form
+    given : names of the options that were given; the store's own need no repeating
+
+    Examples
+    --------
+    >>> kept = {"metrics": ("roc_auc",), "nan": "drop"}
+    >>> store_source("show", "STORE", 7, {"last": 7, "since": None}, kept, ["metrics"])
+    Source(data=('STORE',), files=0, command='streameval show STORE --last 7 --metric roc_auc', nights=7)
+    """
+    chosen = {key: honoured("show")[key].plain(value) for key, value in selection.items() if value is not None}
+    own = words(verb, {key: value for key, value in plain.items() if key in given and key in honoured(verb)})
+    told = words("show", chosen)
+    command = "" if told is None or own is None else shlex.join(["streameval", verb, name, *told, *own])
+    return Source((name,), 0, command, nights)
