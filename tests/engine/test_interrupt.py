@@ -104,3 +104,22 @@ def test_a_cancelled_run_ends_before_the_next_shard(threads: int) -> None:
     with pytest.raises(CancelledError):
         engine.each(work, list(range(100)), "work")
     assert len(started) <= threads
+
+
+@pytest.mark.parametrize("wait", [0.01, 0.02, 0.05, 0.1, 0.2, 0.4])
+def test_an_early_interrupt_shows_no_traceback(wait: float, data: Path) -> None:
+    """While modules are imported, arguments read or the run planned."""
+    listens = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    run = f"{listens}; from streameval.__main__ import run; print('ready', flush=True); run()"
+    with subprocess.Popen(
+        [sys.executable, "-c", run, "evaluate", str(data), "--score", "score"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=HANGS)
+    assert process.returncode in (130, -signal.SIGINT)
+    assert b"Traceback" not in error
