@@ -12,7 +12,7 @@ import click
 from streameval._version import __version__
 from streameval.cli import gate, simulate, store
 from streameval.cli.attribute import attribute
-from streameval.cli.console import as_json, check_out, deliver, piped, progress_bar, refuse_directory, table
+from streameval.cli.console import as_json, check_out, deliver, evaluation_tables, progress_bar, refuse_directory, table
 from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
 
@@ -47,7 +47,6 @@ def evaluate(
     """
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
-    from streameval.report import render
 
     refuse_directory(json_to)
     check_out(out)
@@ -64,7 +63,7 @@ def evaluate(
             found = run(list(data), progress=advance, **given(asked))
     for path in out:
         found.save(path)
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: render(found, plain=piped()), quiet)
+    deliver(json_to, lambda: found.to_json(indent=2), lambda: evaluation_tables(found), quiet)
 
 
 def _of_store(

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from streameval.evaluation.result import Evaluation
+
 __all__ = [
     "as_json",
     "check_out",
     "deliver",
     "emit",
+    "evaluation_tables",
     "piped",
     "progress_bar",
     "refuse_directory",
@@ -62,6 +65,15 @@ def deliver(json_to: str | None, text: Callable[[], str], shown: Callable[[], Re
         emit(json_to, text().rstrip("\n") + "\n")
     if not quiet and json_to != "-":
         tell(shown())
+
+
+def evaluation_tables(found: Evaluation) -> RenderableType:
+    """The tables of an evaluation, with that of its operating points where some were asked for."""
+    from streameval.report import render
+
+    asked = [r for r in found.results if r.slice is None and "=" in r.metric and "," not in r.metric]
+    points = found.operating_points().to_pylist() if asked and found.columns("score") else []
+    return render(found, plain=piped(), points=points)
 
 
 def as_json(value: Any) -> str:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import as_json, deliver, emit, piped, progress_bar, refuse_directory, table
+from streameval.cli.console import (
+    as_json,
+    deliver,
+    emit,
+    evaluation_tables,
+    piped,
+    progress_bar,
+    refuse_directory,
+    table,
+)
 from streameval.cli.options import SELECTION, given, options
 from streameval.wording import plural
 
@@ -138,11 +147,9 @@ def vacuum(store: str, quiet: bool, **asked: Any) -> None:
 @options("show")
 def show(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
     """Evaluate nights of STORE without reading the data."""
-    from streameval.report import render
-
     refuse_directory(json_to)
     found = opened_store(store, asked).evaluate(**given(asked))
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: render(found, plain=piped()), quiet)
+    deliver(json_to, lambda: found.to_json(indent=2), lambda: evaluation_tables(found), quiet)
 
 
 @click.command("info")

@@ -17,7 +17,8 @@ from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
-from streameval.metrics.scores.threshold import ConfusionAt
+from streameval.metrics.scores.point_table import point_table, pointed
+from streameval.metrics.scores.threshold import ConfusionAt, TablesAt
 from streameval.results import Source, same_slice, slice_table, to_arrow
 from streameval.saving import save
 from streameval.states.scores.missing import numbers_only
@@ -336,6 +337,53 @@ class Evaluation:
         """
         engine, _, state = self._counts("score", of, "2×2 table", "roc_auc")
         return ConfusionMatrix2(*engine.finalize([(state, [ConfusionAt(threshold)])])[0][0])
+
+    def operating_points(self, of: str | None = None) -> pa.Table:
+        """One row for each operating point (`at`) and each metric that chooses a threshold, such as `f1_max`.
+
+        The columns are `of`, `at` (what was asked for), `threshold`, `tpr`, `fpr`, `precision`, `recall`, `f1`, `mcc`,
+        `share` (of rows flagged; with weights, of the weight), `flagged` (rows), `tp`, `fp`, `fn`, `tn`; the expected
+        cost of a row, such as ``cost@fp=1,fn=10``, for the costs of each ``cost_min`` that was asked for; then `metric`
+        with its `value`, its certain ends `lower` and `upper` and whether it is `exact`, and the `reason` for nulls,
+        such as the nearest point that can be reached. Rows at or above the threshold are flagged. The states of the
+        evaluation are read once more.
+
+        Under ``approx`` a threshold is an edge of a bin, at which the counts are exact; `lower` and `upper` hold what
+        the best threshold of all gives. A ``threshold=T`` within a bin has no counts.
+
+        Parameters
+        ----------
+        of : str, optional
+            A score column; all by default.
+
+        Raises
+        ------
+        OptionError
+            If there is no such score, or its counts are in another process.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> found = evaluate(data, score="score", at=["recall=0.9", "fpr=0"], metrics="f1_max").operating_points()
+        >>> found.select(["at", "threshold", "precision", "recall", "flagged"]).to_pylist()[1]
+        {'at': 'recall=0.9', 'threshold': 0.35, 'precision': 0.6666666666666666, 'recall': 1.0, 'flagged': 3}
+        """
+        what = "table of operating points"
+        columns = [of] if of is not None else self.columns("score")
+        counted = [self._counts("score", column, what, "roc_auc") for column in columns]
+        counted = counted or [self._counts("score", None, what, "roc_auc")]
+        found = [pointed(self.results, column) for _, column, _ in counted]
+        at = [tuple({r.threshold: None for r in rows.values() if r.threshold is not None}) for rows in found]
+        jobs = [(state, [TablesAt(thresholds)]) for (*_, state), thresholds in zip(counted, at, strict=True)]
+        listed = []
+        values = counted[0][0].finalize(jobs)
+        for (_, column, _), rows, thresholds, (tables,) in zip(counted, found, at, values, strict=True):
+            given = dict(zip(thresholds, tables, strict=True))
+            listed += [(column, asked, r, given[r.threshold] if r.threshold is not None else None)
+                       for asked, r in rows.items()]  # fmt: skip
+        return point_table(listed, self.results)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line's JSON has them."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.table import Table
@@ -68,7 +68,7 @@ def cell(result: Scalar | None) -> str:
     if result.value != result.value:
         return f"– ({result.reason})" if result.reason else "–"
     text = f"{result.value:.6f}" if abs(result.value) < 1e6 else f"{result.value:.6g}"
-    if result.threshold is not None and "=" in result.metric:
+    if result.threshold is not None:
         text += f" @ {result.threshold:.5g}"  # the score from which on points are taken
     if result.exact:
         return text
@@ -98,8 +98,11 @@ def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[t
     ]
 
 
-def render(found: Found, *, plain: bool = False) -> RenderableType:
-    """Everything that was found, for a terminal; `plain` tables have no rules."""
+def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:
+    """Everything that was found, for a terminal; `plain` tables have no rules.
+
+    `points` are the rows of `streameval.Evaluation.operating_points`.
+    """
     from rich.console import Group
     from rich.markup import escape
 
@@ -110,10 +113,66 @@ def render(found: Found, *, plain: bool = False) -> RenderableType:
     parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
     for group in tables([result for result in found.results if result.slice is None]):
         parts += [*([""] if plain else []), _Side(*group, plain)]
+    parts += ["", _Points(points, plain)] if points else []
     parts += [escape(line) for line in means(found.results)]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
     return Group(*parts)
+
+
+_NAMED = {"of": "score", "at": "operating point"}
+_POINT = ("threshold", "recall", "fpr", "precision", "f1", "mcc", "share", "flagged", "tp", "fp", "fn", "tn")
+
+
+@dataclass(frozen=True)
+class _Points:
+    """The table of operating points, as several tables where the terminal is narrow: no number is broken."""
+
+    points: Sequence[Mapping[str, Any]]
+    plain: bool = False
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        from rich.markup import escape
+
+        names = [*_POINT, *(name for name in self.points[0] if name.startswith("cost@"))]
+        cells = {name: [name, *(_number(name, point[name]) for point in self.points)] for name in names}
+        named = [[title, *(point[key] for point in self.points)] for key, title in _NAMED.items()]
+        room = options.max_width - _EDGES - sum(_GAP + max(map(len, column)) for column in named)
+        while cells:
+            taken: list[list[str]] = []
+            left = room
+            for column in cells.values():
+                left -= max(map(len, column)) + _GAP
+                if taken and left < 0:
+                    break
+                taken.append(column)
+            cells = dict(list(cells.items())[len(taken) :])
+            yield self._table(named, taken)
+        for point in self.points:
+            if point["reason"]:
+                yield escape(f"{point['of']} at {point['at']}: {point['reason']}")
+
+    def _table(self, named: Sequence[Sequence[str]], taken: Sequence[Sequence[str]]) -> Table:
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table
+
+        table = Table(box=None if self.plain else box.SIMPLE_HEAD, header_style="bold")
+        for columns, justify in ((named, "left"), (taken, "right")):
+            for column in columns:
+                table.add_column(escape(column[0]), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for row in list(zip(*named, *taken, strict=True))[1:]:
+            table.add_row(*map(escape, row))
+        return table
+
+
+def _number(name: str, value: float | None) -> str:
+    """A number of an operating point: counts whole, thresholds with five digits, shares with four decimals."""
+    if value is None:
+        return "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.5g}" if name == "threshold" else f"{value:,.6g}" if name in _POINT[-4:] else f"{value:.4f}"
 
 
 def means(results: Sequence[Scalar]) -> Iterator[str]:

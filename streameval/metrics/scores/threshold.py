@@ -6,23 +6,30 @@ a threshold within an open bin is refused.
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass
 from decimal import Decimal
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.scores.sums import sum_of, total
 from streameval.states.scores.missing import halved
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["ConfusionAt"]
+__all__ = ["ConfusionAt", "TableAt", "TablesAt"]
+
+_CUT = "the threshold is within a bin of the histogram; choose one of its ends, or evaluate without approx (--approx)"
+_CLOSE = "several scores are the same number as the threshold in float64"
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,84 @@ class ConfusionAt:
         """TP, FN, FP, TN."""
         neg, pos = (sum(column) for column in zip(*partials, strict=True)) if partials else (0, 0)
         total, nan = state.totals(), halved(state)
-        return pos, max(total.p + nan.p - pos, 0), neg, max(total.n + nan.n - neg, 0)
+        return _in_ones((pos, max(total.p + nan.p - pos, 0), neg, max(total.n + nan.n - neg, 0)), total)
+
+
+@dataclass(frozen=True)
+class TablesAt:
+    """The 2×2 tables of several thresholds; a metric whose value is a list of `TableAt`, or the reason for none.
+
+    The lower edge of a bin is a threshold. Scores wider than float32 are put into bins as float32 numbers, and so they
+    are compared with such an edge.
+
+    Attributes
+    ----------
+    thresholds : numbers or infinities, in any order
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.metrics.finalize import compute
+    >>> from streameval.states.scores.counts import fold_arrays
+    >>> state = fold_arrays(np.array([0, 0, 1, 1], np.uint8), np.array([0.1, 0.4, 0.35, 0.8]))
+    >>> compute(state, TablesAt((0.35, 0.9)))
+    [TableAt(flagged=3, tp=2, fn=0, fp=1, tn=1), TableAt(flagged=0, tp=0, fn=2, fp=0, tn=2)]
+    """
+
+    thresholds: tuple[float, ...]
+    name: str = "tables"
+    counts_nan: ClassVar[bool] = True
+
+    def partial(self, part: ScorePart) -> list[tuple[int, Any, Any, bool, int]]:
+        """For each threshold rows, negatives and positives from it on, whether it cuts an open bin, groups at it."""
+        scores, lower, upper = part.ends(slice(None))
+        thresholds = np.array(self.thresholds)
+        ends = scores.size - np.searchsorted(scores[::-1], thresholds)
+        same = ends - (scores.size - np.searchsorted(scores[::-1], thresholds, side="right"))
+        cuts = np.unique(np.append(0, ends)).tolist()
+        sums: dict[int, tuple[Any, ...]] = {0: (0, 0, 0)}
+        for start, stop in itertools.pairwise(cuts):
+            more = (sum_of(side[start:stop]) for side in (part.rows, part.n, part.p))
+            sums[stop] = tuple(x + y for x, y in zip(sums[start], more, strict=True))
+        lower, upper = lower[part.open], upper[part.open]
+        cut = [
+            not at and bool(((lower < threshold) & (threshold < upper)).any())
+            for threshold, at in zip(self.thresholds, same, strict=True)
+        ]
+        return [(*sums[end], hidden, int(at)) for end, hidden, at in zip(ends.tolist(), cut, same, strict=True)]
+
+    def combine(self, partials: Sequence[list[tuple[int, Any, Any, bool, int]]], state: Any) -> list[TableAt | str]:
+        """The tables of all parts."""
+        whole, nan = state.totals(), halved(state)
+        found: list[TableAt | str] = []
+        for parts in zip(*partials, strict=True) if partials else [[]] * len(self.thresholds):
+            rows, neg, pos = (total([part[side] for part in parts]) for side in range(3))
+            cells = pos, max(whole.p + nan.p - pos, 0), neg, max(whole.n + nan.n - neg, 0)
+            if any(part[3] for part in parts):
+                found.append(_CUT)
+            elif sum(part[4] for part in parts) > 1:
+                found.append(_CLOSE)
+            else:
+                found.append(TableAt(int(rows), *_in_ones(cells, whole)))
+        return found
+
+
+class TableAt(NamedTuple):
+    """A 2×2 table: rows at or above the threshold, and counts; with weights, sums of weights."""
+
+    flagged: int
+    tp: Any
+    fn: Any
+    fp: Any
+    tn: Any
+
+
+def _in_ones(cells: tuple[Any, Any, Any, Any], measure: Totals) -> tuple[Any, Any, Any, Any]:
+    """Sums of weights in units of 1."""
+    if not measure.unit:
+        return cells
+    tp, fn, fp, tn = (math.ldexp(cell, measure.unit) for cell in cells)
+    return tp, fn, fp, tn
 
 
 def _is_number(value: object) -> bool:

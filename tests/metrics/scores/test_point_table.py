@@ -1,0 +1,221 @@
+"""The table of operating points: what each threshold gives, counted anew; nulls with their reason."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
+
+from streameval import evaluate
+from streameval.cli import main
+from streameval.errors import OptionError
+from streameval.metrics.finalize import combine, partials
+from streameval.metrics.scores.threshold import TablesAt
+from streameval.states.scores.counts import fold_arrays
+
+POINTS = ["fpr=0.01", "tpr=0.9", "recall=0.9", "precision=0.9", "k=100", "share=0.01", "threshold=0.4321"]
+NAMES = ["f1_max", "fbeta_max@2", "ks", "max_informedness", "cost_min@fp=1,fn=10", "cost_min@fp=2.5,fn=1"]
+
+
+def drawn(rows: int = 2000, seed: int = 5) -> pa.Table:
+    """Scores with ties, and weights."""
+    random = np.random.default_rng(seed)
+    score = random.beta(0.5, 0.8, rows)
+    score[::3] = np.round(score[::3], 2)
+    label = random.random(rows) < 0.1 + 0.7 * score
+    weight = random.integers(0, 5, rows) / 4
+    return pa.table({"label": label, "score": score, "other": np.round(score, 1), "weight": weight})
+
+
+def rows_of(data: pa.Table, **asked: Any) -> list[dict[str, Any]]:
+    """The rows of all points."""
+    return evaluate(data, score="score", at=POINTS, metrics=NAMES, **asked).operating_points().to_pylist()
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_every_row_is_what_its_threshold_gives(weight: str | None) -> None:
+    """Counts by scikit-learn at the threshold shown, and every rate of them."""
+    data = drawn()
+    label, score = data["label"].to_numpy(), data["score"].to_numpy()
+    weights = data["weight"].to_numpy() if weight else np.ones(score.size)
+    rows = rows_of(data, weight=weight)
+    assert [row["at"] for row in rows] == list(dict.fromkeys([*(row["at"] for row in rows)]))
+    assert {row["at"] for row in rows} == {*POINTS, *NAMES}
+    for row in rows:
+        flagged = score >= row["threshold"]
+        tn, fp, fn, tp = confusion_matrix(label, flagged, sample_weight=weights).ravel().tolist()
+        size = weights.sum()
+        close = pytest.approx
+        assert (row["tp"], row["fp"], row["fn"], row["tn"]) == close((tp, fp, fn, tn))
+        assert row["flagged"] == flagged.sum()
+        assert row["share"] == close(weights[flagged].sum() / size)
+        assert row["tpr"] == row["recall"] == close(tp / (tp + fn))
+        assert row["fpr"] == close(fp / (fp + tn))
+        assert row["precision"] == close(tp / (tp + fp))
+        assert row["f1"] == close(f1_score(label, flagged, sample_weight=weights))
+        assert row["mcc"] == close(matthews_corrcoef(label, flagged, sample_weight=weights))
+        assert row["cost@fp=1,fn=10"] == close((fp + 10 * fn) / size)
+        assert row["cost@fp=2.5,fn=1"] == close((2.5 * fp + fn) / size)
+        assert row["reason"] is None
+        assert row["exact"]
+    by_name = {row["at"]: row for row in rows}
+    assert by_name["f1_max"]["f1"] == pytest.approx(by_name["f1_max"]["value"])
+    assert by_name["share=0.01"]["metric"] == "precision@share=0.01"
+    assert isinstance(rows[0]["tp"], float if weight else int)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 1)), min_size=2, max_size=30).filter(
+        lambda rows: len({label for _, label in rows}) == 2
+    ),
+    st.booleans(),
+)
+def test_rows_agree_with_their_metrics(rows: list[tuple[int, int]], approx: bool) -> None:
+    """What was asked for is met where there is a row, and nothing better is left out."""
+    score, label = (np.array(side) for side in zip(*rows, strict=True))
+    data = pa.table({"score": score / 8, "label": label})
+    at = ["fpr=0.2", "recall=0.7", "precision=0.6", "k=3"]
+    for row in evaluate(data, score="score", at=at, metrics=["f1_max"], approx=approx).operating_points().to_pylist():
+        if row["threshold"] is None:
+            assert row["at"] == "precision=0.6"
+            assert "no threshold has a precision of 0.6" in row["reason"]
+            continue
+        asked, _, bound = row["at"].partition("=")
+        if asked == "fpr":
+            assert row["fpr"] <= float(bound)
+        if asked in ("recall", "precision"):
+            assert row[asked] >= float(bound)
+        if asked == "k":
+            assert row["flagged"] >= min(3, score.size)
+        measure = row["metric"].partition("@")[0]
+        if measure in row and row[measure] is not None:
+            assert row[measure] == pytest.approx(row["value"])
+
+
+def test_under_approx_counts_are_those_at_an_edge() -> None:
+    """Exact at the threshold shown for float32 scores; the certain ends hold the value of the best threshold."""
+    random = np.random.default_rng(3)
+    score = random.beta(0.5, 0.8, 20_000).astype(np.float32)
+    label = random.random(score.size) < score
+    data = pa.table({"score": score, "label": label})
+    for exact, row in zip(rows_of(data), rows_of(data, approx=True), strict=True):
+        assert exact["at"] == row["at"]
+        assert row["lower"] - 1e-15 <= exact["value"] <= row["upper"] + 1e-15
+        flagged = score >= row["threshold"]
+        assert (row["tp"], row["fp"]) == (label[flagged].sum(), (~label)[flagged].sum())
+
+
+def test_a_threshold_within_a_bin_has_no_counts() -> None:
+    """Its results have certain ends; its counts are not known."""
+    data = pa.table({"label": [0, 1, 1], "score": pa.array([0.3, 0.3000001, 0.9], pa.float32())})
+    near = np.nextafter(np.float32(0.3), np.float32(1))
+    found = evaluate(data, score="score", at=f"threshold={near!s}", approx=True, metrics="ks").operating_points()
+    row = found.to_pylist()[-1]
+    assert row["at"] == f"threshold={near!s}"
+    assert row["tp"] is None
+    assert "within a bin of the histogram" in row["reason"]
+    assert row["lower"] < row["upper"]
+
+
+def test_double_scores_in_bins_are_compared_as_float32() -> None:
+    """A threshold that was found is an edge; rows are those whose score rounds to it or above."""
+    data = drawn(20_000)
+    score = data["score"].to_numpy()
+    for row in rows_of(data, approx=True):
+        if row["tp"] is not None:
+            near = np.spacing(np.float32(row["threshold"]))
+            least, most = ((score >= row["threshold"] + side * near).sum() for side in (1, -1))
+            assert least <= row["flagged"] <= most
+            assert row["flagged"] == row["tp"] + row["fp"]
+
+
+def test_points_that_cannot_be_reached_say_what_can() -> None:
+    """Null with the nearest that is reachable; nothing flagged has no precision; with halves there are none."""
+    data = pa.table({"label": [1, 0, 0, 0], "score": [0.5, 0.9, 0.8, 0.1]})
+    rows = evaluate(data, score="score", at=["precision=0.5", "fpr=0", "threshold=2"], metrics="ks").operating_points()
+    by_name = {row["at"]: row for row in rows.to_pylist()}
+    row = by_name["precision=0.5"]
+    assert row["threshold"] is row["tp"] is row["value"] is None
+    assert row["reason"] == "no threshold has a precision of 0.5; the highest is 0.333333, at threshold 0.5"
+    assert math.isinf(by_name["fpr=0"]["threshold"])
+    assert by_name["fpr=0"]["precision"] is None
+    assert (by_name["fpr=0"]["flagged"], by_name["fpr=0"]["fn"]) == (0, 1)
+    assert by_name["threshold=2"]["mcc"] is None
+    halves = pa.table({"label": [1, 0, 0, 1], "score": [0.5, 0.9, None, 0.1]})
+    [row] = (
+        evaluate(halves, score="score", nan="half", at="recall=0.5", metrics="roc_auc").operating_points().to_pylist()
+    )
+    assert row["threshold"] is None
+    assert "NaN" in row["reason"]
+
+
+def test_whole_numbers_beyond_float64_are_not_guessed() -> None:
+    """A threshold that rounds to the next score would count other rows."""
+    data = pa.table({"label": [0, 1, 0, 1], "score": [2**62, 2**62 + 1, 2**62 + 2, 2**62 + 3]})
+    found = evaluate(data, score="score", at=["recall=0.5", "fpr=0.5"], metrics="roc_auc")
+    for row in found.operating_points().to_pylist():
+        assert row["tp"] is None
+        assert "the same number as the threshold in float64" in row["reason"]
+
+
+def test_one_score_or_all() -> None:
+    """Columns are named; without counts or scores there is no table."""
+    found = evaluate(drawn(), score=["score", "other"], at="recall=0.9", metrics="roc_auc")
+    assert found.operating_points()["of"].to_pylist() == ["score", "other"]
+    assert found.operating_points("other")["of"].to_pylist() == ["other"]
+    assert evaluate(drawn(), score="score", metrics="roc_auc").operating_points().num_rows == 0
+    with pytest.raises(OptionError, match="name the score column"):
+        found.operating_points("none")
+    with pytest.raises(OptionError, match="which stay in its process"):
+        pickle.loads(pickle.dumps(found)).operating_points()
+    with pytest.raises(OptionError, match="no score column was evaluated"):
+        evaluate(drawn(), sketch="score").operating_points()
+
+
+def test_weights_far_from_one_keep_their_unit() -> None:
+    """Sums of weights are in units of 1, in the table and in the 2×2 table at a threshold."""
+    data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8], "w": [1e60, 2e60, 1e60, 3e60]})
+    found = evaluate(data, score="score", weight="w", at="threshold=0.35", metrics="roc_auc")
+    table = found.confusion(0.35)
+    assert (table.TP, table.FN, table.FP, table.TN) == (4e60, 0, 2e60, 1e60)
+    [row] = found.operating_points().to_pylist()
+    assert (row["tp"], row["fn"], row["fp"], row["tn"]) == (4e60, 0, 2e60, 1e60)
+
+
+def test_no_split_changes_a_table() -> None:
+    """Finalized in one shard or in many."""
+    data = drawn()
+    state = fold_arrays(data["label"].to_numpy().astype(np.uint8), data["score"].to_numpy())
+    kind = TablesAt((0.5, 0.1, math.inf, -math.inf, 0.5))
+    whole, split = (
+        combine(state, [kind], [partials(state, shard, [kind]) for shard in shards])[0]
+        for shards in (state.shards(), state.keyed.intervals(200)[::-1])
+    )
+    assert whole == split
+    assert isinstance(whole, list)
+    assert whole[0] == whole[4]
+    assert (whole[2].flagged, whole[3].flagged) == (0, 2000)
+
+
+def test_the_command_prints_them(tmp_path: Any) -> None:
+    """Below the results, with the reasons; not where none was asked for."""
+    import pyarrow.parquet as pq
+
+    pq.write_table(drawn(), tmp_path / "a.parquet")
+    base = ["evaluate", str(tmp_path / "a.parquet"), "--score", "score", "--metric", "f1_max"]
+    done = CliRunner().invoke(main, [*base, "--at", "fpr=1e-2", "--at", "precision=1"])
+    assert done.exit_code == 0, done.output
+    assert "operating point" in done.stdout
+    assert "fpr=0.01" in done.stdout
+    [line] = [line for line in done.stdout.splitlines() if line.split()[:1] == ["f1_max"] and "@" in line]
+    assert line.split()[2] == "@"
+    assert "operating point" not in CliRunner().invoke(main, base).stdout
