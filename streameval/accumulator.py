@@ -195,7 +195,7 @@ class Accumulator:
                 self._plan,
                 self._wanted,
                 Folded(states),
-                threshold=self._request.aul_threshold,
+                threshold=self._request.options["aul_threshold"],
             )
         found.options.update(recorded(self._request.options))
         return found

@@ -13,7 +13,7 @@ import click
 
 from streameval.errors import OptionError
 from streameval.options import honoured, kept_options, refuse
-from streameval.options.kinds import ANY, FLAG, NAMES, NUMBERS
+from streameval.options.kinds import ANY, FLAG, NAMES, NUMBERS, OTHERS
 from streameval.options.table import Option
 
 if TYPE_CHECKING:
@@ -115,6 +115,8 @@ def _option(option: Option) -> Callable[[Command], Command]:
     kind, spelling = option.kind, option.spelling
     silent = option.default in (None, ()) or option.default is False or "[default" in option.help
     facts: dict[str, Any] = {"type": click.Choice(kind.choices) if kind.choices else kind.word, "multiple": kind.many}
+    if option.of:
+        facts = {"type": _OfColumn(facts["type"]), "multiple": True, "callback": _by_column(many=kind.many)}
     if kind.word is bool:
         facts = {"is_flag": True}
         spelling += f"/--no-{spelling[2:]}" if option.decides != "nothing" else ""
@@ -127,6 +129,39 @@ def _option(option: Option) -> Callable[[Command], Command]:
         help=option.help if silent else f"{option.help} [default: {option.default}]",
         **facts,
     )
+
+
+class _OfColumn(click.ParamType):  # type: ignore[type-arg]
+    """A value for all columns, or ``COLUMN=VALUE``; it becomes a pair of column and value."""
+
+    name = "column"
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = click.types.convert_type(inner)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """As the help shows it."""
+        shown = self.inner.get_metavar(param, ctx) or self.inner.name.upper()
+        return f"[COLUMN=]{shown}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, Any]:
+        """The column, ``*`` for all others, and the value."""
+        if isinstance(value, tuple):
+            return value
+        column, _, text = str(value).rpartition("=")
+        return column or OTHERS, self.inner.convert(text, param, ctx)
+
+
+def _by_column(*, many: bool) -> Callable[..., Any]:
+    """What puts the pairs of one option together: a mapping, or the value alone where no column is named."""
+
+    def together(_: click.Context, __: click.Parameter, pairs: tuple[tuple[str, Any], ...]) -> Any:
+        found: dict[str, Any] = {}
+        for column, value in pairs:
+            found[column] = [*found.get(column, ()), value] if many else value
+        return found.get(OTHERS) if set(found) <= {OTHERS} else found
+
+    return together
 
 
 def _configure(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
@@ -196,6 +231,11 @@ def _words(option: click.Option, value: Any, where: str) -> Any:
         raise OptionError(msg)
     if option.is_flag:
         return value
+    if isinstance(value, dict) and isinstance(option.type, _OfColumn):
+        pairs = [
+            (name, item) for name, items in value.items() for item in (items if isinstance(items, list) else [items])
+        ]
+        return [str(item) if name == OTHERS else f"{name}={item}" for name, item in pairs]
     several = value if isinstance(value, list) else [value]
     if isinstance(value, dict) or any(isinstance(item, dict | list) for item in several):
         msg = f"{where} must be a value or a list of values"

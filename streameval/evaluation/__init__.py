@@ -24,7 +24,7 @@ from streameval.options import recorded
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow.compute as pc
 
@@ -51,13 +51,13 @@ def evaluate(
     weight: str | None = None,
     pos_label: bool | int | float | str | None = None,
     metrics: str | Metric | Sequence[str | Metric] | None = None,
-    truncate: float | Sequence[float] = (),
-    aul_threshold: float = 1,
+    truncate: float | Sequence[float] | Mapping[str, float | Sequence[float]] = (),
+    aul_threshold: float | Mapping[str, float] = 1,
     assignment_cells: int = 1_000_000,
     at: str | Sequence[str] = (),
     clip: float | None = None,
-    nan: str = "error",
-    nulls: str = "error",
+    nan: str | Mapping[str, str] = "error",
+    nulls: str | Mapping[str, str] = "error",
     unlabelled: str = "error",
     cluster_scope: str = "global",
     common_rows: bool = False,
@@ -83,6 +83,9 @@ def evaluate(
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Evaluate scores and clusters in one pass over data of any size.
+
+    `truncate`, `aul_threshold`, `nan` and `nulls` also take a mapping of columns, such as ``nan={"score_nb": "drop"}``;
+    columns that it does not name have the value under ``"*"``, or the default.
 
     Parameters
     ----------
@@ -384,7 +387,7 @@ class _Run:
                 plan,
                 wanted,
                 folded,
-                threshold=self.request.aul_threshold,
+                threshold=self.request.options["aul_threshold"],
                 slicing=self.request.slicing,
                 filtered=self.request.where.text if self.request.where else "",
             )

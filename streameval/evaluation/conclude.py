@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval.errors import LabelError, MissingInputError
 from streameval.evaluation.families import MetricRequest, finalize
@@ -30,7 +30,7 @@ def finalize_all(
     wanted: Sequence[MetricRequest],
     folded: Folded,
     *,
-    threshold: float,
+    threshold: Any,
     slicing: Slicing = WHOLE,
     filtered: str = "",
 ) -> Evaluation:
@@ -43,7 +43,7 @@ def finalize_all(
     plan : what was folded
     wanted : the states and their metrics
     folded : the states
-    threshold : clusters above it count as if all positive, in `aul` and in the lift curve
+    threshold : clusters above it count as if all positive in the lift curve, as the option has it
     slicing : the slices to finalize as well
     filtered : the filter that rows had to meet
 

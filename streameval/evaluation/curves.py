@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.options.kinds import of_column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ __all__ = ["curves_of"]
 
 
 def curves_of(
-    engine: Engine, states: Mapping[tuple[str, str], Any], kinds: Sequence[CurveKind], aul_threshold: float
+    engine: Engine, states: Mapping[tuple[str, str], Any], kinds: Sequence[CurveKind], aul_threshold: Any
 ) -> list[Curve]:
     """The curves of these kinds of all columns, kind by kind; those that are not defined are left out.
 
@@ -27,7 +28,7 @@ def curves_of(
     engine : what the run shares
     states : by family and column
     kinds : of curves
-    aul_threshold : clusters larger than this count as if all positive
+    aul_threshold : clusters larger than this count as if all positive, as the option has it
     """
     jobs: list[tuple[Any, list[Any]]] = []
     due: list[tuple[CurveKind, str, int, slice]] = []
@@ -39,7 +40,7 @@ def curves_of(
         metrics: list[Any] = []
         places: dict[Any, slice] = {}  # kinds that are made of the same metrics share them
         for kind in own:
-            wanted = tuple(kind.metrics(aul_threshold))
+            wanted = tuple(kind.metrics(of_column(aul_threshold, of)))
             if wanted not in places:
                 places[wanted] = slice(len(metrics), len(metrics) + len(wanted))
                 metrics += wanted
@@ -49,5 +50,5 @@ def curves_of(
     found = []
     for kind, of, job, place in sorted(due, key=lambda each: kinds.index(each[0])):
         with suppress(OptionError):
-            found.append(kind.make(values[job][place], jobs[job][0], of, aul_threshold))
+            found.append(kind.make(values[job][place], jobs[job][0], of, of_column(aul_threshold, of)))
     return found

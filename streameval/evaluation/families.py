@@ -171,8 +171,9 @@ class _Scores(_Sharded):
         if not request.mean_over and (metrics or not request.sampling):
             kind = HistogramSpec if request.approx else ScoreSpec
             for column in request.scores:
-                spec = kind(column, types.score(column), request.weight is not None, request.nan)
-                yield MetricRequest(self.name, column, spec, metrics)
+                policies = request.weight is not None, request.policy("nan", column)
+                spec = kind(column, types.score(column), *policies)
+                yield MetricRequest(self.name, column, spec, request.selected(column).of(self.name))
 
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
         """All rows whose score is a number; with NaN scores where these count as halves."""
@@ -201,11 +202,12 @@ class _Groups(_Scores):
         """The scores of every group."""
         over = request.mean_over
         if over:
-            selection = request.selection
-            defaults = replace(selection, patterns=(), own=(), truncate=(), at=()).of("score") * selection.usual
-            metrics = group_means(selection.of("score"), over, request.options["mean_weight"], defaults)
             for column in request.scores:
-                spec = GroupScoreSpec(column, types.score(column), over, types.id(over), request.nan)
+                selection = request.selected(column)
+                defaults = replace(selection, patterns=(), own=(), truncate=(), at=()).of("score") * selection.usual
+                metrics = group_means(selection.of("score"), over, request.options["mean_weight"], defaults)
+                policy = request.policy("nan", column)
+                spec = GroupScoreSpec(column, types.score(column), over, types.id(over), policy)
                 yield MetricRequest(self.name, column, spec, metrics)
 
 
@@ -219,10 +221,9 @@ class _Samples(_Scores):
         """A sample of every score, where its area is asked for."""
         if request.sampling:
             for column in request.scores:
-                spec = request.sampling.spec(
-                    column, types.score(column), request.nan, weighted=request.weight is not None
-                )
-                yield MetricRequest(self.name, column, spec, request.selection.of(self.name))
+                policy, weighted = request.policy("nan", column), request.weight is not None
+                spec = request.sampling.spec(column, types.score(column), policy, weighted=weighted)
+                yield MetricRequest(self.name, column, spec, request.selected(column).of(self.name))
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """Nothing to refuse: its metrics divide weights by their sum first."""
@@ -239,9 +240,9 @@ class _Clusters(_Sharded):
         metrics = request.selection.of(self.name)
         if metrics or not request.selection.of("classes"):
             for column in request.clusters:
-                policies = request.scope, request.nulls, request.label.nulls == "size"
+                policies = request.scope, request.policy("nulls", column), request.label.nulls == "size"
                 spec = ClusterSpec(column, types.id(column), *policies)
-                yield MetricRequest(self.name, column, spec, metrics)
+                yield MetricRequest(self.name, column, spec, request.selected(column).of(self.name))
 
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
         """All rows in clusters."""
@@ -259,8 +260,9 @@ class _Contingency:
         """The table of classes and clusters of every cluster column."""
         metrics = request.selection.of(self.name)
         if request.classes is not None and metrics:
-            kind, policies = types.id(request.classes), (request.scope, request.nulls)
+            kind = types.id(request.classes)
             for column in request.clusters:
+                policies = request.scope, request.policy("nulls", column)
                 spec = ContingencySpec(request.classes, column, kind, types.id(column), *policies)
                 yield MetricRequest(self.name, column, spec, metrics)
 

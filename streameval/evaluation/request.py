@@ -5,7 +5,7 @@ Whatever can be refused without looking at the data is refused here, before anyt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
@@ -13,6 +13,7 @@ from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.metrics.catalogue import Selection
 from streameval.options import checked
+from streameval.options.kinds import of_column, values_in
 from streameval.scan import Where
 from streameval.states.labels import LabelSpec
 
@@ -32,7 +33,7 @@ class Request:
     label : how labels are read
     scores, clusters, sketches : columns
     classes, weight : columns, where they are asked for
-    nan, nulls, scope : policies
+    scope : whether cluster ids belong to their partition
     approx : whether scores are counted in a histogram
     sampling : options of the approximate gain area, where it is asked for
     selection : the metrics that are asked for
@@ -47,8 +48,6 @@ class Request:
     sketches: tuple[str, ...]
     classes: str | None
     weight: str | None
-    nan: str
-    nulls: str
     scope: str
     approx: bool
     sampling: Sampling | None
@@ -85,8 +84,6 @@ class Request:
             sketches=options["sketch"],
             classes=options["classes"],
             weight=options["weight"],
-            nan=options["nan"],
-            nulls=options["nulls"],
             scope=options["cluster_scope"],
             approx=options["approx"],
             sampling=sampling,
@@ -114,11 +111,13 @@ class Request:
         """Whether there are digests, which depend on how the rows are cut into tasks."""
         return self.sampling is not None or bool(self.sketches)
 
-    @property
-    def aul_threshold(self) -> float:
-        """Clusters larger than this count as if all positive."""
-        threshold: float = self.options["aul_threshold"]
-        return threshold
+    def policy(self, name: str, column: str) -> Any:
+        """The value of an option for a column."""
+        return of_column(self.options[name], column)
+
+    def selected(self, column: str) -> Selection:
+        """The metrics that are asked for of a column."""
+        return replace(self.selection, **{name: self.policy(name, column) for name in ("truncate", "aul_threshold")})
 
 
 def _check_means(options: Mapping[str, Any]) -> None:
@@ -130,7 +129,7 @@ def _check_means(options: Mapping[str, Any]) -> None:
                 "(--mean-over)"
             )
             raise OptionError(msg)
-    if options["nan"] == "half":
+    if "half" in values_in(options["nan"]):
         msg = (
             "means over groups take no nan='half'; choose nan='drop' (--nan drop) or leave out mean_over (--mean-over)"
         )
@@ -148,7 +147,9 @@ def _selection(options: Mapping[str, Any], sampling: Sampling | None) -> Selecti
         patterns=tuple(metric for metric in options["metrics"] if isinstance(metric, str)),
         own=tuple(metric for metric in options["metrics"] if not isinstance(metric, str)),
         quantiles=sampling.quantiles if sampling else None,
-        **{name: options[name] for name in ("truncate", "at", "aul_threshold", "assignment_cells", "clip")},
+        truncate=tuple(dict.fromkeys(cut for cuts in values_in(options["truncate"]) for cut in cuts)),
+        aul_threshold=values_in(options["aul_threshold"])[0],
+        **{name: options[name] for name in ("at", "assignment_cells", "clip")},
     )
 
 
@@ -171,7 +172,7 @@ def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:
     if not options["common_rows"]:
         return ()
     for name, value in (("nan", "half"), ("nulls", "singleton")):
-        if options[name] == value:
+        if value in values_in(options[name]):
             msg = f"{name}={value!r} counts rows that common_rows (--common-rows) leaves out; choose one of them"
             raise OptionError(msg, name)
     return tuple(dict.fromkeys((*options["score"], *options["cluster"])))

@@ -19,6 +19,7 @@ from streameval.metrics.scores.distribution import ScoreRange
 from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
 from streameval.metrics.scores.point_table import point_table, pointed
 from streameval.metrics.scores.threshold import ConfusionAt, TablesAt
+from streameval.options.kinds import of_column
 from streameval.results import Source, same_slice, slice_table, to_arrow
 from streameval.saving import save
 from streameval.states.scores.missing import numbers_only
@@ -67,7 +68,7 @@ class Evaluation:
     skipped: tuple[tuple[str, str], ...] = ()
     _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
     _engine: Engine | None = field(default=None, repr=False, compare=False)
-    _threshold: float = field(default=1, repr=False, compare=False)
+    _threshold: Any = field(default=1, repr=False, compare=False)
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     source: Source = field(default_factory=Source, repr=False, compare=False)
 
@@ -246,8 +247,9 @@ class Evaluation:
         kind = curve_kind(name)
         engine, column, state = self._counts(kind.family, of, f"{name} curve", kind.default)
         state = kind.drawn(state)
-        values = engine.finalize([(state, kind.metrics(self._threshold))])[0]
-        return kind.make(values, state, column, self._threshold)
+        threshold = of_column(self._threshold, column)
+        values = engine.finalize([(state, kind.metrics(threshold))])[0]
+        return kind.make(values, state, column, threshold)
 
     def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
         """How the scores of each class are distributed, for drawing.

@@ -13,8 +13,9 @@ import shlex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
+from streameval.options.kinds import ByColumn, texts
 from streameval.options.table import NEEDS, OPTIONS, Option
-from streameval.wording import few
+from streameval.wording import few, unknown_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Option",
     "active",
+    "as_json",
     "checked",
     "command",
     "honoured",
@@ -81,6 +83,9 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     if verb == "evaluate" and not any(options[source] for source in ("score", "cluster", "sketch")):
         msg = "nothing to evaluate: name a score or a cluster column (--score, --cluster), or one to sketch (--sketch)"
         raise OptionError(msg)
+    for name, value in options.items():
+        if isinstance(value, ByColumn):
+            _check_columns(honoured(verb)[name], value, options)
     for need, idle in _idle(options, verb).items():
         if idle:
             remedy = NEEDS[need][1]
@@ -90,14 +95,27 @@ def checked(given: Mapping[str, Any], verb: str = "evaluate") -> dict[str, Any]:
     return options
 
 
+def _check_columns(option: Option, value: ByColumn, options: Mapping[str, Any]) -> None:
+    """Raise `OptionError` if an option has a value for a column that is not evaluated."""
+    columns = texts(option.of, options[option.of])
+    for name, _ in value.columns:
+        if columns and name not in columns:
+            msg = f"{option.name}={value!r}: {unknown_column(name, columns, f'the columns of {option.of} are')}"
+            raise OptionError(msg, option.name)
+
+
 def active(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Plain options, with the default for those that would change nothing.
+    """Plain options, with the default for those that would change nothing, and values of evaluated columns alone.
 
     Examples
     --------
     >>> active({"score": (), "cluster": ("id",), "approx": True, "aul_threshold": 2})
     {'score': (), 'cluster': ('id',), 'approx': False, 'aul_threshold': 2}
     """
+    options = {
+        name: value.only(options[_EVALUATE[name].of]) if isinstance(value, ByColumn) else value
+        for name, value in options.items()
+    }
     idle = {option.name: option.rest for several in _idle(options).values() for option in several}
     return active({**options, **idle}) if idle else dict(options)  # what needed one of these is idle now
 
@@ -111,7 +129,7 @@ def recorded(options: Mapping[str, Any], verb: str = "evaluate") -> dict[str, An
     {'score': ['a'], 'truncate': [0.1]}
     """
     return {
-        name: _as_json(value)
+        name: as_json(value)
         for name, value in options.items()
         if _decides(honoured(verb)[name]) and value != honoured(verb)[name].rest
     }
@@ -138,11 +156,19 @@ def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:
         option = honoured(verb)[name]
         if not _decides(option) or value == option.rest:
             continue
-        for one in value if isinstance(value, tuple) else (value,):
+        for prefix, one in _spelled(value, option.rest):
             if not isinstance(one, str | int | float):
                 return None
-            told += [option.spelling] if one is True else [option.spelling, str(_as_json(one))]
+            told += [option.spelling] if one is True else [option.spelling, f"{prefix}{as_json(one)}"]
     return told
+
+
+def _spelled(value: Any, rest: Any) -> list[tuple[str, Any]]:
+    """Each value of an option, with the column that it is for as the command line names it."""
+    if isinstance(value, ByColumn):
+        others = [] if value.others == rest else _spelled(value.others, rest)
+        return others + [(f"{name}=", one) for name, own in value.columns for _, one in _spelled(own, rest)]
+    return [("", one) for one in (value if isinstance(value, tuple) else (value,))]
 
 
 def result_key(options: Mapping[str, Any]) -> str:
@@ -154,7 +180,7 @@ def result_key(options: Mapping[str, Any]) -> str:
     >>> result_key(one) == result_key(checked({"score": ["a"], "threads": 1})) != result_key(other)
     True
     """
-    deciding = {name: _as_json(value) for name, value in options.items() if _decides(_EVALUATE[name])}
+    deciding = {name: as_json(value) for name, value in options.items() if _decides(_EVALUATE[name])}
     return json.dumps(deciding, sort_keys=True)
 
 
@@ -199,10 +225,12 @@ def _decides(option: Option) -> bool:
     return option.decides != "nothing"
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """A plain value as JSON has it: 2 for 2.0, and the name of a metric object."""
+    if isinstance(value, ByColumn):
+        return {name: as_json(item) for name, item in value.to_dict().items()}
     if isinstance(value, tuple):
-        return [_as_json(item) for item in value]
+        return [as_json(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeGuard
@@ -23,14 +23,18 @@ __all__ = [
     "METRICS",
     "NAMES",
     "NUMBERS",
+    "OTHERS",
+    "ByColumn",
     "Filter",
     "Kind",
     "choice",
     "number",
     "numbers",
+    "of_column",
     "plain",
     "real_number",
     "texts",
+    "values_in",
     "whole",
     "whole_number",
 ]
@@ -52,6 +56,57 @@ class Kind:
     word: type = str
     many: bool = False
     choices: tuple[str, ...] = ()
+
+
+OTHERS = "*"  # stands for all columns that are not named
+
+
+@dataclass(frozen=True)
+class ByColumn:
+    """A value for each of some columns, and one for all others.
+
+    Attributes
+    ----------
+    columns : pairs of column and value, ascending; none has the value of the others
+    others : the value of all other columns
+
+    Examples
+    --------
+    >>> policy = ByColumn.of({"score_nb": "drop", "score_lr": "error"}, "error")
+    >>> policy, of_column(policy, "score_nb"), of_column(policy, "score_lr"), of_column("half", "score_lr")
+    ({'score_nb': 'drop', '*': 'error'}, 'drop', 'error', 'half')
+    """
+
+    columns: tuple[tuple[str, Any], ...]
+    others: Any
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], others: Any) -> Any:
+        """Values by column; the value alone where all columns have the same."""
+        own = tuple(sorted((name, value) for name, value in values.items() if value != others))
+        return cls(own, others) if own else others
+
+    def only(self, names: Iterable[str]) -> Any:
+        """The same for these columns alone."""
+        kept = set(names)
+        return self.of({name: value for name, value in self.columns if name in kept}, self.others)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the option is given."""
+        return dict(self.columns) | {OTHERS: self.others}
+
+    def __repr__(self) -> str:
+        return repr(self.to_dict())
+
+
+def of_column(value: Any, column: str) -> Any:
+    """The value of an option for a column."""
+    return dict(value.columns).get(column, value.others) if isinstance(value, ByColumn) else value
+
+
+def values_in(value: Any) -> list[Any]:
+    """All values that an option has, of whatever columns."""
+    return [value.others, *(own for _, own in value.columns)] if isinstance(value, ByColumn) else [value]
 
 
 def plain(given: Any) -> Any:

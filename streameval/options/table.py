@@ -6,6 +6,7 @@ signature equal to the table.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +19,8 @@ from streameval.options.kinds import (
     METRICS,
     NAMES,
     NUMBERS,
+    OTHERS,
+    ByColumn,
     Kind,
     choice,
     real_number,
@@ -46,6 +49,7 @@ class Option:
     metavar : placeholder in the help text
     required : whether a command needs it
     kept : whether a store keeps it if its update takes it; False for what each update says anew
+    of : option whose columns may have a value each, as a mapping or by ``COLUMN=VALUE``; see `ByColumn`
     """
 
     name: str
@@ -60,6 +64,7 @@ class Option:
     metavar: str | None = None
     required: bool = False
     kept: bool = True
+    of: str = ""
 
     @property
     def spelling(self) -> str:
@@ -82,6 +87,11 @@ class Option:
         """
         if given is None and self.default is None and not self.kind.many:
             return None
+        if self.of and isinstance(given, ByColumn):
+            given = given.to_dict()
+        if self.of and isinstance(given, Mapping):
+            values = {str(column): self.plain(value) for column, value in given.items()}
+            return ByColumn.of(values, values.pop(OTHERS, self.rest))
         found = self.kind.check(self.name, given)
         if found is None and self.default is not None:
             msg = f"{self.name}={given!r} must be the name of a column"
@@ -135,9 +145,10 @@ OPTIONS = (
            "Metric, a name or a glob; repeat for several. "
            "[default: all but assignment scores, variants, pairwise.*]", flag="metric"),
     Option("truncate", NUMBERS, (), (*_LOOK, "add"), "value",
-           "Cut the gain curve: a share in (0, 1] or a number of points; repeat for several.", needs="scores"),
-    Option("aul_threshold", real_number("a cluster size, a number of at least 0", 0), 1, _LOOK, "value",
-           "aul: larger clusters count as if all positive.", needs="clusters"),
+           "Cut the gain curve: a share in (0, 1] or a number of points; repeat for several.", needs="scores",
+           of="score"),
+    Option("aul_threshold", real_number("a cluster size, a number of at least 0", 0), 1, (*_LOOK, "add"), "value",
+           "aul: larger clusters count as if all positive.", needs="clusters", of="cluster"),
     Option("assignment_cells", whole_number("a whole number of cells, at least 0", 0), 1_000_000, _LOOK, "value",
            "assignment_score: larger components are bounded, not solved.", needs="classes"),
     Option("at", NAMES, (), (*_LOOK, "add"), "value",
@@ -145,9 +156,10 @@ OPTIONS = (
            "repeat for several.", needs="scores"),
     Option("clip", real_number("a probability above 0 and below 0.5"), None, _LOOK, "value",
            "log_loss: move scores into [clip, 1 − clip] first, such as 1e-15.", needs="scores"),
-    Option("nan", choice("error", "drop", "half"), "error", _FOLD, "state", "NaN and null scores.", needs="scores"),
-    Option("nulls", choice("error", "drop", "singleton"), "error", _IDS, "state",
-           "Null ids of clusters and classes.", needs="clusters"),
+    Option("nan", choice("error", "drop", "half"), "error", (*_FOLD, "add"), "state", "NaN and null scores.",
+           needs="scores", of="score"),
+    Option("nulls", choice("error", "drop", "singleton"), "error", (*_IDS, "add"), "state",
+           "Null ids of clusters and classes.", needs="clusters", of="cluster"),
     Option("unlabelled", choice("error", "drop", "size"), "error", _FOLD, "state",
            "Rows without a label: with size they count in the sizes of clusters, and values are estimates.",
            needs="clusters", idle=("size",)),

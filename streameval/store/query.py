@@ -51,7 +51,9 @@ def evaluate(
         labels = labels_of(entries, request.label)
         states: Any = states_of(entries, configuration, engine, context.compaction, **options)
         counts = labels.rows, labels.positives
-        found = Evaluation(*counts, *known, (), _states=states, _engine=engine, _threshold=request.aul_threshold)
+        found = Evaluation(
+            *counts, *known, (), _states=states, _engine=engine, _threshold=request.options["aul_threshold"]
+        )
     else:
         found = _evaluator(context)(entries, configuration, engine, context.compaction, **options)
         if as_of is None and cached:

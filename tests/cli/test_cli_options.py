@@ -135,7 +135,7 @@ def test_a_config_file_gives_options_by_either_name_and_the_command_line_wins(da
         ("approx = 1", "approx must be true or false"),
         ("label = true", "label must not be true or false"),
         ('label = ["a", "b"]', "label must be one value, not a list"),
-        ("[nan]\ns = 'drop'", "nan must be a value or a list of values"),
+        ("[label]\ns = 'drop'", "label must be a value or a list of values"),
         ("label", "is not a TOML file"),
         ("threads = 2.5", "Invalid value for '--threads': '2.5' is not a valid integer."),
         ("threads = 0", "--threads 0 is not a whole number of at least 1"),

@@ -20,6 +20,7 @@ from streameval.evaluation.conclude import check_labels
 from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, recorded
+from streameval.options.kinds import of_column
 from streameval.scan.where import Where
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
@@ -125,7 +126,13 @@ class Run:
     @property
     def specs(self) -> tuple[Any, ...]:
         """The states to fold: a table where there are classes, sizes where there are labels."""
-        one, policies = self.clusters.column, (self.options["cluster_scope"], self.options["nulls"])
+        one, policies = (
+            self.clusters.column,
+            (
+                self.options["cluster_scope"],
+                of_column(self.options["nulls"], self.options["cluster"]),
+            ),
+        )
         found: list[Any] = []
         if self.classes is not None:
             other = self.classes.column

@@ -18,6 +18,7 @@ from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.request import Request
 from streameval.options import active, honoured, kept_options, refuse
+from streameval.options.kinds import ByColumn, of_column
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters.counts import id_type
 from streameval.states.scores.types import score_type
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.evaluation.families import MetricRequest
+    from streameval.options import Option
 
 __all__ = ["ALL_STATES", "REPORTED", "Configuration"]
 
@@ -115,7 +117,8 @@ class Configuration:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the ledger."""
-        return {"options": self.options, "types": self.types}
+        plain = {n: v.to_dict() if isinstance(v, ByColumn) else v for n, v in self.options.items()}
+        return {"options": plain, "types": self.types}
 
     def __str__(self) -> str:
         """What it keeps, in words."""
@@ -150,7 +153,9 @@ class Configuration:
             if name not in REPORTED and value != self.options.get(name, value):
                 remedy = "let it join (add)" if name in _SUBSETS else "leave it out, or begin another store"
                 raise self._contradiction(name, value, remedy)
-        asked = active(self.options) | {name: value for name, value in plain.items() if name in _KEPT}
+        given = {name: value for name, value in plain.items() if name in _KEPT}
+        own = active(self.options | {name: given[name] for name in _SUBSETS if name in given})
+        asked = own | given
         if plain.get("clip") is None and not _clips(asked["metrics"]):
             asked["clip"] = None  # the store's own clips a metric that is not asked for
         return asked
@@ -230,12 +235,18 @@ class Configuration:
         OptionError
             If it contradicts what the store keeps.
         """
-        options = dict(self.options)
-        for name, value in _plain(given).items():
-            own, rest = self.options[name], _KEPT[name].rest
+        options, plain = dict(self.options), _plain(given)
+        for name, value in sorted(plain.items(), key=lambda item: bool(_KEPT[item[0]].of)):  # policies after columns
+            option = _KEPT[name]
+            own, rest = self.options[name], option.rest
+            new = [c for c in options[option.of] if c not in self.options[option.of]] if option.of else []
             if name == "metrics" and not own and value:
                 options[name] = ("default", *value)
-            elif _KEPT[name].kind.many:
+            elif isinstance(value, ByColumn) or (new and not option.kind.many):
+                options[name] = self._of_columns(option, value, new)
+            elif isinstance(own, ByColumn) and option.kind.many:
+                options[name] = ByColumn.of(dict(own.columns), tuple(dict.fromkeys((*own.others, *value))))
+            elif option.kind.many:
                 options[name] = tuple(dict.fromkeys((*own, *value)))
             elif own == rest:
                 options[name] = value
@@ -244,6 +255,16 @@ class Configuration:
         return Configuration.of({name: value for name, value in options.items() if value != _KEPT[name].rest}).with_(
             self.types
         )
+
+    def _of_columns(self, option: Option, value: Any, new: Sequence[str]) -> Any:
+        """A policy with what is said of columns that join; values may change for others, states may not."""
+        own = self.options[option.name]
+        said = dict(value.columns) if isinstance(value, ByColumn) else dict.fromkeys(new, value)
+        stray = [name for name in said if name not in new and of_column(own, name) != said[name]]
+        if stray and option.decides == "state":
+            raise self._contradiction(option.name, value, "name columns that join")
+        before = own if isinstance(own, ByColumn) else ByColumn((), own)
+        return ByColumn.of(dict(before.columns) | said, before.others)
 
     def joined(self, before: Configuration) -> tuple[str, ...]:
         """Columns and metrics that were not kept before."""

@@ -347,7 +347,7 @@ def _evaluation(
     states = {w.spec: folded.states[w.spec] for w in wanted} | {plan.label: folded.states[plan.label]}
     try:
         return finalize_all(
-            engine, [name], plan, wanted, Folded(states), threshold=configuration.request().aul_threshold
+            engine, [name], plan, wanted, Folded(states), threshold=configuration.request().options["aul_threshold"]
         )
     except DataError:
         return None

@@ -109,7 +109,7 @@ def evaluated(
             raise FormatError(msg) from error
     engine.budget.release_spares()
     plan = Plan(None, label, request.weight, tuple(w.spec for w in there))
-    found = finalize_all(engine, names, plan, there, Folded(states), threshold=request.aul_threshold)
+    found = finalize_all(engine, names, plan, there, Folded(states), threshold=request.options["aul_threshold"])
     return found if all(complete) else _with_absent(found, wanted, there, entries)
 
 

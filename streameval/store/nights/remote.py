@@ -46,7 +46,9 @@ def evaluated_on_worker(
     one = partial(_one, configuration=configuration, files=files, run=run, options={"only": only, **changes})
     found: Evaluation = mapped(workers.connection, one, [((), entries)], "evaluate", lambda _: None)[0]
     states: Any = states_of(entries, configuration, engine, files, **changes)
-    return replace(found, _states=states, _engine=engine, _threshold=configuration.request(**changes).aul_threshold)
+    return replace(
+        found, _states=states, _engine=engine, _threshold=configuration.request(**changes).options["aul_threshold"]
+    )
 
 
 def _one(

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
+from streameval.options import as_json
 from streameval.results import Scalar
 from streameval.store.nights.configuration import REPORTED
 from streameval.store.nights.merge import PrefixMerge, evaluated
@@ -197,7 +198,7 @@ class MetricSeries:
 
 def _named(configuration: Configuration, options: dict[str, Any]) -> str:
     """The options of metrics as text."""
-    return json.dumps({name: options.get(name, configuration.options[name]) for name in REPORTED})
+    return json.dumps({name: as_json(options.get(name, configuration.options[name])) for name in REPORTED})
 
 
 def _absent(entry: Entry, w: MetricRequest, metric: str) -> Scalar:
