@@ -205,7 +205,7 @@ def _draw(size: int, count: int, random_state: Any) -> Array:
     try:
         source = np.random.default_rng() if random_state is None else np.random.RandomState(random_state)
     except (TypeError, ValueError) as error:
-        msg = f"random_state={random_state!r} is no seed, RandomState or Generator"
+        msg = f"random_state={random_state!r} is not a seed, RandomState or Generator"
         raise OptionError(msg) from error
     return source.choice(size, count, replace=False)
 
@@ -219,7 +219,7 @@ def _edges(score: Array, share: float, quantiles: int, interpolation: str) -> Ar
     try:
         edges = np.quantile(score, levels, method=method)
     except ValueError as error:
-        msg = f"interpolation={interpolation!r} is no method of numpy.quantile: {error}"
+        msg = f"interpolation={interpolation!r} is not a method of numpy.quantile: {error}"
         raise OptionError(msg) from error
     return np.unique(edges)[::-1]
 

@@ -38,7 +38,7 @@ def plain(values: Any, name: str, ndim: int = 1) -> Array:
     try:
         array = np.asarray(values if hasattr(values, "__array__") or hasattr(values, "__len__") else list(values))
     except (TypeError, ValueError) as error:
-        msg = f"{name} is no array of {ndim} dimension(s): {error}"
+        msg = f"{name} is not an array of {ndim} dimension(s): {error}"
         raise DataError(msg) from error
     if array.ndim != ndim:
         hint = f"; pass one column, such as {name}[:, 1]" if ndim == 1 and array.ndim == 2 else ""
@@ -82,7 +82,7 @@ def numbers(values: Any, name: str, ndim: int = 1) -> Array:
             floats: Array = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
             return floats.reshape(array.shape)
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has values that are no numbers ({first(array)!r}, …); convert them to integers or floats"
+        msg = f"{name} has values that are not numbers ({first(array)!r}, …); convert them to integers or floats"
         raise SchemaError(msg)
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:
         return array.astype(np.float64)

@@ -99,7 +99,7 @@ def is_null(value: Any) -> bool:
 def _above_zero(array: Array, name: str) -> Array:
     """Labels above zero, where the values are at most two, on either side of it."""
     if array.dtype.kind not in "biuf":
-        msg = f"{name} has labels that are no numbers ({first(array)!r}, …); name the positive one with pos_label"
+        msg = f"{name} has labels that are not numbers ({first(array)!r}, …); name the positive one with pos_label"
         raise LabelError(msg)
     low, high = array.min(), array.max()
     others = array[(array != low) & (array != high)]
@@ -144,7 +144,7 @@ def labels_by_predicate(values: Any, is_class_pos: Predicate = num2bool, name: s
     try:
         array = numbers(values, name)
     except SchemaError:
-        msg = f"{name} has labels that are no numbers; give is_class_pos, a function from a label to True or False"
+        msg = f"{name} has labels that are not numbers; give is_class_pos, a function from a label to True or False"
         raise LabelError(msg) from None
     refuse_nan(array, name, "drop those points")
     return (array > 0).astype(np.uint8)

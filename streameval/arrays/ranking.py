@@ -323,7 +323,7 @@ def _generator(random_state: Any) -> np.random.Generator:
     try:
         return np.random.default_rng(random_state)
     except (TypeError, ValueError) as error:
-        msg = f"random_state={random_state!r} is no seed; give a whole number of at least 0 or a numpy Generator"
+        msg = f"random_state={random_state!r} is not a seed; give a whole number of at least 0 or a numpy Generator"
         raise OptionError(msg) from error
 
 

@@ -327,7 +327,7 @@ def planned(request: Request, found: Scan) -> list[MetricRequest]:
     OptionError
         If the data do not allow what is asked.
     SchemaError
-        If a column has a type that is no score or no id; the message names a file that has it.
+        If a column has a type that cannot be a score or an id; the message names a file that has it.
     """
     if request.clusters and request.scope == "partition" and not all(piece.partition for piece in found.pieces):
         msg = "cluster_scope='partition' needs data in files: tables in memory have no partitions; use global ids"

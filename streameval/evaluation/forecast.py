@@ -156,7 +156,7 @@ def forecast(
 
 
 def _state(wanted: MetricRequest, rows: int) -> StateForecast:
-    """A state of so many rows."""
+    """A state of this many rows."""
     state = wanted.spec.empty()
     row = row_bytes(state)
     if not row:

@@ -113,7 +113,7 @@ class Sampling:
         ----------
         found, plan : what there is, and everything to fold in the first pass
         wanted : the metrics of each state of the sample
-        read : folds pieces of so many rows as a plan says
+        read : folds pieces, given their number of rows, as a plan says
 
         Returns
         -------

@@ -76,7 +76,7 @@ def eight_bytes(_typing, array, _start):
 
 @intrinsic
 def word_at(_typing, _address, _number):
-    """Word number so many of a contiguous array that lies at an address; nothing says whether it is one.
+    """Word `_number` of the contiguous array at an address, which is not checked.
 
     So that one loop goes over the pieces of many arrays, where a call for each would cost more than a small piece.
 

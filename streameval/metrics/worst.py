@@ -30,7 +30,7 @@ class Worst:
     signed : bool
         Whether ids are signed integers, which decides their order.
     costs : int
-        The first so many columns are the cost, compared one after the other.
+        Number of leading columns that make up the cost, compared one after the other.
 
     Examples
     --------

@@ -270,7 +270,7 @@ def _filter(name: str, given: Any) -> str | Filter:
         return given
     expression = hasattr(given, "to_substrait")
     if not expression and not (isinstance(given, str) and given.strip()):
-        msg = f'{name}={given!r} is no filter; give SQL such as "n_chars > 5", or a pyarrow.compute.Expression'
+        msg = f'{name}={given!r} is not a filter; give SQL such as "n_chars > 5", or a pyarrow.compute.Expression'
         raise OptionError(msg)
     return Filter(str(given), given) if expression else str(given)
 

@@ -219,7 +219,7 @@ def _parsed(text: str) -> tuple[dict[str, str], dict[str, int]]:
 
 def _refuse(text: str, at: int, expected: str) -> NoReturn:
     place = f"at {text[at:].strip()!r} (column {at + 1})" if text[at:].strip() else "at its end"
-    msg = f"{text!r} is no rule; {place}: {expected}; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
+    msg = f"{text!r} is not a rule; {place}: {expected}; write 'roc_auc[score] >= 0.97' or 'aul[cluster] drop <= 0.01'"
     raise OptionError(msg)
 
 

@@ -10,7 +10,7 @@ whatever the order of the files.
 
 *Why comparing with one file is enough.* The plan takes the type that holds every file's values. Let ``widen([p, k])``
 be ``widen([p])`` for the type p of the one file and the type k of every other: then each k is a type of p's family that
-is no wider, or null, or an encoding of p's values, none of which changes what any set with p in it widens to.
+is not wider, or null, or an encoding of p's values, none of which changes what any set with p in it widens to.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def _formatted(array: pa.Array, layout: str) -> pa.Array:
 
 
 def _number(edge: str) -> float:
-    """An edge; NaN, which no order holds for, where it is no number.
+    """An edge; NaN, which no order holds for, where it is not a number.
 
     >>> _number("20"), _number("x")
     (20, nan)

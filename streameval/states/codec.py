@@ -145,7 +145,7 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     Raises
     ------
     FormatError
-        If the batches are no state, of an unknown kind or version, damaged or incomplete.
+        If the batches are not a state, of an unknown kind or version, damaged or incomplete.
     """
     schema, rest = _opened(batches)
     label = _read_label(schema)
@@ -237,7 +237,7 @@ def _read_label(schema: pa.Schema) -> _Label:
     facts = {key.decode(): value.decode(errors="replace") for key, value in (schema.metadata or {}).items()}
     kind = facts.get(_PREFIX + "kind")
     if kind is None:
-        msg = "these batches are no streameval state: their schema's metadata do not say 'streameval.kind'"
+        msg = "these batches are not a streameval state: their schema's metadata do not say 'streameval.kind'"
         raise FormatError(msg)
     if kind not in KINDS:
         msg = f"cannot read a state of kind {kind!r}; this version of streameval reads {', '.join(sorted(KINDS))}"

@@ -219,7 +219,7 @@ class LabelReader:
 
     def _foreign(self, dtype: pa.DataType) -> str:
         column, given = self.spec.column, self.spec.pos_label
-        return f"pos_label={given!r} is no value of label column {column!r}, whose type is {dtype}; name one that is"
+        return f"pos_label={given!r} is not a value of label column {column!r}, whose type is {dtype}; name one that is"
 
     def complete(self, batch: pa.RecordBatch) -> Array | None:
         """Which rows have a value in every column that they must have; None if all have."""

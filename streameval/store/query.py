@@ -112,7 +112,7 @@ def check(
     snapshot, configuration = context.begun()
     entries = chosen(snapshot.entries) if snapshot.entries or not partition else []
     if since is not None:
-        chosen(snapshot.entries, since=since)  # refuses what is no date
+        chosen(snapshot.entries, since=since)  # refuses what is not a date
     nightly, log = context.nightly(snapshot, configuration), context.judgements()
     nightly.evaluated = _evaluator(context)
     gate = Gate(entries, nightly, log, hours, datetime.now(UTC))

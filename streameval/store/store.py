@@ -241,7 +241,7 @@ class Store:
         since, until : str or date, optional
             First and last date, as the names hold them; a month means all of it.
         last : int, optional
-            Only the last so many of these.
+            Only the last `last` of these.
         as_of : str, int or date, optional
             Evaluate the store as it was at a version, date or time.
         **options

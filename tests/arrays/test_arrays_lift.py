@@ -138,7 +138,7 @@ def test_refusals() -> None:
         (([1], [1, 2]), "counts_true has 1 point and counts_pred has 2"),
         (([-1], [1]), "counts_true has -1 at position 0"),
         (([1], [np.nan]), "counts_pred has nan at position 0"),
-        (([1], ["a"]), "counts_pred has values that are no numbers"),
+        (([1], ["a"]), "counts_pred has values that are not numbers"),
         (([[1]], [1]), "counts_true has shape"),
     ):
         with pytest.raises(DataError, match=message):

@@ -385,9 +385,9 @@ REFUSALS: list[tuple[dict[str, Any], type[DataError], str]] = [
     ({"y_score": np.ones((4, 2))}, DataError, r"y_score has shape \(4, 2\); .* y_score\[:, 1\]"),
     ({"y_score": 0.5}, DataError, "y_score"),
     ({"y_score": [[1], [2, 3], [4], [5]]}, DataError, "y_score"),
-    ({"y_score": ["a", "b", "c", "d"]}, SchemaError, "y_score has values that are no numbers"),
-    ({"y_score": [1j, 2, 3, 4]}, SchemaError, "y_score has values that are no numbers"),
-    ({"y_score": [object(), 2, 3, 4]}, SchemaError, "y_score has values that are no numbers"),
+    ({"y_score": ["a", "b", "c", "d"]}, SchemaError, "y_score has values that are not numbers"),
+    ({"y_score": [1j, 2, 3, 4]}, SchemaError, "y_score has values that are not numbers"),
+    ({"y_score": [object(), 2, 3, 4]}, SchemaError, "y_score has values that are not numbers"),
     ({"y_score": [0.1, np.nan, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
     ({"y_score": [0.1, None, 0.2, 0.3]}, NullError, "y_score has a NaN or null at position 1"),
     ({"y_score": pd.Series([1, None, 2, 3], dtype="Int64")}, NullError, "y_score has a NaN or null at position 1"),
@@ -401,12 +401,12 @@ REFUSALS: list[tuple[dict[str, Any], type[DataError], str]] = [
         r"more than two labels \(0, 1, 2, …\); name the positive one with pos_label",
     ),
     ({"y_true": [1, 2, 2, 1]}, LabelError, "labels 1 and 2; name the positive one with pos_label"),
-    ({"y_true": ["a", "b", "a", "b"]}, LabelError, "no numbers .* pos_label"),
+    ({"y_true": ["a", "b", "a", "b"]}, LabelError, "not numbers .* pos_label"),
     ({"sample_weight": [1, -1, 1, 1]}, WeightError, "sample_weight has -1.0 at position 1"),
     ({"sample_weight": [1, 1, np.nan, 1]}, WeightError, "sample_weight has nan at position 2"),
     ({"sample_weight": [1, 1, np.inf, 1]}, WeightError, "sample_weight has inf at position 2"),
     ({"sample_weight": [0, 0, 0, 0]}, WeightError, "sample_weight is zero for every point"),
-    ({"sample_weight": ["a"] * 4}, SchemaError, "sample_weight has values that are no numbers"),
+    ({"sample_weight": ["a"] * 4}, SchemaError, "sample_weight has values that are not numbers"),
 ]
 
 
@@ -444,7 +444,7 @@ def test_refused_options() -> None:
     for n in (0, -1, 1.5, True, "ten"):
         with pytest.raises(OptionError, match="whole number of at least 1"):
             auc_by_sampling(LABELS, SCORES, n)
-    with pytest.raises(OptionError, match="random_state=-1 is no seed"):
+    with pytest.raises(OptionError, match="random_state=-1 is not a seed"):
         auc_by_sampling(LABELS, SCORES, 5, random_state=-1)
     for labels in ([0, 2, 0, 2], ["a", "b", "a", "b"], ["a", "a", "a", "a"]):
         with pytest.raises(LabelError, match="has no label 1"):
@@ -462,7 +462,7 @@ def test_refused_curves() -> None:
         ([0], [1], "at least two"),
         ([0, 1], [1], "x has 2 points and y has 1"),
         ([0, np.inf], [0, 1], "x has an infinite coordinate"),
-        (["a", "b"], [0, 1], "x has values that are no numbers"),
+        (["a", "b"], [0, 1], "x has values that are not numbers"),
     ):
         with pytest.raises(DataError, match=message):
             auc(x, y)

@@ -475,7 +475,7 @@ def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:
         done = CliRunner().invoke(main, ["evaluate", "label=1/b.parquet", "--score", "score"])
         assert "choose --unlabelled 'drop' to leave those rows out, or 'size'" in done.stderr
         done = CliRunner().invoke(main, ["evaluate", "label=1/a.parquet", "--score", "score", "--pos-label", "spam"])
-        assert "label=1/a.parquet: --pos-label 'spam' is no value of label column 'label'" in done.stderr
+        assert "label=1/a.parquet: --pos-label 'spam' is not a value of label column 'label'" in done.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no full device")

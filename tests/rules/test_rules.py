@@ -157,7 +157,7 @@ def test_distances_are_those_of_exact_fractions(how, share, limit, value, before
 )
 def test_what_is_no_rule_is_refused_with_its_place(text, place, expected):
     """The message points at the place, and shows two that are rules."""
-    with pytest.raises(OptionError, match=r"is no rule; at .*; write") as refused:
+    with pytest.raises(OptionError, match=r"is not a rule; at .*; write") as refused:
         Rule.read(text)
     assert place in str(refused.value)
     assert expected in str(refused.value)

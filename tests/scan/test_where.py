@@ -183,7 +183,7 @@ def test_every_type_is_compared(tmp_path: Path, where: Any, rows: int) -> None:
         ("i = 1 s", r"syntax error at character 7 of \"i = 1 s\", near 's'"),
         ("i = 1 AND\n  && s", "syntax error at character 13 of"),
         ("s = 'x", "a quote is not closed"),
-        (" ", "where=' ' is no filter"),
+        (" ", "where=' ' is not a filter"),
         ("i + 1 > 2", "is not taken: a filter has comparisons of a column with a value"),
         ("s LIKE 'x%'", "s LIKE 'x%'.* is not taken"),
         ("i = i2", "is not taken"),
@@ -199,7 +199,7 @@ def test_every_type_is_compared(tmp_path: Path, where: Any, rows: int) -> None:
         ("b < TRUE", "have no order"),
         (pc.field("s") > 5, "cannot be evaluated: Function 'greater' has no kernel"),
         (pc.field("i") + 1, "a filter is true or false"),
-        (7, "where=7 is no filter"),
+        (7, "where=7 is not a filter"),
     ],
 )
 def test_what_cannot_be_a_filter_is_refused(where: Any, message: str) -> None:

@@ -89,7 +89,7 @@ def attribute(
         `examples`, for each of the largest cells shown, and for the negatives and positives of impure clusters. They
         are chosen by a hash of the value. Data are read once more.
     examples_per : int
-        At most so many values.
+        Examples of each cell, at most.
     nulls, unlabelled, cluster_scope, where, memory, spill, on_error, delta_version, threads, client,
     scheduler_timeout, progress
         See `streameval.evaluate`. Where ids belong to their partition, a column `partition` stands beside them.

@@ -285,7 +285,7 @@ def _sparse(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
         return _sparse(_Cells(cells.cols, cells.rows, cells.counts), n_cols, n_rows)
     rows = np.concatenate([cells.rows, np.arange(n_rows)])
     cols = np.concatenate([cells.cols, n_cols + np.arange(n_rows)])
-    weights = np.concatenate([cells.counts.astype(np.float64), np.zeros(n_rows)]) + 1.0  # explicit zeros are no edges
+    weights = np.concatenate([cells.counts.astype(np.float64), np.zeros(n_rows)]) + 1.0  # explicit zeros are not edges
     graph = coo_array((weights, (rows, cols)), shape=(n_rows, n_cols + n_rows)).tocsr()
     matched = np.stack(min_weight_full_bipartite_matching(graph, maximize=True))
     keys = matched[0].astype(np.int64) * (n_cols + n_rows) + matched[1]

@@ -233,6 +233,6 @@ def measure_by_name(name: str) -> Measure[..., Any]:
     """
     if name not in TABLE_MEASURES and name not in PAIR_MEASURES:
         known = ", ".join(dict.fromkeys((*TABLE_MEASURES, *PAIR_MEASURES)))
-        msg = f"{name!r} is no measure of a contingency table; known are {known}"
+        msg = f"{name!r} is not a measure of a contingency table; known are {known}"
         raise OptionError(msg)
     return MEASURES[name if name in TABLE_MEASURES else f"pairwise.{name}"]

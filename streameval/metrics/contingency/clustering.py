@@ -235,7 +235,7 @@ def clustering_metric(name: str) -> ClusteringMetric:
     True
     >>> clustering_metric("ari")
     Traceback (most recent call last):
-    streameval.errors.OptionError: 'ari' is no clustering metric; ...
+    streameval.errors.OptionError: 'ari' is not a clustering metric; ...
     >>> clustering_metric("pairwise.kappas.3")
     Traceback (most recent call last):
     streameval.errors.OptionError: ...: it has several values; name one of pairwise.kappas.0 to pairwise.kappas.2
@@ -253,6 +253,6 @@ def _parsed(name: str) -> MetricName:
     parsed = MetricName.of(name)
     if not parsed.known:
         known = ", ".join(dict.fromkeys(name.split(".")[0] for name in clustering_metric_names()))
-        msg = f"{name!r} is no clustering metric; known are {known}, variants such as assignment_score/m3/raw"
+        msg = f"{name!r} is not a clustering metric; known are {known}, variants such as assignment_score/m3/raw"
         raise OptionError(msg)
     return parsed

@@ -143,7 +143,7 @@ class MetricName(NamedTuple):
         name, model = self.variant
         if name not in TABLE_MEASURES and name not in PAIR_MEASURES:
             known = ", ".join(dict.fromkeys((*TABLE_MEASURES, *PAIR_MEASURES)))
-            self._refuse(f"{name!r} is no measure; known are {known}")
+            self._refuse(f"{name!r} is not a measure; known are {known}")
         measure = measure_by_name(name)
 
         def function(facts: TableStatistics) -> Any:
@@ -162,7 +162,7 @@ class MetricName(NamedTuple):
         return beta
 
     def _refuse(self, reason: str) -> NoReturn:
-        msg = f"{self.name!r} is no clustering metric: {reason}"
+        msg = f"{self.name!r} is not a clustering metric: {reason}"
         raise OptionError(msg)
 
 

@@ -109,7 +109,7 @@ def _number(text: str, kind: pa.DataType) -> Bounds | None:
         down = int(number // 1) if number >= 0 or number == int(number) else int(number) - 1
         return Bounds(down, down + (number != down))
     if types.is_float16(kind):
-        kind = pa.float32()  # as it is read
+        kind = pa.float32()  # the type it is read as
     if types.is_floating(kind):
         with np.errstate(over="ignore"):
             return _one(pa.scalar(kind.to_pandas_dtype()(text), kind))

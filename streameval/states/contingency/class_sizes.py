@@ -121,7 +121,7 @@ class ClassRows:
 
     @property
     def _in_vain(self) -> bool:
-        """Whether so many classes are to be expected that counting saves neither time nor much memory.
+        """Whether too many classes are expected for counting to save time or much memory.
 
         Classes of equal size number about used² / (2 · repeats). If some are larger, the estimate is too low, and
         counting goes on.

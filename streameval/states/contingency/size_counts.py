@@ -52,7 +52,7 @@ class Sizes:
 
     @classmethod
     def of(cls, sizes: Values, times: NDArray[np.int64] | None = None) -> Sizes:
-        """Count the sizes, each so many times; zeros are left out."""
+        """Count sizes, each with its multiplicity; zeros are left out."""
         sizes = np.asarray(sizes)
         if times is not None:
             return cls._repeated(sizes, times)
@@ -119,7 +119,7 @@ class Sizes:
 
     @property
     def fractional(self) -> bool:
-        """Whether some size is not a whole number; floats count as such.
+        """Whether some size is not a whole number; floats count as fractions.
 
         Examples
         --------
@@ -151,7 +151,7 @@ class Sizes:
         return Sizes(values, times)
 
     def scaled(self, times: int) -> Sizes:
-        """Histogram of so many copies of all.
+        """Histogram of several copies of everything.
 
         Examples
         --------

@@ -131,7 +131,7 @@ class Summary:
         )
 
     def scaled(self, times: int) -> Summary:
-        """Sum of so many equal partial summaries.
+        """Sum of several equal partial summaries.
 
         Examples
         --------

@@ -51,7 +51,7 @@ class Watcher(Protocol):
 
 
 def pairs(rows: Array) -> Array:
-    """Pairs within groups of so many rows, as int64.
+    """Pairs within groups, given their numbers of rows, as int64.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Scores that are missing: NaN and null, which are no points of any curve.
+"""Scores that are missing: NaN and null, which are not points of any curve.
 
 A state counts them apart, by label. The policy `nan` of its spec says what they mean: ``error`` refuses them while
 folding, ``drop`` leaves them out, and ``half`` lets every pair with a missing score count one half.

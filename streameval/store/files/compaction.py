@@ -55,7 +55,7 @@ class _MergedFile:
         Raises
         ------
         FormatError
-            If it stands for nothing, or is no line of an index.
+            If it stands for nothing, or is not a line of an index.
         """
         file, names = told["file"], tuple(told["stands_for"])
         if not names or not all(isinstance(name, str) for name in (file, *names)):

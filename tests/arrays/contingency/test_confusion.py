@@ -190,7 +190,7 @@ def test_bad_options_are_refused_by_name() -> None:
     with pytest.raises(OptionError, match="mean is 'median'; choose"):
         matrix.mic_scores(mean="median")
     for name in ("kapa", "shape", "expected"):
-        with pytest.raises(OptionError, match=f"'{name}' is no measure"):
+        with pytest.raises(OptionError, match=f"'{name}' is not a measure"):
             matrix.get_score(name)
     with pytest.raises(OptionError, match="universe_size is 2, but the two sets have 3"):
         ConfusionMatrix2.from_sets("ab", "bc", universe_size=2)

@@ -644,7 +644,7 @@ def test_unknown_names_are_refused() -> None:
     with pytest.raises(OptionError, match="give either rows or cols"):
         ContingencyTable()
     for name in ("ari", "cells", "shape", "to_rows", "expected", "get_score", "__len__", "TP"):
-        with pytest.raises(OptionError, match="is no measure of a contingency table"):
+        with pytest.raises(OptionError, match="is not a measure of a contingency table"):
             table.get_score(name)
     for name in (
         "ari",
@@ -654,7 +654,7 @@ def test_unknown_names_are_refused() -> None:
         "vi_distance/m1",
         "entropy_scores/raw",
     ):
-        with pytest.raises(OptionError, match="is no clustering metric"):
+        with pytest.raises(OptionError, match="is not a clustering metric"):
             clustering_metric(name)
 
 
@@ -663,7 +663,7 @@ def test_unknown_names_are_refused() -> None:
     [
         ("rand_index/raw", "rand_index has no variant 'raw'"),
         ("assignment_score/m1/m3", "'m3' is said twice"),
-        ("adjust_to_null/nosuch/m3", "'nosuch' is no measure; known are"),
+        ("adjust_to_null/nosuch/m3", "'nosuch' is not a measure; known are"),
         ("adjust_to_null/rand_index", "give a measure and one of m1, m2r, m2c, m3"),
         (
             "adjust_to_null/rand_index/m3",
@@ -683,7 +683,7 @@ def test_unknown_names_are_refused() -> None:
 )
 def test_a_refused_name_says_why(name: str, reason: str) -> None:
     """What is wrong with the name of a metric, and what to write instead."""
-    with pytest.raises(OptionError, match=re.escape(f"{name!r} is no clustering metric") + ".*" + re.escape(reason)):
+    with pytest.raises(OptionError, match=re.escape(f"{name!r} is not a clustering metric") + ".*" + re.escape(reason)):
         clustering_metric(name)
 
 
@@ -704,7 +704,7 @@ def test_a_name_is_a_metric_or_refused(name: str) -> None:
     try:
         metrics = clustering_metrics([name])
     except OptionError:
-        with pytest.raises(OptionError, match="is no clustering metric"):
+        with pytest.raises(OptionError, match="is not a clustering metric"):
             clustering_metric(name)
         return
     for metric in metrics:

@@ -86,7 +86,7 @@ def test_a_matrix_from_labels_clusters_and_partitions() -> None:
     assert ConfusionMatrix2.from_counts([1, 1, -1, 0], [1, 0, 5, -1], [2, 1, 1, 3]) == matrix
     assert ConfusionMatrix2.from_clusters({0: [1, 0, 0, 0], 1: [1, 1, 0]}) == matrix
     assert ConfusionMatrix2.from_labels("ssh", "shh", lambda label: label == "s").to_ccw() == (1, 0, 1, 1)
-    with pytest.raises(LabelError, match="labels_true has labels that are no numbers; give is_class_pos"):
+    with pytest.raises(LabelError, match="labels_true has labels that are not numbers; give is_class_pos"):
         ConfusionMatrix2.from_labels(list("ssh"), list("shh"))
     with pytest.raises(DataError, match="clusters has 3 groups; give two, the positives first"):
         ConfusionMatrix2.from_clusters([[1], [0], [0]])
