@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from streameval.evaluation import evaluate
     from streameval.evaluation.attributed import Attribution
     from streameval.evaluation.attribution import attribute
+    from streameval.evaluation.comparison import compare
     from streameval.evaluation.quantile_sketch import quantile_sketch
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.contingency.arithmetic import (
@@ -74,6 +75,7 @@ _WHERE = {
     "evaluation": ("evaluate",),
     "evaluation.attributed": ("Attribution",),
     "evaluation.attribution": ("attribute",),
+    "evaluation.comparison": ("compare",),
     "arrays.contingency.clustering": (
         "adjusted_mutual_info_score",
         "adjusted_rand_score",
@@ -144,6 +146,7 @@ __all__ = [
     "aul_score_from_labels",
     "average_precision_score",
     "cohen_kappa",
+    "compare",
     "confmat2_type",
     "dist_auc",
     "evaluate",

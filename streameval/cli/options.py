@@ -120,6 +120,8 @@ def _option(option: Option) -> Callable[[Command], Command]:
     if kind.word is bool:
         facts = {"is_flag": True}
         spelling += f"/--no-{spelling[2:]}" if option.decides != "nothing" else ""
+    if option.bare is not None:
+        facts |= {"is_flag": False, "flag_value": option.bare}
     return click.option(
         spelling,
         option.name,

@@ -18,6 +18,7 @@ from streameval.evaluation.columns import without_views
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
 from streameval.evaluation.forecast import forecast
+from streameval.evaluation.intervals import block_specs
 from streameval.evaluation.request import Request
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
@@ -66,6 +67,9 @@ def evaluate(
     mean_over: str | None = None,
     mean_weight: str = "rows",
     max_slices: int = 10_000,
+    ci: float | None = None,
+    unit: str | None = None,
+    baseline: str | Sequence[str] | None = None,
     approx: bool = False,
     approx_agc: bool = False,
     sample: float = 1.0,
@@ -156,6 +160,15 @@ def evaluate(
         What a group weighs in its mean.
     max_slices : int
         Refuse more slices than this.
+    ci : float, optional
+        Give values their sampling intervals at this level, such as 0.95: where the value of other data drawn alike
+        would lie (`streameval.metrics.estimates`). `unit` and `baseline` imply 0.95.
+    unit : str, optional
+        Column of what is drawn together, such as the campaign of a message (integers, strings, binaries; a null is a
+        unit of its own). Without it each row is a unit, and intervals are too narrow if rows come in groups.
+    baseline : str or sequence of str, optional
+        Columns to compare the other scores, or cluster columns, with: `results` has the differences as well. Rows that
+        lack one of the columns are left out, as with `common_rows`.
     approx : bool
         Count scores in a fixed histogram (16 MiB a score) instead of keeping every distinct score. Results are then
         certain intervals.
@@ -237,6 +250,9 @@ def evaluate(
         "mean_over": mean_over,
         "mean_weight": mean_weight,
         "max_slices": max_slices,
+        "ci": ci,
+        "unit": unit,
+        "baseline": baseline,
         "approx": approx,
         "approx_agc": approx_agc,
         "sample": sample,
@@ -345,6 +361,7 @@ class _Run:
             test = request.where.bound(schema)
             found, pruned = scan.prune(found, test)
         request.slicing.check(schema, found.pieces[0].name)
+        request.resampling.check(schema, found.pieces[0].name)
         try:
             wanted = planned(request, found)
         except SchemaError:
@@ -353,6 +370,7 @@ class _Run:
             return cls.of(data, request, estimate=False)
         engine.check(metric for w in wanted if w.family.sharded for metric in w.metrics)
         specs = request.slicing.specs(tuple({w.spec: None for w in wanted}))
+        specs = tuple(dict.fromkeys((*specs, *block_specs(wanted, request.resampling))))
         plan = Plan(
             found.schema,
             request.label,
@@ -389,6 +407,7 @@ class _Run:
                 folded,
                 threshold=self.request.options["aul_threshold"],
                 slicing=self.request.slicing,
+                resampling=self.request.resampling,
                 filtered=self.request.where.text if self.request.where else "",
             )
             source = source_of(self.data, found.pieces, self.request.options)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import LabelError, MissingInputError
 from streameval.evaluation.families import MetricRequest, finalize
+from streameval.evaluation.intervals import differences, estimated
+from streameval.evaluation.resampling import NO_INTERVALS
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import slice_results
 from streameval.evaluation.slicing import WHOLE
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded, Plan
+    from streameval.evaluation.resampling import Resampling
     from streameval.evaluation.slicing import Slicing
     from streameval.states.labels import LabelCounts
 
@@ -32,6 +35,7 @@ def finalize_all(
     *,
     threshold: Any,
     slicing: Slicing = WHOLE,
+    resampling: Resampling = NO_INTERVALS,
     filtered: str = "",
 ) -> Evaluation:
     """Finalize what was folded, and put the results together.
@@ -45,6 +49,7 @@ def finalize_all(
     folded : the states
     threshold : clusters above it count as if all positive in the lift curve, as the option has it
     slicing : the slices to finalize as well
+    resampling : the sampling intervals and comparisons to make
     filtered : the filter that rows had to meet
 
     Raises
@@ -70,7 +75,11 @@ def finalize_all(
             w.family.check(w, state, f"{where}: weight column {plan.weight!r}")
         for reason, rows in w.family.counted(w, state).dropped:
             dropped.setdefault(reason, rows)  # a second state of the column may hold a sample of them
-    results = tuple(finalize(engine, answered))
+    results, found = tuple(finalize(engine, answered)), []
+    if resampling.level is not None:
+        found = estimated(engine, answered, folded.states, results, resampling)
+        results = tuple(one.own.scalar_with(resampling.level) for one in found)
+        results += tuple(differences(found, wanted, resampling))
     results += tuple(slice_results(engine, slicing, folded.states, wanted, weighted=plan.weight is not None))
     if not labels.pos and plan.label is not None and plan.label.pos_label is not None:
         absent = f"no row has the label {plan.label.pos_label!r}"
@@ -86,6 +95,8 @@ def finalize_all(
         {(w.group, w.of): state for w, state in answered},
         engine,
         threshold,
+        _estimates=tuple(found),
+        _level=resampling.level,
     )
 
 

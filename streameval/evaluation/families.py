@@ -22,11 +22,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streameval.errors import OptionError, SchemaError, WeightError
-from streameval.metrics.finalize import in_rounds
+from streameval.metrics.finalize import computed, in_rounds
+from streameval.metrics.resampling import SplitState
 from streameval.metrics.scores.group_means import group_means
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.grouped import GroupedSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -40,11 +42,14 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.engine.protocol import Job
     from streameval.evaluation.request import Request
+    from streameval.evaluation.resampling import Resampling
     from streameval.metrics.protocol import Metric
+    from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
 
 __all__ = ["FAMILIES", "Counted", "Family", "MetricRequest", "finalize", "planned"]
 
+NO_BLOCKS = "its states keep no blocks to leave out"
 _LIGHTEST = 1e-300  # share of all weight that a class may have: below it, products leave float64
 
 
@@ -105,6 +110,18 @@ class Family(Protocol):
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """The results of several states."""
 
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """The spec of a state to fold for sampling intervals; None where there is none to fold."""
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """What gives the replicates of intervals, from a state and that of `blocks`; or why there are none."""
+
+    def paired(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str | None:
+        """What gives the replicates of differences between columns; None if it is what gives those of intervals."""
+
+    def replicates(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """The results of states that `Resampled.without` gave, which are in this process."""
+
 
 @dataclass(frozen=True)
 class KeyTypes:
@@ -153,6 +170,27 @@ class _Sharded:
             for (_, metrics), row in zip(jobs, values, strict=True)
         ]
 
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """None."""
+        return None
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """None."""
+        return NO_BLOCKS
+
+    def paired(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str | None:
+        """Intervals and differences have the same replicates."""
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """Replicates side by side."""
+        return engine.each(_computed, jobs, "replicates")
+
+
+def _computed(job: Job) -> list[Scalar]:
+    state, metrics = job
+    return [_scalar(metric, value) for metric, value in zip(metrics, computed(state, metrics), strict=True)]
+
 
 def _scalar(metric: Metric, value: Any) -> Scalar:
     """A result; a user's own metric may give a plain number."""
@@ -182,6 +220,15 @@ class _Scores(_Sharded):
         if wanted.spec.nan == "half":
             return Counted(rows + sum(nan), positives + nan[1])
         return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """The exact state, split by block."""
+        spec = wanted.spec
+        return GroupedSpec(ScoreSpec(spec.column, spec.type, spec.weighted, spec.nan), resampling.blocks)
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The state without each block."""
+        return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """Refuse weights of two classes whose ratio leaves float64."""
@@ -224,6 +271,14 @@ class _Samples(_Scores):
                 policy, weighted = request.policy("nan", column), request.weight is not None
                 spec = request.sampling.spec(column, types.score(column), policy, weighted=weighted)
                 yield MetricRequest(self.name, column, spec, request.selected(column).of(self.name))
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """None."""
+        return None
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """None: the rows that were drawn decide the error, which the values have."""
+        return "the rows that were drawn decide its error, see bound and stderr; agc has an interval"
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """Nothing to refuse: its metrics divide weights by their sum first."""
@@ -290,6 +345,22 @@ class _Contingency:
             results.append([_scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
             engine.budget.release_spares()
         return results
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """None: classes are in the state itself."""
+        return None
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """None."""
+        return NO_BLOCKS
+
+    def paired(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str | None:
+        """Intervals and differences have the same replicates."""
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """Each state is the one part that metrics see."""
+        return [[_scalar(metric, metric.combine([metric.partial(s)], s)) for metric in several] for s, several in jobs]
 
 
 class _Sketches(_Sharded):

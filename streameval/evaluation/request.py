@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.evaluation.resampling import NO_INTERVALS, Resampling
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
 from streameval.metrics.catalogue import Selection
@@ -39,6 +40,7 @@ class Request:
     selection : the metrics that are asked for
     slicing : how rows are sliced
     where : which rows are evaluated; all without it
+    resampling : which sampling intervals and comparisons are asked for
     """
 
     options: Mapping[str, Any]
@@ -54,6 +56,7 @@ class Request:
     selection: Selection
     slicing: Slicing = field(default_factory=Slicing)
     where: Where | None = None
+    resampling: Resampling = NO_INTERVALS
 
     @classmethod
     def checked(cls, given: Mapping[str, Any]) -> Request:
@@ -66,6 +69,7 @@ class Request:
             is asked for.
         """
         options = checked(given)
+        resampling = Resampling.of(options)
         drawn = Sampling(**{option.name: options[option.name] for option in fields(Sampling)})
         sampling = drawn if options["approx_agc"] else None
         selection = _selection(options, sampling)
@@ -76,6 +80,9 @@ class Request:
                 raise OptionError(msg)
         if options["mean_over"]:
             _check_means(options)
+        if options["by"] and resampling.level is not None:
+            msg = "slices have no sampling intervals yet; leave out by (--by), or ci, unit and baseline (--ci, …)"
+            raise OptionError(msg)
         return cls(
             options=options,
             label=_label(options, selection),
@@ -90,6 +97,7 @@ class Request:
             selection=selection,
             slicing=Slicing.of(options["by"], options["max_slices"]),
             where=None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"])),
+            resampling=resampling,
         )
 
     @property
@@ -98,7 +106,9 @@ class Request:
         ids = (*self.clusters, self.classes, self.mean_over)
         named = (self.label.column, *self.scores, *ids, *self.sketches, self.weight)
         filtered = self.where.columns if self.where else ()
-        return list(dict.fromkeys(name for name in (*named, *filtered, *self.slicing.columns) if name))
+        return list(
+            dict.fromkeys(name for name in (*named, *filtered, *self.slicing.columns, self.resampling.unit) if name)
+        )
 
     @property
     def mean_over(self) -> str | None:
@@ -122,7 +132,7 @@ class Request:
 
 def _check_means(options: Mapping[str, Any]) -> None:
     """Refuse what means over groups do not go with."""
-    for name in ("by", "weight", "approx", "approx_agc"):
+    for name in ("by", "weight", "approx", "approx_agc", "ci", "unit", "baseline"):
         if options[name]:
             msg = (
                 f"means over groups take no {name}; leave out {name} (--{name.replace('_', '-')}) or mean_over "
@@ -169,8 +179,10 @@ def _complete(options: Mapping[str, Any]) -> tuple[str, ...]:
     OptionError
         If a policy counts the rows that would be left out.
     """
-    if not options["common_rows"]:
-        return ()
+    if not options["common_rows"]:  # a baseline implies them, where a policy does not count the rows in question
+        scores = [name for name in options["score"] if of_column(options["nan"], name) != "half"]
+        clusters = [name for name in options["cluster"] if of_column(options["nulls"], name) != "singleton"]
+        return tuple(dict.fromkeys((*scores, *clusters))) if options["baseline"] else ()
     for name, value in (("nan", "half"), ("nulls", "singleton")):
         if value in values_in(options[name]):
             msg = f"{name}={value!r} counts rows that common_rows (--common-rows) leaves out; choose one of them"

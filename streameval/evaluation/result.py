@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,8 @@ from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.curves import curves_of
 from streameval.evaluation.families import FAMILIES
+from streameval.evaluation.intervals import concluded
+from streameval.evaluation.resampling import LEVEL
 from streameval.metrics.catalogue import Selection, entry_of
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import in_rounds
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from streameval.engine import Engine
+    from streameval.evaluation.intervals import Estimated
+    from streameval.metrics.estimates import Estimate
     from streameval.report.values import Meaning
     from streameval.results import Curve, Distribution, Scalar
 
@@ -71,10 +76,13 @@ class Evaluation:
     _threshold: Any = field(default=1, repr=False, compare=False)
     options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
     source: Source = field(default_factory=Source, repr=False, compare=False)
+    _estimates: tuple[Estimated, ...] = field(default=(), repr=False, compare=False)
+    _level: float | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
-        """Carry the results to another process, not the states: curves must be drawn before."""
-        made = partial(Evaluation, options=self.options, source=self.source)
+        """Carry the results and estimates to another process, not the states: curves must be drawn before."""
+        more = self._estimates, self._level
+        made = partial(Evaluation, options=self.options, source=self.source, _estimates=more[0], _level=more[1])
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
@@ -165,6 +173,78 @@ class Evaluation:
         """
         result = self._find(metric, of, slice)
         return result.lower, result.upper
+
+    def ci(
+        self,
+        metric: str,
+        of: str | None = None,
+        slice: Mapping[str, Any] | None = None,  # noqa: A002
+    ) -> tuple[float, float]:
+        """Ends of the sampling interval: where the value of other data drawn alike would lie; see `ci` of `evaluate`.
+
+        NaN where there is none; then the result's `ci_reason` says why.
+
+        Raises
+        ------
+        OptionError
+            As `value`, and if no intervals were asked for.
+
+        Examples
+        --------
+        >>> import numpy as np, pyarrow as pa
+        >>> from streameval import evaluate
+        >>> label, noise = np.arange(2000) % 2, np.random.default_rng(0).normal(size=2000)
+        >>> result = evaluate(pa.table({"label": label, "score": label + noise}), score="score", ci=0.95)
+        >>> [round(end, 2) for end in result.ci("roc_auc")]
+        [0.74, 0.78]
+        """
+        result = self._find(metric, of, slice)
+        if result.ci_level is None:
+            msg = "no sampling intervals were asked for; evaluate with ci=0.95 (--ci)"
+            raise OptionError(msg)
+        ends = (math.nan if end is None else end for end in (result.ci_lower, result.ci_upper))
+        return next(ends), next(ends)
+
+    def difference(self, metric: str, a: str, b: str, margin: float | None = None) -> Scalar:
+        """How much more a metric is of column `b` than of column `a`: b − a, paired over the same units.
+
+        Parameters
+        ----------
+        metric : its name
+        a, b : columns of one kind; `a` is the baseline
+        margin : a difference within ± `margin` does not matter; the verdict is ``equivalent`` where it is shown to be
+
+        Returns
+        -------
+        Scalar
+            With ``of="b − a"``, `stderr`, `ci_lower`, `ci_upper`, `verdict`, and `p_value` of this comparison alone.
+
+        Raises
+        ------
+        OptionError
+            If the metric was not computed of both, or no intervals were asked for.
+
+        Examples
+        --------
+        >>> import numpy as np, pyarrow as pa
+        >>> from streameval import evaluate
+        >>> label, noise = np.arange(2000) % 2, np.random.default_rng(0).normal(size=(2, 2000))
+        >>> table = pa.table({"label": label, "v1": label + noise[0], "v2": 2 * label + noise[1]})
+        >>> found = evaluate(table, score=["v1", "v2"], ci=0.95).difference("roc_auc", "v1", "v2")
+        >>> found.of, round(found.value, 2), found.verdict
+        ('v2 − v1', 0.17, 'better')
+        """
+        one, other = self._estimate(metric, b), self._estimate(metric, a)
+        return concluded(one.minus(other), self._level or LEVEL, margin)
+
+    def _estimate(self, metric: str, of: str) -> Estimate:
+        """The estimate of a result that is compared."""
+        name = self._find(metric, of, None).metric
+        found = [e.paired for e in self._estimates if (e.paired.scalar.metric, e.paired.scalar.of) == (name, of)]
+        if not found:
+            msg = "no sampling intervals were asked for; evaluate with ci=0.95 (--ci)"
+            raise OptionError(msg)
+        return found[0]
 
     def group_values(self, metric: str, of: str | None = None) -> pa.Table:
         """Deciles of the values of the groups of `mean_over`, each group counted once.

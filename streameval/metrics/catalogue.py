@@ -90,6 +90,11 @@ class Entry:
     source : paper or definition
     metric : the metric; None where a value in the name or an option makes it
     made : makes the metric of the values that capitals stand for; None where only an option does
+    scale : scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`
+    thresholded : whether it takes the rows beyond a threshold that depends on the data: few blocks then
+    beyond : which rows beyond its threshold decide how sure it is: ``rows``, ``positives`` or ``negatives``
+    no_interval : why it has no sampling interval
+    rowwise : metric of its standard error where each row is a unit, without replicates
     """
 
     name: str
@@ -103,6 +108,11 @@ class Entry:
     source: str
     metric: Any = None
     made: Callable[..., Any] | None = None
+    scale: str = "logit"
+    thresholded: bool = False
+    beyond: str = ""
+    no_interval: str = ""
+    rowwise: Any = None
 
     def named(self, name: str) -> Any:
         """The metric of a name that this row stands for; None if it stands for none.
@@ -124,7 +134,7 @@ class Entry:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite end of the range is None."""
-        facts = {name: getattr(self, name) for name in self.__slots__ if name not in ("metric", "made")}
+        facts = {name: getattr(self, name) for name in self.__slots__ if name not in ("metric", "made", "rowwise")}
         return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}
 
 
@@ -138,6 +148,7 @@ _ECE = "Naeini, Cooper and Hauskrecht 2015"
 _ECCE = "Arrieta-Ibarra et al. 2022"
 _CORP = "Dimitriadis, Gneiting and Jordan 2021"
 _COX = "Cox 1958"
+_BIASED = "it is biased where scores are calibrated, so that no interval around it covers the truth"
 CATALOGUE: tuple[Entry, ...] = (
     Entry("roc_auc", "score", "ranking", True, 0, 1, "higher",
           "Share of (positive, negative) pairs in which the positive scores higher; a tie counts one half.",
@@ -154,105 +165,140 @@ CATALOGUE: tuple[Entry, ...] = (
           "Largest difference of true and false positive rate over all thresholds, of either sign.",
           "Kolmogorov-Smirnov", KolmogorovSmirnov()),
     Entry("agc", "score", "gain", True, -1, 1, "higher",
-          "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "Théberge, agc", Agc(1)),
+          "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "Théberge, agc", Agc(1),
+          scale="fisher"),
     Entry("agc_ratio", "score", "gain", True, 0, 1, "higher",
           "Area under the gain curve as a share of the perfect one's.", "Théberge, agc", Agc(1, ratio=True)),
     Entry("agc@Q", "score", "gain", False, -math.inf, 1, "higher",
-          "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "Théberge, agc"),
+          "agc of the top Q of the points: a share, or a number above 1 (--truncate Q).", "Théberge, agc",
+          scale="plain"),
     Entry("agc_ratio@Q", "score", "gain", False, 0, 1, "higher",
           "agc_ratio of the top Q of the points (--truncate Q).", "Théberge, agc"),
     Entry("gini", "score", "ranking", False, -1, 1, "higher",
-          "Gini coefficient of the ROC curve, 2·AUC − 1.", "2·AUC − 1", Gini()),
+          "Gini coefficient of the ROC curve, 2·AUC − 1.", "2·AUC − 1", Gini(),
+          scale="fisher"),
     Entry("partial_auc@F", "score", "ranking", False, 0, 1, "higher",
           "ROC AUC up to a false positive rate of F, standardised: ½ for a random order, 1 for a perfect one.",
           "McClish 1989", made=PartialAuc),
     Entry("tpr@fpr=X", "score", "thresholds", False, 0, 1, "higher",
           "Largest true positive rate at a false positive rate of at most X (--at fpr=X).", "ROC curve",
-          made=partial(OperatingPoint, "fpr")),
+          made=partial(OperatingPoint, "fpr"),
+          thresholded=True, beyond="negatives"),
     Entry("fpr@tpr=X", "score", "thresholds", False, 0, 1, "lower",
           "Smallest false positive rate at a true positive rate of at least X (--at tpr=X).", "ROC curve",
-          made=partial(OperatingPoint, "tpr")),
+          made=partial(OperatingPoint, "tpr"),
+          thresholded=True, beyond="positives"),
     Entry("precision@recall=X", "score", "thresholds", False, 0, 1, "higher",
           "Largest precision at a recall of at least X (--at recall=X).", "precision-recall curve",
-          made=partial(OperatingPoint, "recall")),
+          made=partial(OperatingPoint, "recall"),
+          thresholded=True, beyond="positives"),
     Entry("recall@precision=X", "score", "thresholds", False, 0, 1, "higher",
           "Largest recall at a precision of at least X (--at precision=X).", "precision-recall curve",
-          made=partial(OperatingPoint, "precision")),
+          made=partial(OperatingPoint, "precision"),
+          thresholded=True, beyond="rows"),
     Entry("precision@k=N", "score", "thresholds", False, 0, 1, "higher",
           "Precision among the N points that score highest, ties whole (--at k=N).", "precision-recall curve",
-          made=partial(OperatingPoint, "k")),
+          made=partial(OperatingPoint, "k"),
+          thresholded=True, beyond="rows"),
     Entry("recall@k=N", "score", "thresholds", False, 0, 1, "higher",
           "Recall of the N points that score highest, ties whole.", "precision-recall curve",
-          made=partial(OperatingPoint, "k", measure="recall")),
+          made=partial(OperatingPoint, "k", measure="recall"),
+          thresholded=True, beyond="rows"),
     Entry("precision@share=Q", "score", "thresholds", False, 0, 1, "higher",
           "Precision among the share Q of the points that score highest, ties whole (--at share=Q).",
-          "precision-recall curve", made=partial(OperatingPoint, "share")),
+          "precision-recall curve", made=partial(OperatingPoint, "share"),
+          thresholded=True, beyond="rows"),
     Entry("recall@share=Q", "score", "thresholds", False, 0, 1, "higher",
           "Recall of the share Q of the points that score highest, ties whole (--at share=Q).", "gain curve",
-          made=partial(OperatingPoint, "share", measure="recall")),
+          made=partial(OperatingPoint, "share", measure="recall"),
+          thresholded=True, beyond="rows"),
     Entry("lift@Q", "score", "thresholds", False, 0, math.inf, "higher",
           "Precision among the share Q of the points that score highest, over the share of positives (--at share=Q).",
-          "gain curve", made=partial(OperatingPoint, "share", measure="lift")),
+          "gain curve", made=partial(OperatingPoint, "share", measure="lift"),
+          scale="log", thresholded=True, beyond="rows"),
     Entry("precision@threshold=T", "score", "thresholds", False, 0, 1, "higher",
           "Precision of the points that score at least T (--at threshold=T).", "2×2 table",
-          made=partial(OperatingPoint, "threshold")),
+          made=partial(OperatingPoint, "threshold"),
+          beyond="rows"),
     Entry("recall@threshold=T", "score", "thresholds", False, 0, 1, "higher",
           "Recall of the points that score at least T (--at threshold=T).", "2×2 table",
-          made=partial(OperatingPoint, "threshold", measure="recall")),
+          made=partial(OperatingPoint, "threshold", measure="recall"),
+          beyond="positives"),
     Entry("fpr@threshold=T", "score", "thresholds", False, 0, 1, "lower",
           "False positive rate of the points that score at least T (--at threshold=T).", "2×2 table",
-          made=partial(OperatingPoint, "threshold", measure="fpr")),
+          made=partial(OperatingPoint, "threshold", measure="fpr"),
+          beyond="negatives"),
     Entry("flagged@threshold=T", "score", "thresholds", False, 0, 1, None,
           "Share of the points that score at least T (--at threshold=T).", "2×2 table",
-          made=partial(OperatingPoint, "threshold", measure="flagged")),
+          made=partial(OperatingPoint, "threshold", measure="flagged"),
+          beyond="rows"),
     Entry("f1_max", "score", "thresholds", False, 0, 1, "higher",
-          "Largest F1 over all thresholds.", "van Rijsbergen 1979", FbetaMax()),
+          "Largest F1 over all thresholds.", "van Rijsbergen 1979", FbetaMax(),
+          thresholded=True, beyond="rows"),
     Entry("fbeta_max@B", "score", "thresholds", False, 0, 1, "higher",
-          "Largest F-measure with weight B of recall over all thresholds.", "van Rijsbergen 1979", made=FbetaMax),
+          "Largest F-measure with weight B of recall over all thresholds.", "van Rijsbergen 1979", made=FbetaMax,
+          thresholded=True, beyond="rows"),
     Entry("cost_min@fp=X,fn=Y", "score", "thresholds", False, 0, math.inf, "lower",
-          "Least expected cost of a point, where a false alarm costs X and a miss Y.", "expected cost", made=CostMin),
+          "Least expected cost of a point, where a false alarm costs X and a miss Y.", "expected cost", made=CostMin,
+          scale="log"),
     Entry("brier_score", "score", "calibration", False, 0, 1, "lower",
           "Mean squared difference of score and label.", "Brier 1950", BrierScore()),
     Entry("log_loss", "score", "calibration", False, 0, math.inf, "lower",
-          "Mean negative log likelihood of the labels, in nats (--clip).", "Good 1952", LogLoss()),
+          "Mean negative log likelihood of the labels, in nats (--clip).", "Good 1952", LogLoss(),
+          scale="log"),
     Entry("ece", "score", "calibration", False, 0, 1, "lower",
-          "Mean distance of score and share of positives over ten bins of equal width.", _ECE, CalibrationError()),
+          "Mean distance of score and share of positives over ten bins of equal width.", _ECE, CalibrationError(),
+          no_interval=_BIASED),
     Entry("ece@B", "score", "calibration", False, 0, 1, "lower",
-          "ece over B bins of equal width.", _ECE, made=_expected),
+          "ece over B bins of equal width.", _ECE, made=_expected,
+          no_interval=_BIASED),
     Entry("ece@B/equal_count", "score", "calibration", False, 0, 1, "lower",
-          "ece over B bins of equal count, ties whole.", _ECE, made=partial(_expected, equal_count=True)),
+          "ece over B bins of equal count, ties whole.", _ECE, made=partial(_expected, equal_count=True),
+          no_interval=_BIASED),
     Entry("mce", "score", "calibration", False, 0, 1, "lower",
           "Largest distance of score and share of positives over ten bins of equal width.", _ECE,
-          CalibrationError(largest=True, name="mce")),
+          CalibrationError(largest=True, name="mce"),
+          no_interval=_BIASED),
     Entry("ecce_mad", "score", "calibration", False, 0, 1, "lower",
-          "Largest cumulative difference of labels and scores, without bins.", _ECCE, CumulativeError()),
+          "Largest cumulative difference of labels and scores, without bins.", _ECCE, CumulativeError(),
+          no_interval=_BIASED),
     Entry("ecce_range", "score", "calibration", False, 0, 1, "lower",
-          "Range of the cumulative difference of labels and scores, without bins.", _ECCE, CumulativeError(reach=True)),
+          "Range of the cumulative difference of labels and scores, without bins.", _ECCE, CumulativeError(reach=True),
+          no_interval=_BIASED),
     Entry("corp.mcb", "score", "calibration", False, 0, 1, "lower",
-          "Miscalibration: what isotonic recalibration would take off the Brier score.", _CORP, Corp("mcb")),
+          "Miscalibration: what isotonic recalibration would take off the Brier score.", _CORP, Corp("mcb"),
+          no_interval=_BIASED),
     Entry("corp.dsc", "score", "calibration", False, 0, 0.25, "higher",
-          "Discrimination: what the order of the scores takes off the uncertainty.", _CORP, Corp("dsc")),
+          "Discrimination: what the order of the scores takes off the uncertainty.", _CORP, Corp("dsc"),
+          scale="plain"),
     Entry("corp.unc", "score", "calibration", False, 0, 0.25, None,
-          "Uncertainty: the Brier score of the share of positives.", _CORP, Corp("unc")),
+          "Uncertainty: the Brier score of the share of positives.", _CORP, Corp("unc"),
+          scale="plain"),
     Entry("calibration_slope", "score", "calibration", False, -math.inf, math.inf, None,
           "Slope of a logistic recalibration: 1 is perfect, below 1 scores are too extreme.", _COX,
-          Recalibration("calibration_slope", slope=True)),
+          Recalibration("calibration_slope", slope=True),
+          scale="plain"),
     Entry("calibration_intercept", "score", "calibration", False, -math.inf, math.inf, None,
-          "Intercept fitted together with the slope: 0 is perfect.", _COX, Recalibration("calibration_intercept")),
+          "Intercept fitted together with the slope: 0 is perfect.", _COX, Recalibration("calibration_intercept"),
+          scale="plain"),
     Entry("calibration_in_the_large", "score", "calibration", False, -math.inf, math.inf, None,
           "Intercept with slope 1: above 0 scores are too low on the whole.", _COX,
-          Recalibration("calibration_in_the_large", LogisticFit(joint=False))),
+          Recalibration("calibration_in_the_large", LogisticFit(joint=False)),
+          scale="plain"),
     Entry("agc_approx", "sample", "gain", False, -1, 1, "higher",
-          "agc of a sample in quantile bins (--approx-agc).", "Théberge, agc"),
+          "agc of a sample in quantile bins (--approx-agc).", "Théberge, agc",
+          no_interval="the rows that were drawn decide its error, see bound and stderr; agc has an interval"),
     Entry("agc_approx@Q", "sample", "gain", False, -math.inf, 1, "higher",
-          "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "Théberge, agc"),
+          "agc@Q of a sample in quantile bins (--approx-agc --truncate Q).", "Théberge, agc",
+          no_interval="the rows that were drawn decide its error, see bound and stderr; agc has an interval"),
     Entry("aul", "cluster", "lift", True, 0, 1, "higher",
           "Area under the lift curve of clusters from the largest to the smallest.",
           "Scherbakov, clustering-metrics", Aul()),
     Entry("roc_auc_by_size", "cluster", "lift", True, 0, 1, "higher",
           "ROC AUC with the size of its cluster as a row's score.", "Hanley and McNeil 1982", RocAucBySize()),
     Entry("quantile@X", "sketch", "quantiles", True, -math.inf, math.inf, None,
-          "Estimated X-quantile of a column of numbers (--sketch COLUMN).", "Dunning and Ertl 2019"),
+          "Estimated X-quantile of a column of numbers (--sketch COLUMN).", "Dunning and Ertl 2019",
+          no_interval="a sketch keeps no blocks"),
 )  # fmt: skip
 
 
@@ -434,7 +480,19 @@ def _clustering_rows() -> tuple[Entry, ...]:
     for m in clustering_metrics(clustering_metric_names()):
         subject = "pairwise" if m.name.startswith("pairwise.") else "clustering"
         rows.append(
-            Entry(m.name, m.family, subject, m.name in defaults, m.low, m.high, m.better, m.meaning, m.source, m)
+            Entry(
+                m.name,
+                m.family,
+                subject,
+                m.name in defaults,
+                m.low,
+                m.high,
+                m.better,
+                m.meaning,
+                m.source,
+                m,
+                scale="logit" if (m.low, m.high) == (0, 1) else "log" if m.low == 0 else "plain",
+            )
         )
     return tuple(rows)
 

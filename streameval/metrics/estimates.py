@@ -86,21 +86,28 @@ class Sizes:
     unit : what is drawn together, such as the column ``campaign``; ``row`` where each row is a unit of its own
     counts : by kind, such as ``rows``, ``positives`` and ``negatives``: arrays of shape (n_blocks,)
     units : number of units; None where it is not known
+    single : whether every row is a unit of weight 1; then the effective units are the rows
     """
 
     unit: str
     counts: Mapping[str, Array]
     units: int | None = None
+    single: bool = False
 
     @property
     def effective(self) -> dict[str, float]:
         """Effective units of each kind that occurs."""
-        return {kind: effective_units(counts) for kind, counts in self.counts.items() if counts.any()}
+        number = _rows if self.single else effective_units
+        return {kind: number(counts) for kind, counts in self.counts.items() if counts.any()}
 
     @property
     def governing(self) -> tuple[float, str]:
         """The smallest number of effective units, and its kind."""
         return min(((units, kind) for kind, units in self.effective.items()), default=(0.0, "rows"))
+
+
+def _rows(counts: Array) -> float:
+    return float(counts.sum())
 
 
 def effective_units(counts: Array) -> float:
@@ -129,7 +136,7 @@ class Estimate:
     ----------
     scalar : the value of all rows
     replicates : float64 array of shape (n_blocks,), the value without each block; NaN for a block without rows, for
-        which it is the value of all rows
+        which it is the value of all rows, infinite where the value is undefined
     sizes : what the blocks hold
     scale : key of `SCALES`
     reason : why there is no interval, if that is known beforehand
@@ -149,8 +156,10 @@ class Estimate:
 
     @property
     def deviations(self) -> Array:
-        """The replicates of blocks that have rows, less their mean."""
+        """The replicates of blocks that have rows, less their mean; NaN where a replicate is undefined."""
         there = self.replicates[~np.isnan(self.replicates)]
+        if np.isinf(there).any():
+            return np.full(there.size, math.nan)
         return np.asarray(there - there.mean()) if there.size else there
 
     @property

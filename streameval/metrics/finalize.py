@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.metrics.protocol import Metric
 
-__all__ = ["combine", "compute", "in_rounds", "partials"]
+__all__ = ["combine", "compute", "computed", "in_rounds", "partials"]
 
 
 def partials(
@@ -75,8 +75,13 @@ def _unsettled(value: Any) -> bool:
 
 def compute(state: Any, metric: Metric) -> Any:
     """One metric of a state in memory."""
+    return computed(state, [metric])[0]
+
+
+def computed(state: Any, metrics: Sequence[Metric]) -> list[Any]:
+    """Several metrics of a state in memory."""
 
     def finalize(jobs: list[tuple[Any, list[Metric]]]) -> list[list[Any]]:
         return [combine(s, several, [partials(s, shard, several) for shard in s.shards()]) for s, several in jobs]
 
-    return in_rounds(finalize, [(state, [metric])])[0][0]
+    return in_rounds(finalize, [(state, metrics)])[0]

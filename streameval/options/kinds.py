@@ -20,6 +20,7 @@ __all__ = [
     "COLUMN",
     "FILTER",
     "FLAG",
+    "LEVEL",
     "METRICS",
     "NAMES",
     "NUMBERS",
@@ -275,6 +276,18 @@ def _filter(name: str, given: Any) -> str | Filter:
     return Filter(str(given), given) if expression else str(given)
 
 
+def _level(name: str, given: Any) -> float:
+    """The level of an interval."""
+    found = plain(given)
+    if _is_number(found) and 0 < found < 1:
+        return float(found)
+    meant = (
+        f"; write {name}={found / 100:g} (--{name} {found / 100:g})" if _is_number(found) and 1 < found < 100 else ""
+    )
+    msg = f"{name}={given!r} is not a level between 0 and 1, such as 0.95{meant}"
+    raise OptionError(msg)
+
+
 def _flag(name: str, given: Any) -> bool:
     """A truth value."""
     found = plain(given)
@@ -295,6 +308,7 @@ ANY = Kind(lambda _, given: plain(given))
 COLUMN = Kind(_column)
 FILTER = Kind(_filter)
 FLAG = Kind(_flag, bool)
+LEVEL = Kind(_level, float)
 NAMES = Kind(texts, many=True)
 METRICS = Kind(_metrics, many=True)
 NUMBERS = Kind(numbers, float, many=True)

@@ -16,6 +16,7 @@ from streameval.options.kinds import (
     COLUMN,
     FILTER,
     FLAG,
+    LEVEL,
     METRICS,
     NAMES,
     NUMBERS,
@@ -48,6 +49,7 @@ class Option:
     flag : spelling on the command line, without dashes, where it is not the name
     metavar : placeholder in the help text
     required : whether a command needs it
+    bare : its value where the command line names it without one; None where it needs one
     kept : whether a store keeps it if its update takes it; False for what each update says anew
     of : option whose columns may have a value each, as a mapping or by ``COLUMN=VALUE``; see `ByColumn`
     """
@@ -65,6 +67,7 @@ class Option:
     required: bool = False
     kept: bool = True
     of: str = ""
+    bare: Any = None
 
     @property
     def spelling(self) -> str:
@@ -180,6 +183,12 @@ OPTIONS = (
            "What a group weighs in its mean.", needs="groups"),
     Option("max_slices", whole_number("a whole number of at least 1", 1), 10_000, _EVALUATE, "nothing",
            "Refuse more slices of one slicing.", metavar="N"),
+    Option("ci", LEVEL, None, _EVALUATE, "state", metavar="[LEVEL]", bare=0.95,
+           help="Sampling intervals at this level, 0.95 where none is given; --unit and --baseline imply it."),
+    Option("unit", COLUMN, None, _EVALUATE, "state", metavar="COLUMN",
+           help="Rows of one value are drawn together, such as a campaign; for --ci. [default: each row is a unit]"),
+    Option("baseline", NAMES, None, _EVALUATE, "state", metavar="COLUMN",
+           help="Compare the other scores, or cluster columns, with this one; repeat for several."),
     Option("approx", FLAG, False, _FOLD, "state",
            "Bounded memory: fixed histograms of scores, certain intervals.", needs="scores"),
     Option("approx_agc", FLAG, False, _FOLD, "state",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from streameval.wording import plural
+from streameval.wording import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "cell", "render", "series", "tables", "text"]
 
+_FEW_UNITS = 50  # effective units below which intervals are rough
 _TEXT = 32  # characters of a line of text in a table that is short of room
 _GAP = 3  # characters between columns
 _EDGES = 4  # characters left and right of a table
@@ -70,14 +72,33 @@ def cell(result: Scalar | None) -> str:
     text = f"{result.value:.6f}" if abs(result.value) < 1e6 else f"{result.value:.6g}"
     if result.threshold is not None:
         text += f" @ {result.threshold:.5g}"  # the score from which on points are taken
+    if result.ci_lower is not None and result.ci_upper is not None and result.exact:
+        return _with_interval(result)
     if result.exact:
         return text
     width = max(result.upper - result.value, result.value - result.lower)
+    if width == width and result.ci_lower is not None:
+        return f"{_with_interval(result)} ± {width:.1e}"
     if width == width:
         return f"{text} ± {width:.1e}"
     known = (("bound", result.bound), ("standard error", result.stderr))
     said = ", ".join(f"{name} {size:.1e}" for name, size in known if size is not None)
     return f"{text}, sampled: {said}" if said else f"{text} (estimate)"
+
+
+def _with_interval(result: Scalar, *, signed: bool = False) -> str:
+    """A value with its sampling interval, to two digits of its width and four decimals at least; then the threshold.
+
+    >>> from streameval.results import Scalar
+    >>> _with_interval(Scalar("roc_auc", 0.99213, ci_lower=0.98742, ci_upper=0.99511))
+    '0.9921 [0.9874, 0.9951]'
+    """
+    low, high = result.ci_lower or 0.0, result.ci_upper or 0.0
+    places = min(6, max(4, 1 - math.floor(math.log10(high - low)))) if high > low else 6
+    form = f"{'+' * signed}.{places}f" if abs(result.value) < 1e4 else f"{'+' * signed}.6g"
+    value, *ends = (f"{x:{form}}".replace("-", "−") for x in (result.value, low, high))
+    at = f" @ {result.threshold:.5g}" if result.threshold is not None else ""
+    return f"{value} [{', '.join(ends)}]{at}"
 
 
 def tables(results: Sequence[Scalar]) -> list[tuple[list[str], list[str], dict[tuple[str, str], Scalar]]]:
@@ -111,9 +132,13 @@ def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, A
     parts: list[RenderableType] = [f"{plural(found.rows, 'row')}{positives}"]
     parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
     parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
-    for group in tables([result for result in found.results if result.slice is None]):
+    whole = [result for result in found.results if result.slice is None]
+    for group in tables([result for result in whole if result.baseline is None]):
         parts += [*([""] if plain else []), _Side(*group, plain)]
     parts += ["", _Points(points, plain)] if points else []
+    compared = [result for result in whole if result.baseline is not None]
+    parts += [*([""] if plain else []), differences(compared, plain=plain)] if compared else []
+    parts += [escape(line) for line in sampling_notes(whole)]
     parts += [escape(line) for line in means(found.results)]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
@@ -200,6 +225,52 @@ def means(results: Sequence[Scalar]) -> Iterator[str]:
             ).append(result.metric)
     for text_, metrics in told.items():
         yield f"{', '.join(dict.fromkeys(metrics))}: {text_}"
+
+
+def differences(results: Sequence[Scalar], *, plain: bool = False) -> Table:
+    """Differences from baselines, one row each: metric, columns, value with interval, p, verdict, unit."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None if plain else box.SIMPLE_HEAD, header_style="bold")
+    for name in ("metric", "difference", "value", "p", "verdict", "unit"):
+        table.add_column(name, justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict")
+    for result in results:
+        value = "–"
+        if result.ci_lower is not None:
+            value = _with_interval(replace(result, threshold=None), signed=True)
+        elif result.value == result.value:
+            value = f"{result.value:+.6f}".replace("-", "−")
+        p = "" if result.p_value is None else f"{result.p_value:.2g}"
+        table.add_row(*map(escape, (result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")))
+    return table
+
+
+def sampling_notes(results: Sequence[Scalar]) -> list[str]:
+    """What to know of sampling intervals: units and blocks, what has no interval and why, how p was adjusted."""
+    asked = [result for result in results if result.ci_level is not None]
+    notes = []
+    for unit in dict.fromkeys(result.unit for result in asked if result.ci_lower is not None):
+        of_unit = [result for result in asked if result.unit == unit and result.ci_lower is not None]
+        units = min((r.effective_units for r in of_unit if r.effective_units is not None), default=None)
+        blocks = max(result.blocks or 0 for result in of_unit)
+        level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals"
+        known = "" if units is None else f", {units:,.0f} effective units in {plural(blocks, 'block')}"
+        notes.append(f"{level}: the unit is the {unit}{known}")
+        if units is not None and units < _FEW_UNITS:
+            notes.append(f"warning: fewer than {_FEW_UNITS} effective units, so these intervals are rough")
+        if unit == "row":
+            notes.append("each row is its own unit: too narrow if rows come in groups; name their column with --unit")
+    why: dict[str, list[str]] = {}
+    for result in asked:
+        if result.ci_lower is None and result.ci_reason and result.value == result.value:
+            why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]")
+    notes += [f"no interval of {few(names)}: {reason}" for reason, names in why.items()]
+    tested = sum(result.p_value is not None for result in asked)
+    if tested:
+        notes.append(f"p is adjusted for {plural(tested, 'comparison')} (Holm); intervals are not")
+    return notes
 
 
 def text(found: Found) -> str:

@@ -27,6 +27,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.estimates import Sizes
     from streameval.states.scores.parts import ScorePart
 
 __all__ = ["CostMin", "FbetaMax"]
@@ -155,6 +156,11 @@ class CostMin:
     @property
     def _costs(self) -> tuple[Fraction, Fraction]:
         return Fraction(str(float(self.fp))), Fraction(str(float(self.fn)))
+
+    def useless(self, sizes: Sizes) -> float:
+        """The value of a useless score: the cost of flagging all or nothing."""
+        negatives, positives = (float(sizes.counts[side].sum()) for side in ("negatives", "positives"))
+        return min(self.fp * negatives, self.fn * positives) / (negatives + positives)
 
     def partial(self, part: ScorePart) -> _Best | None:
         """The best vertex; None without groups."""

@@ -19,7 +19,7 @@ From a histogram the value comes with its bounds (`streameval.metrics.scores.gai
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.scores.gain_bounds import cut_bounds
@@ -75,6 +75,10 @@ class Agc:
     def counts_nan(self) -> bool:
         """Whether NaN scores may count as halves: in 2·AUC − 1 alone."""
         return self.truncate == 1 and not self.ratio
+
+    def shrunk(self, share: float) -> Agc:
+        """The metric of a part of the rows: a number of points stays the same share of them."""
+        return self if self.truncate <= 1 else replace(self, truncate=max(2, round(self.truncate * share)))
 
     def _by_pairs(self, measure: Totals) -> bool:
         """Whether the pairs won give the area: Σ u·(2T + p) is Σ p·(2T + p) = P² plus Σ n·(2T + p), those pairs.

@@ -23,7 +23,7 @@ points. Bounds from a histogram: `streameval.metrics.scores.point_bounds`.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -115,6 +115,10 @@ class OperatingPoint:
         """``tpr@fpr=0.0001``, ``precision@recall=0.9``, ``precision@k=1000``, ``lift@0.01``."""
         asked = "" if self.measure == "lift" else f"{self.kind}="
         return f"{self.measure}@{asked}{format_number(self.at)}"
+
+    def shrunk(self, share: float) -> OperatingPoint:
+        """The point of a part of the rows: a number of points stays the same share of them."""
+        return self if self.kind != "k" else replace(self, at=max(1, round(self.at * share)))
 
     def due(self, total: Totals) -> Any:
         """What must be reached, or may not be exceeded, in rows or in the measure."""

@@ -43,6 +43,7 @@ from streameval.states.scores.missing import halved
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.estimates import Sizes
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -249,6 +250,10 @@ class MaxInformedness:
 
     name: str = "max_informedness"
 
+    def useless(self, sizes: Sizes) -> float:
+        """The value of a useless score."""
+        return 0.0
+
     def partial(self, part: ScorePart) -> _Peak:
         """The peak of a part."""
         return _Peak.of(part)
@@ -277,6 +282,10 @@ class KolmogorovSmirnov:
     """
 
     name: str = "ks"
+
+    def useless(self, sizes: Sizes) -> float:
+        """The value of a useless score."""
+        return 0.0
 
     def partial(self, part: ScorePart) -> tuple[_Peak, _Peak]:
         """The peaks of a part and of the same part with the classes exchanged."""

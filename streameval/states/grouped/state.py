@@ -211,11 +211,11 @@ class Grouped(Small):
         names = [self._names[group]] if group in self._names else []
         return self._union({name: self.apart[name] for name in names if name in self.apart}, self.joined.marked(names))
 
-    def without(self, group: Group) -> Any:
-        """The inner state of all groups but one; of all rows where there is no such group."""
-        name = self._names.get(group)
-        apart = {other: state for other, state in self.apart.items() if other != name}
-        return self._union(apart, ~self.joined.marked([] if name is None else [name]))
+    def without(self, *groups: Group) -> Any:
+        """The inner state of all groups but these; of all rows where there are no such groups."""
+        names = [self._names[group] for group in groups if group in self._names]
+        apart = {other: state for other, state in self.apart.items() if other not in names}
+        return self._union(apart, ~self.joined.marked(names))
 
     def _union(self, apart: Mapping[bytes, Any], marks: Array) -> Any:
         """The inner state of some groups apart and of the marked joined ones."""

@@ -1,0 +1,127 @@
+"""Sampling intervals of results, and differences from baselines."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from streameval.errors import OptionError
+from streameval.evaluation.resampling import LEVEL
+from streameval.metrics.catalogue import entry_of
+from streameval.metrics.estimates import compared
+from streameval.metrics.resampling import estimates, without_replicates
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.engine import Engine
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.resampling import Resampling
+    from streameval.metrics.estimates import Estimate
+    from streameval.results import Scalar
+
+__all__ = ["Estimated", "better_end", "block_specs", "concluded", "differences", "estimated"]
+
+
+class Estimated(NamedTuple):
+    """A result with its replicates.
+
+    Attributes
+    ----------
+    own : gives its interval
+    paired : gives differences from other columns; the same but where the unit of an interval does not pair columns
+    """
+
+    own: Estimate
+    paired: Estimate
+
+
+def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling) -> tuple[Any, ...]:
+    """States to fold for sampling intervals, beside those of the metrics."""
+    if resampling.level is None:
+        return ()
+    found = (w.family.blocks(w, resampling) for w in wanted if w.metrics)
+    return tuple(spec for spec in found if spec is not None)
+
+
+def estimated(
+    engine: Engine,
+    answered: Sequence[tuple[MetricRequest, Any]],
+    states: Mapping[Any, Any],
+    results: Sequence[Scalar],
+    resampling: Resampling,
+) -> list[Estimated]:
+    """The results of all states, in the order given, with their replicates.
+
+    Parameters
+    ----------
+    engine : finalizes replicates
+    answered : states with their requests
+    states : the folded states, those of blocks among them
+    results : the values of all metrics of all states
+    resampling : what is asked for
+    """
+    found: list[Estimated] = []
+    for wanted, state in answered:
+        values = results[len(found) : len(found) + len(wanted.metrics)]
+        spec = wanted.family.blocks(wanted, resampling) if wanted.metrics else None
+        blocks = None if spec is None else states[spec]
+        made: list[list[Estimate]] = []
+        for split in (wanted.family.resampled, wanted.family.paired):
+            resampled = split(wanted, state, blocks, resampling)
+            if resampled is None:
+                made.append(made[0])
+            elif isinstance(resampled, str):
+                made.append(without_replicates(values, resampling.named_unit, resampled))
+            else:
+                finalize = partial(wanted.family.replicates, engine)
+                made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, finalize))
+        found += map(Estimated, *made)
+    return found
+
+
+def differences(found: Sequence[Estimated], wanted: Sequence[MetricRequest], resampling: Resampling) -> list[Scalar]:
+    """Differences of all metrics from the baselines, adjusted together.
+
+    Parameters
+    ----------
+    found : results, in the order of the requests
+    wanted : the requests
+    resampling : what is asked for
+    """
+    by_group: dict[str, dict[str, dict[str, Estimate]]] = {}
+    for group, one in zip((w.group for w in wanted for _ in w.metrics), found, strict=True):
+        scalar = one.own.scalar
+        by_group.setdefault(group, {}).setdefault(str(scalar.of), {})[scalar.metric] = one.paired
+    pairs = [
+        (columns[other][metric].minus(columns[base][metric]), better_end(metric))
+        for columns in by_group.values()
+        for other, base in resampling.pairs(list(columns))
+        for metric in columns[other]
+        if metric in columns[base]
+    ]
+    return compared(pairs, resampling.level or LEVEL)
+
+
+def concluded(difference: Estimate, level: float, margin: float | None = None) -> Scalar:
+    """One difference as a result, its p alone, and ``equivalent`` where it is shown to lie within ± `margin`.
+
+    Raises
+    ------
+    OptionError
+        If the margin is not a number above 0.
+    """
+    if margin is not None and not 0 < margin < math.inf:
+        msg = f"margin={margin!r} is not a number above 0"
+        raise OptionError(msg)
+    scalar = compared([(difference, better_end(difference.scalar.metric))], level)[0]
+    same = margin is not None and difference.equivalent(margin, level)
+    return replace(scalar, verdict="equivalent") if same else scalar
+
+
+def better_end(metric: str) -> str | None:
+    """Which end of a metric is better: ``higher``, ``lower``, or None."""
+    entry = entry_of(metric)
+    return entry.better if entry else None

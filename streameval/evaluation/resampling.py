@@ -1,0 +1,102 @@
+"""Resampling: which sampling intervals and comparisons are asked for, and the blocks to fold for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError, SchemaError
+from streameval.states.grouped import Blocks
+from streameval.states.keyed.ids import id_type
+from streameval.wording import few
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+__all__ = ["LEVEL", "NO_INTERVALS", "Resampling"]
+
+LEVEL = 0.95  # where it is implied
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """Which sampling intervals are asked for.
+
+    Attributes
+    ----------
+    level : of the intervals; None where there are to be none
+    unit : column of what is drawn together; None where each row is a unit
+    baselines : columns that others are compared with
+
+    Examples
+    --------
+    >>> Resampling.of({"ci": None, "unit": "campaign", "baseline": (), "score": ("a",), "cluster": ()})
+    Resampling(level=0.95, unit='campaign', baselines=())
+    """
+
+    level: float | None = None
+    unit: str | None = None
+    baselines: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Resampling:
+        """What plain options ask for.
+
+        Raises
+        ------
+        OptionError
+            If there is nothing to compare with a baseline.
+        """
+        unit, baselines = options["unit"], tuple(options["baseline"])
+        for name in baselines:
+            kinds = [kind for kind in ("score", "cluster") if name in options[kind]]
+            if not kinds:
+                have = few([*options["score"], *options["cluster"]])
+                msg = f"baseline={name!r} is neither a score nor a cluster column that is evaluated; there are {have}"
+                raise OptionError(msg, "baseline")
+            if all(len(options[kind]) < 2 for kind in kinds):
+                msg = f"baseline={name!r} has no other {kinds[0]} column to compare with; name one (--{kinds[0]})"
+                raise OptionError(msg, "baseline")
+        level = options["ci"]
+        if level is None and (unit or baselines):
+            level = LEVEL
+        return cls(level, unit, baselines)
+
+    def check(self, schema: pa.Schema, name: str) -> None:
+        """Raise `SchemaError` if the unit is no id; `name` is a file."""
+        if self.unit is not None:
+            try:
+                id_type(schema.field(self.unit).type, self.unit)
+            except SchemaError as error:
+                msg = f"{name}: {error}"
+                raise SchemaError(msg) from None
+
+    @property
+    def blocks(self) -> Blocks:
+        """How units are divided into blocks."""
+        return Blocks(self.unit)
+
+    @property
+    def named_unit(self) -> str:
+        """The unit as results name it."""
+        return self.unit or "row"
+
+    def pairs(self, columns: Sequence[str]) -> list[tuple[str, str]]:
+        """Pairs of a column and the baseline that it is compared with, of columns of one kind, each pair once.
+
+        Examples
+        --------
+        >>> Resampling(0.95, None, ("a", "b")).pairs(["a", "b", "c"])
+        [('b', 'a'), ('c', 'a'), ('c', 'b')]
+        """
+        found: list[tuple[str, str]] = []
+        for base in self.baselines:
+            if base in columns:
+                others = (column for column in columns if column != base)
+                found += [(other, base) for other in others if (base, other) not in found]
+        return found
+
+
+NO_INTERVALS = Resampling()

@@ -1,0 +1,194 @@
+"""Resampling: estimates of the metrics of a state from what is left of it without each block.
+
+A state is *resampled* where it can give itself without a block (`Resampled`). The metrics of a replicate are those of
+the state, finalized unchanged, but for a number of points such as the k of ``precision@k``: it shrinks with the rows.
+Values are those of the exact state; only replicates come from here.
+
+Thresholded metrics are not smooth in the rows. Their blocks are merged to `FEW_BLOCKS`, and they have no interval where
+too few units lie beyond the threshold. What a metric needs of this, its row in the catalogue says.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from streameval.metrics.catalogue import Entry, entry_of
+from streameval.metrics.estimates import FEW_UNITS, Estimate, Sizes, effective_units
+from streameval.metrics.finalize import compute
+from streameval.metrics.scores.threshold import ConfusionAt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from streameval.metrics.protocol import Metric
+    from streameval.results import Scalar
+    from streameval.states.grouped import Grouped
+    from streameval.typing import Array
+
+    Finalize = Callable[[Sequence[tuple[Any, Sequence[Metric]]]], list[list[Scalar]]]
+
+__all__ = ["FEW_BLOCKS", "Resampled", "SplitState", "estimates", "without_replicates"]
+
+FEW_BLOCKS = 32  # of thresholded metrics
+_STATES = 8  # replicates that are finalized together
+_FAR = 5  # standard errors that a maximum must lie from what a useless score has
+
+
+class Resampled(Protocol):
+    """A state that can leave out each of its blocks."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """What the blocks hold, by kind; `rows` among them."""
+
+    def without(self, block: int) -> Any:
+        """A state of the rows of all other blocks, for the metrics of the family."""
+
+    def merged(self, count: int) -> Resampled:
+        """The same rows in fewer blocks, block b in b modulo `count`."""
+
+    def beyond(self, threshold: float) -> Mapping[str, Array]:
+        """What the blocks hold of rows that score at or above a threshold: as the counts of `sizes`."""
+
+
+@dataclass(frozen=True)
+class SplitState:
+    """A score state that is split by block, nothing left out.
+
+    Attributes
+    ----------
+    grouped : the state, split by `streameval.states.grouped.Blocks`
+    unit : what is drawn together: a column, or ``row``
+    count : number of blocks; those of the state are taken modulo this
+    """
+
+    grouped: Grouped
+    unit: str
+    count: int
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Measure of the rows of each block."""
+        found = np.zeros((2, self.count))
+        weighted = False
+        for block in self.grouped.groups():
+            totals = self.grouped.only(block).totals()
+            weighted |= totals.weighted
+            found[:, block % self.count] += np.ldexp([totals.n, totals.p], totals.unit)
+        return Sizes(self.unit, _counts(*found), single=self.unit == "row" and not weighted)
+
+    def without(self, block: int) -> Any:
+        """The state of the rows of all other blocks."""
+        return self.grouped.without(*(b for b in self.grouped.groups() if b % self.count == block))
+
+    def merged(self, count: int) -> SplitState:
+        """The same rows in fewer blocks."""
+        return replace(self, count=count)
+
+    def beyond(self, threshold: float) -> Mapping[str, Array]:
+        """What the blocks hold of rows that score at or above a threshold."""
+        found = np.zeros((2, self.count))
+        for block in self.grouped.groups():
+            true, _, false, _ = compute(self.grouped.only(block), ConfusionAt(threshold))
+            found[:, block % self.count] += false, true
+        return _counts(*found)
+
+
+def _counts(negatives: Array, positives: Array) -> dict[str, Array]:
+    return {"rows": negatives + positives, "positives": positives, "negatives": negatives}
+
+
+def without_replicates(values: Sequence[Scalar], unit: str, reason: str) -> list[Estimate]:
+    """Estimates that have no interval, for one reason."""
+    return [Estimate(value, np.empty(0), Sizes(unit, {}), reason=reason) for value in values]
+
+
+def estimates(
+    values: Sequence[Scalar], metrics: Sequence[Metric], rows: int, resampled: Resampled, finalize: Finalize
+) -> list[Estimate]:
+    """The metrics of a state with their replicates.
+
+    Parameters
+    ----------
+    values : their values, from the exact state
+    metrics : the metrics
+    rows : rows of the exact state
+    resampled : gives the replicates
+    finalize : from pairs of a state and metrics to their values
+    """
+    kinds = [_kind(metric) for metric in metrics]
+    found: dict[int, Estimate] = {}
+    for few in (False, True):
+        at = [i for i, kind in enumerate(kinds) if kind.thresholded == few and not kind.no_interval]
+        if at:
+            split = resampled.merged(FEW_BLOCKS) if few else resampled
+            replicates = _replicates([metrics[i] for i in at], rows, split, finalize)
+            for row, i in zip(replicates, at, strict=True):
+                estimate = Estimate(values[i], row, split.sizes, kinds[i].scale)
+                found[i] = replace(estimate, reason=_reason(estimate, metrics[i], kinds[i], split))
+    refused = [
+        without_replicates([v], resampled.sizes.unit, k.no_interval)[0] for v, k in zip(values, kinds, strict=True)
+    ]
+    return [found.get(i, estimate) for i, estimate in enumerate(refused)]
+
+
+def _kind(metric: Metric) -> Entry:
+    """The row of a metric in the catalogue; a user's own metric is smooth, and its interval symmetric."""
+    return entry_of(metric.name) or Entry(metric.name, "", "", False, -math.inf, math.inf, None, "", "", scale="plain")
+
+
+def _replicates(metrics: Sequence[Metric], rows: int, split: Resampled, finalize: Finalize) -> Array:
+    """Values without each block, as a float64 array of shape (n_metrics, n_blocks).
+
+    NaN where the block has no rows; infinite where the value is undefined.
+    """
+    there = split.sizes.counts["rows"]
+    found = np.full((len(metrics), there.size), math.nan)
+    blocks = np.flatnonzero(there).tolist()
+    for start in range(0, len(blocks), _STATES):
+        some = blocks[start : start + _STATES]
+        states = [split.without(block) for block in some]
+        values = finalize([(state, [_shrunk(m, state, rows) for m in metrics]) for state in states])
+        for block, row in zip(some, values, strict=True):
+            found[:, block] = [math.inf if math.isnan(value.value) else value.value for value in row]
+    return found
+
+
+def _shrunk(metric: Metric, state: Any, rows: int) -> Metric:
+    """The metric of a replicate: a number of points stays the same share of the rows."""
+    shrunk = getattr(metric, "shrunk", None)
+    return metric if shrunk is None or not rows else shrunk(state.totals().rows / rows)
+
+
+def _reason(estimate: Estimate, metric: Metric, kind: Entry, split: Resampled) -> str | None:
+    """Why a metric has no interval, beyond what its replicates say."""
+    value = estimate.scalar
+    if value.value in (kind.low, kind.high):
+        return f"the value {value.value:g} is at the end of its range"
+    if not estimate.deviations.any():
+        return "the value is the same without any block"
+    if kind.beyond and not math.isnan(value.value):
+        units = _beyond(value, kind, split)
+        if units < FEW_UNITS:
+            unit = split.sizes.unit
+            return f"{units:.1f} effective units of {kind.beyond} ({unit}) beyond the threshold: {FEW_UNITS} are needed"
+    useless = getattr(metric, "useless", None)
+    if useless is not None and abs(value.value - useless(split.sizes)) < _FAR * estimate.stderr:
+        return f"the value is within {_FAR} standard errors of that of a useless score"
+    return None
+
+
+def _beyond(value: Scalar, kind: Entry, split: Resampled) -> float:
+    """Effective units beyond the threshold; of positives on the side that has fewer."""
+    if value.threshold is None:
+        return math.inf
+    above = split.beyond(value.threshold)[kind.beyond]
+    sides = [above, split.sizes.counts[kind.beyond] - above] if kind.beyond == "positives" else [above]
+    if split.sizes.single:
+        return min(float(side.sum()) for side in sides)
+    return min(effective_units(side) if side.any() else 0.0 for side in sides)

@@ -1,0 +1,207 @@
+"""Sampling intervals of an evaluation: replicates are metrics of the rows that are left, differences are paired."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy import stats
+
+from streameval import compare, evaluate
+from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.metrics.catalogue import Selection
+from streameval.metrics.finalize import compute
+from streameval.states.grouped import Blocks
+from streameval.states.protocol import Batch
+from streameval.states.scores.counts import fold_arrays
+
+METRICS = ["ranking", "gain", "brier_score", "log_loss", "calibration_slope"]
+
+
+def clustered(rows: int = 3000, units: int = 400, seed: int = 0) -> pa.Table:
+    """Rows of units that share their label and a part of their scores, with two scores, weights and a text unit."""
+    rng = np.random.default_rng(seed)
+    size = np.arange(1, units + 1) ** -0.5
+    unit = rng.choice(units, rows, p=size / size.sum())
+    label = (rng.random(units) < 0.3).astype(int)[unit]
+    shared = rng.normal(size=(2, units))[:, unit]
+    logits = 1.2 * label + shared + rng.normal(size=(2, rows))
+    return pa.table(
+        {
+            "label": label,
+            "v1": 1 / (1 + np.exp(-logits[0])),
+            "v2": (1 / (1 + np.exp(-logits[0] - logits[1] / 4))).astype(np.float32),
+            "weight": rng.random(rows) + 0.5,
+            "unit": unit,
+            "name": [f"unit {u}" for u in unit],
+        }
+    )
+
+
+def blocks_of(table: pa.Table, unit: str, count: int = 128) -> np.ndarray:
+    """The block of each row."""
+    column = table.column(unit).combine_chunks()
+    key = Blocks(unit, 128)
+    split = key.split(Batch(np.zeros(len(table), np.uint8), None, {unit: column}))
+    return np.array([key.group(name) for name in split.names.to_pylist()])[split.codes] % count
+
+
+def metric_of(name: str) -> Any:
+    """The metric of a name."""
+    selection = Selection(("score",), (name,), truncate=(0.2,))
+    return next(metric for metric in selection.of("score") if metric.name == name)
+
+
+def jackknife(
+    table: pa.Table, metric: str, score: str, unit: str = "unit", weight: str | None = None, count: int = 128
+) -> tuple[float, np.ndarray]:
+    """Standard error and replicates, from the rows that are left without each block."""
+    blocks, label = blocks_of(table, unit, count), table.column("label").to_numpy().astype(np.uint8)
+    weights = None if weight is None else table.column(weight).to_numpy()
+    found = []
+    for block in np.unique(blocks):
+        left = blocks != block
+        values = table.column(score).to_numpy()[left]
+        state = fold_arrays(label[left], values, None if weights is None else weights[left])
+        found.append(compute(state, metric_of(metric)).value)
+    replicates = np.array(found)
+    return spread(replicates), replicates
+
+
+def spread(replicates: np.ndarray) -> float:
+    """The standard error that replicates give."""
+    return math.sqrt((replicates.size - 1) / replicates.size * np.square(replicates - replicates.mean()).sum())
+
+
+@pytest.mark.parametrize("weight", [None, "weight"])
+def test_standard_errors_are_those_of_the_rows_that_are_left(weight):
+    """The standard error of each metric is that of evaluating the rows without each block."""
+    table = clustered()
+    found = evaluate(table, score="v1", unit="unit", weight=weight, metrics=METRICS, truncate=0.2)
+    for metric in ("roc_auc", "average_precision", "agc@0.2", "brier_score"):
+        expected, _ = jackknife(table, metric, "v1", weight=weight)
+        result = next(r for r in found.results if r.metric == metric)
+        assert result.stderr == pytest.approx(expected, rel=1e-9), metric
+
+
+def test_an_interval_is_symmetric_on_its_scale():
+    """The interval of ROC AUC is symmetric in logits, with t of all blocks."""
+    table = clustered(4000, 2000)
+    found = evaluate(table, score="v1", unit="unit", metrics="roc_auc")
+    result = found.results[0]
+    value, error = result.value, result.stderr
+    half = stats.t.ppf(0.975, result.blocks - 1) * error / (value * (1 - value))
+    ends = [1 / (1 + math.exp(-(math.log(value / (1 - value)) + side * half))) for side in (-1, 1)]
+    assert found.ci("roc_auc") == pytest.approx(ends, rel=1e-9)
+    assert result.effective_units > 50
+
+
+def test_a_difference_is_paired_over_the_blocks():
+    """The standard error is that of the differences without each block; the sign is other − baseline."""
+    table = clustered()
+    found = evaluate(table, score=["v1", "v2"], unit="unit", baseline="v1", metrics="roc_auc")
+    difference = found.results[-1]
+    d = jackknife(table, "roc_auc", "v2")[1] - jackknife(table, "roc_auc", "v1")[1]
+    assert difference.of == "v2 − v1"
+    assert difference.value == found.value("roc_auc", "v2") - found.value("roc_auc", "v1")
+    assert difference.stderr == pytest.approx(spread(d), rel=1e-9)
+    assert found.difference("roc_auc", "v1", "v2").p_value == pytest.approx(difference.p_value)
+    assert found.difference("roc_auc", "v2", "v1").value == -difference.value
+    assert found.difference("roc_auc", "v1", "v2", margin=0.5).verdict == "equivalent"
+
+
+def test_a_text_unit_and_blocks_in_any_order_of_rows():
+    """Blocks depend on the ids alone: shuffled rows in several files of memory give the same interval."""
+    table = clustered()
+    order = np.random.default_rng(1).permutation(len(table))
+    one = evaluate(table, score="v1", unit="name", threads=1)
+    two = evaluate([table.take(pa.array(order[:1000])), table.take(pa.array(order[1000:]))], score="v1", unit="name")
+    assert one.ci("roc_auc") == two.ci("roc_auc")
+
+
+def test_a_number_of_points_shrinks_with_the_rows():
+    """precision@k takes the same share of the rows that are left, in 32 blocks."""
+    table = clustered(6000, 3000)
+    found = evaluate(table, score="v1", unit="unit", at="k=600", metrics="precision@k=600")
+    [result] = found.results
+    blocks, label = blocks_of(table, "unit", 32), table.column("label").to_numpy().astype(np.uint8)
+    replicates = []
+    for block in range(32):
+        left = blocks != block
+        k = round(600 * left.sum() / left.size)
+        state = fold_arrays(label[left], table.column("v1").to_numpy()[left])
+        replicates.append(compute(state, metric_of(f"precision@k={k}")).value)
+    assert result.blocks == 32
+    assert result.stderr == pytest.approx(spread(np.array(replicates)), rel=1e-9)
+
+
+def test_estimates_travel_and_evaluations_are_compared():
+    """A pickled evaluation keeps its replicates; two over the same units are compared pairwise."""
+    table = clustered()
+    one = pickle.loads(pickle.dumps(evaluate(table, score="v1", unit="unit", metrics="roc_auc")))
+    two = evaluate(table.filter(pa.array(np.arange(len(table)) % 3 > 0)), score="v1", unit="unit", metrics="roc_auc")
+    [difference] = compare(one, two)
+    assert difference.value == two.value("roc_auc") - one.value("roc_auc")
+    assert difference.stderr < one.results[0].stderr
+    with pytest.raises(OptionError, match="evaluation a has no sampling intervals"):
+        compare(evaluate(table, score="v1"), two)
+    other = evaluate(table, score="v1", ci=0.9, metrics="roc_auc")
+    with pytest.raises(OptionError, match="with the same unit"):
+        compare(one, other)
+    assert other.results[0].ci_level == 0.9
+
+
+def test_a_constant_unit_has_no_interval_and_says_why():
+    """One unit has no interval, with the reason."""
+    table = clustered(200).append_column("one", pa.array(np.zeros(200, int)))
+    found = evaluate(table, score="v1", unit="one")
+    assert all(math.isnan(end) for end in found.ci("roc_auc"))
+    assert "1.0 effective units" in found.results[0].ci_reason
+
+
+def test_what_has_no_interval_says_why():
+    """Calibration errors, values at the end of their range, and thresholds with few units beyond."""
+    table = clustered(300, 300)
+    found = evaluate(table, score="v1", unit="unit", metrics=["ece", "precision@k=20", "recall@k=300"])
+    reasons = {r.metric: r.ci_reason for r in found.results}
+    assert "biased" in reasons["ece"]
+    assert "beyond the threshold" in reasons["precision@k=20"]
+    assert "end of its range" in reasons["recall@k=300"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ci": 95}, r"ci=95 is not a level between 0 and 1.*write ci=0.95 \(--ci 0.95\)"),
+        ({"ci": 0}, "ci=0 is not a level"),
+        ({"baseline": "v9"}, "baseline='v9' is neither a score nor a cluster column"),
+        ({"baseline": "v1"}, "baseline='v1' has no other score column to compare with"),
+        ({"ci": 0.95, "by": "unit"}, "slices have no sampling intervals"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_refused(options, message):
+    """What cannot be asked for is refused."""
+    with pytest.raises(OptionError, match=message):
+        evaluate(clustered(50), score="v1", **options)
+
+
+def test_an_unknown_unit_and_one_that_is_no_id():
+    """The message names the file and the column."""
+    with pytest.raises(MissingColumnError, match="no column 'unitt'; did you mean 'unit'"):
+        evaluate(clustered(50), score="v1", unit="unitt")
+    with pytest.raises(SchemaError, match="column 'weight' has type double; ids are"):
+        evaluate(clustered(50), score="v1", unit="weight")
+
+
+def test_compared_columns_are_compared_on_common_rows():
+    """A baseline leaves out the rows that lack one of the columns."""
+    table = clustered(500)
+    holes = table.column("v2").to_numpy().copy()
+    holes[:20] = np.nan
+    table = table.set_column(2, "v2", pa.array(holes))
+    found = evaluate(table, score=["v1", "v2"], unit="unit", baseline="v1", metrics="roc_auc")
+    assert {r.rows for r in found.results} == {480}
