@@ -10,6 +10,7 @@ from streameval.errors import DataError, LabelError, MissingInputError, OptionEr
 from streameval.options import honoured
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import backfill
+from streameval.store.files.places import check_apart, check_empty, check_files
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
 from streameval.store.nights.merge import labels_of
@@ -79,9 +80,12 @@ def update(
 ) -> Update:
     """Fold what is new or changed; see `Store.update`."""
     skip = _skips(on_error)
+    check_apart(context.location, data)
     snapshot = context.ledger.read()
+    if snapshot.version < 0:
+        check_empty(context.location)
     configuration = _configuration(context, snapshot, options)
-    found = changes(discover(data, _roots(snapshot), delta_version), snapshot.entries, data)
+    found = changes(_discovered(context, data, snapshot, delta_version), snapshot.entries, data)
     doubted = tuple(p for p in found.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
     if dry_run:
         told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
@@ -113,7 +117,8 @@ def replace(context: StoreContext, data: Any, on_error: str, delta_version: int 
     """Fold partitions again; see `Store.replace`."""
     skip = _skips(on_error)
     snapshot, configuration = context.begun()
-    found = discover(data, _roots(snapshot), delta_version)
+    check_apart(context.location, data)
+    found = _discovered(context, data, snapshot, delta_version)
     absent = [partition.name for partition in found if partition.name not in snapshot.entries]
     if absent:
         msg = f"{absent[0]}: the store has no such partition to replace; use update"
@@ -130,6 +135,15 @@ def replace(context: StoreContext, data: Any, on_error: str, delta_version: int 
         _commit(context, snapshot, configuration, nights, str(done))
     _refuse(bad, done)
     return done
+
+
+def _discovered(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
+    """The partitions of the data, none of which lies in the store."""
+    found = discover(data, _roots(snapshot), delta_version)
+    kind = context.location.filesystem.type_name
+    same = (file.path for partition in found for file in partition.files if file.filesystem.type_name == kind)
+    check_files(context.location, same)
+    return found
 
 
 def _skips(on_error: str) -> bool:
@@ -172,6 +186,8 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     if not named:
         msg = "name the column or the metric that joins (--score, --cluster, --sketch, --classes, --weight, --metric)"
         raise OptionError(msg)
+    if place.data is not None:
+        check_apart(context.location, place.data)
     snapshot, before = context.begun()
     widened = before.widened(named)
     joins = widened.joined(before)

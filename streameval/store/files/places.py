@@ -1,0 +1,101 @@
+"""A store and its data are two places: neither lies in the other, and a store has its directory to itself."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from pyarrow import fs
+
+from streameval.errors import OptionError
+from streameval.scan.files.uris import Uri
+from streameval.wording import few
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.store.files.location import Location
+
+__all__ = ["check_apart", "check_empty", "check_files"]
+
+PARTS = ("ledger", "states", "merged", "history", "checks")  # directories of a store
+_TEMPORARY = (".crc", ".part", ".tmp")
+
+
+def check_apart(location: Location, data: Any) -> None:
+    """Raise `OptionError` if a store lies in its data, or the data in the store.
+
+    Parameters
+    ----------
+    location : of the store
+    data : paths, patterns or URIs
+    """
+    named = [data] if isinstance(data, str | os.PathLike) else data
+    if not isinstance(named, list | tuple):
+        return  # which is refused where the data are looked for
+    store = _place(location.uri, local=location.local)
+    for item in named:
+        if not isinstance(item, str | os.PathLike):
+            continue
+        given = os.fspath(item)
+        uri = Uri.parse(given)
+        own = uri is None or uri.scheme == "file"
+        if own != location.local:
+            continue
+        place = _place(given if uri is None or own else f"{uri.scheme}://{uri.path}", local=own)
+        if any(c in place for c in "*?["):
+            if _within(PurePosixPath(place).parent.as_posix(), store):
+                _refuse(location, f"the data {given} lie in it")
+        elif _within(place, store):
+            _refuse(location, f"the data {given} lie in it")
+        elif _within(store, place):
+            _refuse(location, f"it lies in its data {given}")
+
+
+def check_files(location: Location, paths: Iterable[str]) -> None:
+    """Raise `OptionError` if files of the data lie in a store; `paths` are those of its file system."""
+    start = f"{location.path.rstrip('/')}/"
+    found = next((path for path in paths if path.startswith(start)), None)
+    if found is not None:
+        _refuse(location, f"{found}, which the data name, lies in it")
+
+
+def check_empty(location: Location) -> None:
+    """Raise `OptionError` if a directory where a store is to begin holds other files.
+
+    Hidden files, and the temporary files of other tools, do not count.
+    """
+    selector = fs.FileSelector(location.path, allow_not_found=True)
+    names = [PurePosixPath(info.path).name for info in location.filesystem.get_file_info(selector)]
+    others = sorted(name for name in names if name not in PARTS and not _passed_over(name))
+    if others:
+        msg = f"{location.name}: holds other files ({few(others)}); give the store a directory of its own"
+        raise OptionError(msg)
+
+
+def _passed_over(name: str) -> bool:
+    """Whether a name is hidden, or of a temporary file such as ``_SUCCESS`` or ``part-0.parquet.crc``."""
+    return name.startswith((".", "_")) or name.lower().endswith(_TEMPORARY)
+
+
+def _place(text: str, *, local: bool) -> str:
+    """A path that can be compared: without links, or with its bucket."""
+    if not local:
+        return "/" + _in_bucket(text)
+    return os.path.realpath(Path(text.removeprefix("file://")).expanduser())
+
+
+def _in_bucket(text: str) -> str:
+    """Bucket and path of a URI."""
+    return text.partition("://")[2].partition("?")[0].rpartition("@")[2].strip("/")
+
+
+def _within(path: str, directory: str) -> bool:
+    """Whether a path is a directory, or in it."""
+    return f"{path.rstrip('/')}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def _refuse(location: Location, why: str) -> None:
+    msg = f"{location.name}: {why}; a store and its data are two places: move one of them"
+    raise OptionError(msg)
