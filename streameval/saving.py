@@ -115,7 +115,7 @@ def save(
     StreamevalError
         If the file cannot be written.
     """
-    kind = ending(path, [*texts, *(TABULAR if table is not None else ())])
+    kind = ending(path, list(dict.fromkeys([*texts, *(TABULAR if table is not None else ())])))
     check_writable(path)
     if kind in texts or table is None:
         write_whole(path, texts[kind]())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import as_json, deliver, refuse_directory, table
+from streameval.cli.console import as_json, check_out, deliver, refuse_directory, table
 from streameval.cli.options import given, options, toml_of
 from streameval.cli.store import opened_store
 from streameval.errors import OptionError
@@ -34,6 +34,7 @@ __all__ = ["COMMANDS"]
 def check(
     store: str,
     json_to: str | None,
+    out: tuple[str, ...],
     quiet: bool,
     rules_file: str | None,
     accepted: tuple[str, ...],
@@ -49,11 +50,17 @@ def check(
     from rich.text import Text
 
     refuse_directory(json_to)
+    check_out(out)
     opened, asked = opened_store(store, asked), given(asked)
     if accepted or why is not None:
+        if out:
+            msg = "out=… would change nothing: accepting writes no results; leave it out"
+            raise OptionError(msg)
         _accept(opened, accepted, why, rules_file, asked, json_to, quiet)
         return
     found = opened.check(_rules(asked.pop("rules", ()), rules_file), **asked)
+    for path in out:
+        found.save(path)
     lines = _lines(found, asked.get("partition", ()))
     shown = [*lines, *_closing(opened, found)]
     deliver(json_to, lambda: as_json(found.to_dict()), lambda: Text("\n".join(shown)), quiet)

@@ -66,7 +66,7 @@ SHOWN = (
     Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
            metavar="FILE|-"),
     Option("plot", ANY, None, ("history",), "nothing", "Write a picture, such as history.svg.", metavar="FILE"),
-    Option("out", NAMES, (), ("evaluate", "show"), "nothing", metavar="FILE",
+    Option("out", NAMES, (), ("evaluate", "show", "history", "check"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
            "The .html file is one page, to be read anywhere."),
     Option("out", NAMES, (), ("attribute",), "nothing", metavar="DIR|FILE",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import piped, progress_bar, tell
+from streameval.cli.console import check_out, piped, progress_bar, tell
 from streameval.cli.options import given, options_of
 from streameval.options import honoured
-from streameval.options.kinds import FLAG, Kind, choice, real_number, whole_number
+from streameval.options.kinds import FLAG, NAMES, Kind, choice, real_number, whole_number
 from streameval.options.table import Option
 from streameval.wording import plural
 
@@ -82,19 +83,37 @@ def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
 
 
 @click.command()
-@options_of([Option("rows", _WHOLE, 200_000, ("demo",), "value", "Messages to simulate.")])
-def demo(rows: int | None) -> None:
+@options_of(
+    [
+        Option("rows", _WHOLE, 200_000, ("demo",), "value", "Messages to simulate."),
+        Option(
+            "out",
+            NAMES,
+            (),
+            ("demo",),
+            "nothing",
+            metavar="FILE",
+            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several.",
+        ),
+    ]
+)
+def demo(rows: int | None, out: tuple[str, ...]) -> None:
     """Simulate a small data set, evaluate it, print the table."""
     import tempfile
     from pathlib import Path
 
     from streameval.evaluation import evaluate as run
     from streameval.report import render
+    from streameval.results import Source
     from streameval.simulation import simulate as make
 
+    check_out(out)
     with tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder, progress_bar(False) as advance:
         made = make(Path(folder) / "data", rows=rows or 200_000, partitions=14, singletons=0.7, lone_positives=0.02)
         found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
+    told = f"streameval demo --rows {made.rows}"
+    for path in out:
+        replace(found, source=Source((f"{plural(made.rows, 'simulated message')}",), 0, told)).save(path)
     size = f"{made.bytes / 1e6:.1f} MB of Parquet"
     rows_made = plural(made.rows, "simulated message")
     click.echo(f"{rows_made} in {made.partitions} nightly partitions, {size}", err=True)

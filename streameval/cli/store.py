@@ -12,6 +12,7 @@ import click
 
 from streameval.cli.console import (
     as_json,
+    check_out,
     deliver,
     emit,
     evaluation_tables,
@@ -145,10 +146,13 @@ def vacuum(store: str, quiet: bool, **asked: Any) -> None:
 @click.command()
 @_STORE
 @options("show")
-def show(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
+def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, **asked: Any) -> None:
     """Evaluate nights of STORE without reading the data."""
     refuse_directory(json_to)
+    check_out(out)
     found = opened_store(store, asked).evaluate(**given(asked))
+    for path in out:
+        found.save(path)
     deliver(json_to, lambda: found.to_json(indent=2), lambda: evaluation_tables(found), quiet)
 
 
@@ -191,7 +195,14 @@ def _stacked(parts: list[Any]) -> Any:
 @_STORE
 @options("history")
 def history(
-    store: str, nightly: bool, json_to: str | None, csv_to: str | None, plot: str | None, quiet: bool, **asked: Any
+    store: str,
+    nightly: bool,
+    json_to: str | None,
+    csv_to: str | None,
+    out: tuple[str, ...],
+    plot: str | None,
+    quiet: bool,
+    **asked: Any,
 ) -> None:
     """Show a metric of STORE night by night.
 
@@ -201,7 +212,10 @@ def history(
     from streameval.report import series
 
     refuse_directory(json_to, csv_to, plot)
+    check_out(out)
     found = opened_store(store, asked).history(**given(asked), cumulative=not nightly)
+    for path in out:
+        found.save(path)
     points = [
         (f"{point.partition} (incomplete)" if point.incomplete else point.partition, point.night, point.cumulative)
         for point in found.points

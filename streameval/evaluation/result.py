@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,13 +31,15 @@ from streameval.wording import canonical
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
     from streameval.engine import Engine
     from streameval.evaluation.intervals import Estimated
     from streameval.metrics.estimates import Estimate
+    from streameval.report.elements import Section
+    from streameval.report.evaluation import Evidence
     from streameval.report.values import Meaning
     from streameval.results import Curve, Distribution, Scalar
 
@@ -78,6 +81,7 @@ class Evaluation:
     source: Source = field(default_factory=Source, repr=False, compare=False)
     _estimates: tuple[Estimated, ...] = field(default=(), repr=False, compare=False)
     _level: float | None = field(default=None, repr=False, compare=False)
+    _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Carry the results and estimates to another process, not the states: curves must be drawn before."""
@@ -95,7 +99,7 @@ class Evaluation:
         from streameval.report.evaluation import headline_tables
         from streameval.report.html import html_of_tables
 
-        return html_of_tables(headline_tables(self, self._meanings()))
+        return html_of_tables(headline_tables(self, self.meanings()))
 
     def _find(self, metric: str, of: str | None, slice: Mapping[str, Any] | None) -> Scalar:  # noqa: A002 - as users name it
         results = [r for r in self.results if same_slice(r.slice, slice)]
@@ -500,12 +504,26 @@ class Evaluation:
         >>> "ROC AUC of score is 0.7500." in evaluate(data, score="score").to_html()
         True
         """
-        from streameval.report.evaluation import Evidence, evaluation_page
+        from streameval.report.evaluation import evaluation_page
         from streameval.report.html import html_of
 
-        return html_of(evaluation_page(self, Evidence(self.curves(), self._meanings(), self.source)))
+        return html_of(evaluation_page(self, self.evidence()))
 
-    def _meanings(self) -> dict[str, Meaning]:
+    def evidence(self) -> Evidence:
+        """What a page shows beside the results: curves, distributions, meanings and the source."""
+        from streameval.report.evaluation import Evidence
+
+        meanings = self.meanings()
+        names = ["roc", "precision_recall", "gain", "lift", "purity"]
+        names += ["reliability", "corp"] * any(known.subject == "calibration" for known in meanings.values())
+        distributions = []
+        for column in self.columns("score"):
+            with suppress(OptionError):
+                distributions.append(self.distribution(column))
+        more = self._more(self) if self._more is not None else ()
+        return Evidence(self.curves(*names), distributions, meanings, self.source, more)
+
+    def meanings(self) -> dict[str, Meaning]:
         """What the catalogue says of each metric."""
         from streameval.report.values import Meaning
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import COLORS
+from streameval.plots.canvas import COLORS, RED, figure_of, plain_frame
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,6 +26,8 @@ def plot_series(
     lines: Mapping[str, Sequence[tuple[float, float, float]]],
     title: str,
     *,
+    marked: Sequence[int] = (),
+    ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
     """Lines over partitions, with a band where a value is an interval; a gap where it is undefined.
@@ -37,6 +39,10 @@ def plot_series(
     lines : mapping of str to sequence of (value, lower, upper), each of length n
         Lines by their names in the legend.
     title : str
+    marked : sequence of int
+        Places of partitions to mark, such as those that fail a rule.
+    ax : matplotlib Axes, optional
+        Axes to draw on; by default, those of a new figure.
     save_to : path, optional
         File to write, of a format that matplotlib knows by its suffix.
 
@@ -57,22 +63,23 @@ def plot_series(
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 4), layout="constrained")
-    axes = figure.subplots()
+    axes = ax or Figure(figsize=(8, 4), layout="constrained").subplots()
     xs = np.arange(len(names))
     for (name, points), colour in zip(lines.items(), cycle(COLORS), strict=False):
         value, lower, upper = np.array(points, dtype=np.float64).reshape(-1, 3).T
         axes.plot(xs, value, marker="o", markersize=3, color=colour, label=name)
         if np.any(upper > lower):
             axes.fill_between(xs, lower, upper, color=colour, alpha=0.25, linewidth=0)
+    for place in marked:
+        axes.axvline(place, color=RED, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
     shown = xs[:: max(1, -(-len(names) // _TICKS))]
     axes.set_xticks(shown, [names[i].rpartition("=")[2] for i in shown], rotation=30, ha="right")
     axes.set_title(title)
-    axes.grid(visible=True, alpha=0.3)
+    plain_frame(axes)
     axes.legend()
     if save_to is not None:
         try:
-            figure.savefig(save_to)
+            figure_of(axes).savefig(save_to)
         except (OSError, ValueError) as error:
             msg = f"{save_to}: cannot be written: {error}"
             raise OptionError(msg) from error

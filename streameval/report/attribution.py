@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Page, Row, Section, Table, Text
 from streameval.report.provenance import read_section
 from streameval.report.values import number, spoken
@@ -84,6 +85,18 @@ class Attributed(Protocol):
     @property
     def options(self) -> dict[str, Any]:
         """Options that decide the result."""
+
+    @property
+    def merges(self) -> Any:
+        """Clusters of several classes."""
+
+    @property
+    def splits(self) -> Any:
+        """Classes in several clusters."""
+
+    @property
+    def impure(self) -> Any:
+        """Clusters with negatives."""
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables, by name."""
@@ -228,6 +241,8 @@ def attribution_page(found: Attributed, source: Source, *, with_examples: bool) 
         )
         for name, rows in tables.items()
     ]
+    pictured = tuple(pictures.concentration(found))
+    sections.insert(0, Section("concentration", "How concentrated the loss is", pictured))
     notes = list(filter(None, [hashed(found, from_store=bool(source.nights))]))
     cluster = found.options.get("cluster") or ", ".join(found.options.get("score", ())) or "clusters"
     lead = [sentence for sentence in (_best(name, rows, found) for name, rows in tables.items()) if sentence]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from streameval.report import pictures
 from streameval.report.curves import curve_figures
 from streameval.report.elements import Page, Section, Text
 from streameval.report.headline import difference_table, value_tables
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from streameval.report.elements import Block, Table
     from streameval.report.terminal import Found
     from streameval.report.values import Meaning
-    from streameval.results import Curve, Scalar
+    from streameval.results import Curve, Distribution, Scalar
 
 __all__ = ["Evidence", "evaluation_page", "headline_tables"]
 
@@ -34,6 +35,7 @@ class Evidence:
     Attributes
     ----------
     curves : to draw
+    distributions : of scores, to draw
     meanings : what the catalogue says of each metric
     source : where the results come from
     more : sections before that on what was read, such as the nights of a store
@@ -41,6 +43,7 @@ class Evidence:
     """
 
     curves: Sequence[Curve] = ()
+    distributions: Sequence[Distribution] = ()
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
     source: Source = field(default_factory=Source)
     more: Sequence[Section] = ()
@@ -53,14 +56,19 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     values = [result for result in whole if result.baseline is None]
     differences = [result for result in whole if result.baseline is not None]
     by_subject = _by_subject(values, evidence.meanings)
-    figures = curve_figures(evidence.curves, _colours(values, evidence.meanings))
     plain = [result for result in found.results if result.baseline is None]
+    drawn = pictures.Drawn(tuple(plain), tuple(evidence.curves))
+    curves = [
+        *curve_figures(evidence.curves, _colours(values, evidence.meanings)),
+        *pictures.purity(evidence.curves),
+    ]
     sections = (
         Section("results", "Results", tuple(_headline(by_subject[""], differences, evidence.meanings))),
-        Section("curves", "Curves", tuple(figures)),
-        Section(_CALIBRATION, "Calibration", tuple(value_tables(by_subject[_CALIBRATION], evidence.meanings))),
-        Section("points", "Operating points", tuple(value_tables(by_subject[_THRESHOLDS], evidence.meanings))),
-        slice_section(plain, evidence.meanings),
+        Section("curves", "Curves", tuple(curves)),
+        Section(_CALIBRATION, "Calibration", tuple(_calibration(by_subject[_CALIBRATION], evidence))),
+        Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
+        Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence.meanings))),
+        slice_section(plain, evidence.meanings, drawn),
         *evidence.more,
         read_section(found, evidence.source, _notes(found), found.positives),
     )
@@ -76,6 +84,17 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         (*_lead(values, differences, evidence.meanings), *evidence.lead),
         sections,
     )
+
+
+def _calibration(values: Sequence[Scalar], evidence: Evidence) -> list[Block]:
+    """Measures of calibration, and what scores mean as probabilities."""
+    return [*value_tables(values, evidence.meanings), *pictures.calibration(evidence.curves)]
+
+
+def _points(values: Sequence[Scalar], drawn: pictures.Drawn, meanings: Mapping[str, Meaning]) -> list[Block]:
+    """Operating points, and what other thresholds give."""
+    columns = list(dict.fromkeys(result.of for result in values if result.of))
+    return [*value_tables(values, meanings), *pictures.thresholds(drawn, columns)]
 
 
 def headline_tables(found: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
@@ -96,7 +115,7 @@ def _by_subject(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> di
 def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Block]:
     tables: list[Block] = [*value_tables(values, meanings)]
     if differences:
-        tables.insert(0, difference_table(differences, meanings))
+        tables = [difference_table(differences, meanings), *pictures.differences(differences), *tables]
     return tables
 
 

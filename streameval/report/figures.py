@@ -31,6 +31,8 @@ _VARIABLES = {color.lower(): f"var(--s{i + 1})" for i, color in enumerate(COLORS
     "#e6e6e6": "var(--grid)",
     "#c0c0c0": "var(--frame)",
     "#b0b0b0": "var(--grid)",
+    "#d9d9d9": "var(--frame)",
+    "#404040": "var(--soft)",
     "#ffffff": "var(--paper)",
 }
 _STYLE: dict[str, Any] = {
@@ -47,6 +49,7 @@ _STYLE: dict[str, Any] = {
     "path.simplify_threshold": 0.25,
     "lines.linewidth": 1.6,
 }
+_INVISIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")  # not allowed in XML
 _NUMBER = re.compile(r"-?\d+\.\d{3,}")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
@@ -92,16 +95,19 @@ class Canvas:
 
         style: Any = _STYLE | {"svg.hashsalt": self.prefix}
         with rc_context(style), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the reader's browser has the font
+            warnings.filterwarnings("ignore", "(?s)Glyph .* missing from font")  # the reader's browser has the font
             yield
 
     def svg(self, title: str, description: str) -> Markup:
         """The picture as an element of a page, with a text alternative."""
         sink = io.StringIO()
         with self._style():
-            self.axes.set_title("")
+            for axes in self._figure.axes:
+                axes.set_title("")
+                if (legend := axes.get_legend()) is not None:
+                    legend.remove()
             self._figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
-        return _inlined(sink.getvalue(), self.prefix, visible(title), visible(description))
+        return _inlined(_INVISIBLE.sub(_spelled, sink.getvalue()), self.prefix, visible(title), visible(description))
 
 
 def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
@@ -115,6 +121,8 @@ def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
     known = {found for node in root.iter() for value in node.attrib.values() for found in _references(value)}
     for node in root.iter():
         node.tag = _local(node.tag)
+        if node.tag in ("text", "tspan"):
+            node.text = visible(node.text or "")
         node.attrib = dict(_attributes(node.attrib, known, prefix))
     root.attrib = {
         "viewBox": root.attrib["viewBox"],
@@ -126,6 +134,10 @@ def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
         node.text = said
         root.insert(place, node)
     return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - texts were escaped by both writers
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return visible(found[0])
 
 
 def _local(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Row, Section, Table
 from streameval.report.terminal import by_slicing
 from streameval.report.values import digits, slice_text, value_cell
@@ -26,11 +27,14 @@ MOST = 200  # slices of a slicing on a page
 _WIDE = 8  # columns of values in a table
 
 
-def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> Section:
-    """Every slicing as a table."""
+def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], drawn: pictures.Drawn) -> Section:
+    """Every slicing as a picture of its largest slices, and as a table."""
     whole = {(r.metric, r.of): r for r in results if r.slice is None}
     blocks: list[Block] = []
-    for by, slices in by_slicing(results).items():
+    for i, (by, slices) in enumerate(by_slicing(results).items()):
+        names = [", ".join(map(slice_text, (row[0].slice or {}).values())) for row in slices]
+        if len(slices) > 1:
+            blocks += pictures.slices(drawn, by, slices[0][0], names, f"slices-{i}")
         blocks.append(_table(by, slices, whole, meanings))
     return Section("slices", "Slices", tuple(blocks))
 

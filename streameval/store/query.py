@@ -15,11 +15,13 @@ from streameval.options import recorded, result_key
 from streameval.store.nights.merge import evaluated, labels_of, states_of
 from streameval.store.nights.partitions import chosen
 from streameval.store.nights.remote import evaluated_on_worker
+from streameval.store.page import nights
 from streameval.store.results.cache import key_of
 from streameval.store.results.diagnosis import diagnosed, odd, usual_nights
 from streameval.store.results.gate import Gate, store_rules
 from streameval.store.results.gate import accept as accepted
 from streameval.store.results.history import History, Point
+from streameval.store.source import store_source
 from streameval.store.vacuum import seconds
 
 if TYPE_CHECKING:
@@ -59,7 +61,9 @@ def evaluate(
         if as_of is None and cached:
             nightly.keep(key, entries, found)
     skipped = tuple(lost for entry in entries for lost in entry.left_out)
-    return replace(found, options=recorded(request.options), skipped=skipped)
+    source = store_source("show", context.location.name, len(entries), selection, request.options, options)
+    more = partial(nights, context, as_of, selection)
+    return replace(found, options=recorded(request.options), skipped=skipped, source=source, _more=more)
 
 
 def _evaluator(context: StoreContext) -> Callable[..., Evaluation]:
@@ -94,7 +98,10 @@ def history(
     points = (
         Point(e.partition, night, total, e.incomplete) for e, night, total in zip(entries, nights, totals, strict=True)
     )
-    return History(metric, nights[0].of, tuple(points))
+    failing = tuple(context.judgements().failing(entries))
+    given = {"metric": metric, "of": of}
+    source = store_source("history", context.location.name, len(entries), selection, given, given)
+    return History(metric, nights[0].of, tuple(points), failing, source)
 
 
 def check(
@@ -121,6 +128,9 @@ def check(
     )
     log.write()
     nightly.write()
+    given = {"rules": tuple(rule.text for rule in read), "partition": tuple(partition), "since": since}
+    source = store_source("check", context.location.name, found.nights, {}, given, given)
+    found = replace(found, source=source)
     worst = next((snapshot.entries[name] for name in found.failing if name in snapshot.entries), None)
     if worst is None:
         return found

@@ -302,6 +302,35 @@ class Store:
         selection = {"partition": named, "since": since, "until": until, "last": last}
         return attribute(self._context, data, as_of, selection, {"cluster": cluster, **options})
 
+    def report(
+        self,
+        partition: str | Sequence[str] = (),
+        *,
+        since: str | date | None = None,
+        until: str | date | None = None,
+        last: int | None = None,
+        as_of: str | int | date | None = None,
+        **options: Any,
+    ) -> str:
+        """One page on the store, as the text of an HTML file that needs nothing else.
+
+        What `evaluate` finds, the first metric of each column night by night, nights that fail or are incomplete, and
+        what the rules said.
+
+        Parameters
+        ----------
+        partition, since, until, last, as_of, **options
+            As `evaluate`.
+
+        Raises
+        ------
+        OptionError
+            As `evaluate`.
+        """
+        named = [partition] if isinstance(partition, str) else partition
+        selection = {"partition": named, "since": since, "until": until, "last": last}
+        return query.evaluate(self._context, as_of, selection, options).to_html()
+
     def add(
         self,
         *,

@@ -58,7 +58,7 @@ def test_a_verb_has_the_options_of_the_table_and_refuses_all_others(verb: str, t
     rows = [*honoured(verb).values(), *(o for o in SHOWN if verb in o.verbs)]
     rows = list(SIMULATION) if verb == "simulate" else rows
     expected = {option.spelling for option in rows if option.verbs}
-    assert set(options_of(verb)) == expected | {"--config"} | ({"--rows"} if verb == "demo" else set())
+    assert set(options_of(verb)) == expected | {"--config"} | ({"--rows", "--out"} if verb == "demo" else set())
     config = tmp_path / "options.toml"
     names = {str(option.name) for option in options_of(verb).values()}  # in a file these are spellings as well
     for spelling in [s for s in SPELLINGS if s not in options_of(verb) and s[2:] not in names]:

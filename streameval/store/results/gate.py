@@ -8,21 +8,26 @@ later.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+import json
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
-from streameval.results import Scalar
+from streameval.results import Scalar, Source
 from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, named_rules
+from streameval.saving import save
 from streameval.store.nights.facts import fact
 from streameval.store.nights.partitions import between, moment
 from streameval.store.results.judgements import Judgement, Judgements, digests
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
 
     from streameval.store.files.ledger import Entry
     from streameval.store.results.nightly import MetricSeries
@@ -45,6 +50,7 @@ class Check:
     judged : number of those made now
     passed : whether every night that it speaks of is good
     odd : what else is unusual in the newest night
+    source : where the judgements come from
     """
 
     partition: str
@@ -52,6 +58,7 @@ class Check:
     judgements: tuple[Judgement, ...]
     judged: int
     odd: tuple[str, ...] = ()
+    source: Source = field(default_factory=Source, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -67,6 +74,39 @@ class Check:
         """Plain values."""
         told = {"partition": self.partition, "passed": self.passed, "failing": list(self.failing)}
         return told | {"rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd)}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def to_arrow(self) -> pa.Table:
+        """One row for each judgement."""
+        import pyarrow as pa
+
+        kinds = {"passed": pa.bool_(), "value": pa.float64(), "usual": pa.float64(), "nights": pa.int64()}
+        names = ("rule", "text", "partition", "outcome", "passed", "value", "usual", "nights", "reason", "accepted")
+        rows = [one.to_dict() for one in self.judgements]
+        schema = pa.schema([(name, kinds.get(name, pa.string())) for name in names])
+        return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], schema)
+
+    def to_html(self) -> str:
+        """One page, as the text of an HTML file that needs nothing else."""
+        from streameval.report.html import html_of
+        from streameval.report.nights import check_page
+
+        return html_of(check_page(self, self.source))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
+
+        Raises
+        ------
+        OptionError
+            If the name has another ending.
+        StreamevalError
+            If it cannot be written; a file that is there is replaced once the new one is whole.
+        """
+        save(path, {"json": lambda: self.to_json(indent=2) + "\n", "html": self.to_html}, self.to_arrow)
 
 
 def store_rules(given: Any) -> list[Rule]:

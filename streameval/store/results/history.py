@@ -5,13 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.results import Source
+from streameval.saving import save
 
 if TYPE_CHECKING:
+    import os
     from pathlib import Path
+
+    import pyarrow as pa
 
     from streameval.results import Scalar
 
@@ -55,11 +60,15 @@ class History:
     ----------
     metric, of : the metric and its column
     points : tuple of Point, in order of the nights
+    failing : nights that fail a rule
+    source : where the values come from
     """
 
     metric: str
     of: str | None
     points: tuple[Point, ...]
+    failing: tuple[str, ...] = ()
+    source: Source = field(default_factory=Source, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -85,12 +94,53 @@ class History:
         """Plot the history, with bands where values are intervals; returns the matplotlib Axes."""
         from streameval.plots.series import plot_series
 
+        lines = {name: [(r.value, r.lower, r.upper) for r in results] for name, results in self.spans().items()}
+        names = [point.partition for point in self.points]
+        marked = [i for i, name in enumerate(names) if name in self.failing]
+        title = f"{self.metric} of {self.of}" if self.of else self.metric
+        return plot_series(names, lines, title, marked=marked, save_to=save_to)
+
+    def spans(self) -> dict[str, list[Scalar]]:
+        """The values per night, and over all nights up to each where these were asked for."""
         spans = {"per night": [point.night for point in self.points]}
         if all(point.cumulative for point in self.points):
             spans["cumulative"] = [point.cumulative for point in self.points if point.cumulative]
-        lines = {name: [(r.value, r.lower, r.upper) for r in results] for name, results in spans.items()}
-        title = f"{self.metric} of {self.of}" if self.of else self.metric
-        return plot_series([point.partition for point in self.points], lines, title, save_to=save_to)
+        return spans
+
+    def to_arrow(self) -> pa.Table:
+        """One row for each night: `partition`, and what `to_csv` has."""
+        import pyarrow as pa
+
+        names = ("rows", "positives", "value", "lower", "upper")
+        spans = ["night"] + ["cumulative"] * any(point.cumulative for point in self.points)
+        columns: dict[str, Any] = {"partition": [point.partition for point in self.points]}
+        kinds = {"rows": pa.int64(), "positives": pa.int64()}
+        for span in spans:
+            told = [getattr(point, span) for point in self.points]
+            for name in names:
+                values = [None if each is None else getattr(each, name) for each in told]
+                columns[f"{span}_{name}"] = pa.array(values, kinds.get(name, pa.float64()), from_pandas=True)
+        return pa.table(columns)
+
+    def to_html(self) -> str:
+        """One page, as the text of an HTML file that needs nothing else."""
+        from streameval.report.html import html_of
+        from streameval.report.nights import history_page
+
+        return html_of(history_page(self, self.source))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
+
+        Raises
+        ------
+        OptionError
+            If the name has another ending.
+        StreamevalError
+            If it cannot be written; a file that is there is replaced once the new one is whole.
+        """
+        texts = {"json": lambda: self.to_json(indent=2) + "\n", "csv": self.to_csv, "html": self.to_html}
+        save(path, texts, self.to_arrow)
 
 
 def asked(metric: str) -> dict[str, Any]:

@@ -1,0 +1,282 @@
+"""Nights on a page: a metric night by night, which nights fail, and what the rules say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streameval._version import __version__
+from streameval.report import pictures
+from streameval.report.elements import Cell, Facts, Head, Page, Row, Section, Table, Text
+from streameval.report.provenance import travelling
+from streameval.report.sentences import joined
+from streameval.report.values import digits, number, value_cell
+from streameval.wording import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.report.elements import Block, Mark
+    from streameval.results import Scalar, Source
+
+__all__ = ["Nightly", "check_page", "history_page", "nights_section"]
+
+_FAILED = 5  # nights that a sentence names
+_MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
+
+
+class Judged(Protocol):
+    """What a rule said of a night."""
+
+    @property
+    def rule(self) -> str:
+        """Name of the rule."""
+
+    @property
+    def text(self) -> str:
+        """The rule as it was written."""
+
+    @property
+    def partition(self) -> str:
+        """The night."""
+
+    @property
+    def value(self) -> float:
+        """Its value."""
+
+    @property
+    def usual(self) -> float:
+        """What it was compared with."""
+
+    @property
+    def reason(self) -> str:
+        """What was compared, in words."""
+
+    @property
+    def accepted(self) -> str | None:
+        """Why a failure was accepted."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it lets the night pass."""
+
+    @property
+    def word(self) -> str:
+        """The outcome in a word."""
+
+
+class Checked(Protocol):
+    """The outcome of a check."""
+
+    @property
+    def partition(self) -> str:
+        """The newest night."""
+
+    @property
+    def nights(self) -> int:
+        """How many nights it speaks of."""
+
+    @property
+    def judgements(self) -> tuple[Any, ...]:
+        """What the rules said."""
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Nights that fail."""
+
+    @property
+    def odd(self) -> tuple[str, ...]:
+        """What else is unusual."""
+
+
+class Followed(Protocol):
+    """A metric night by night."""
+
+    @property
+    def metric(self) -> str:
+        """The metric."""
+
+    @property
+    def of(self) -> str | None:
+        """Its column."""
+
+    @property
+    def points(self) -> tuple[Any, ...]:
+        """The nights."""
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Nights that fail a rule."""
+
+    def spans(self) -> dict[str, list[Scalar]]:
+        """The values of each night, and over all nights up to each."""
+
+
+@dataclass(frozen=True)
+class Nightly:
+    """A metric of several columns, night by night.
+
+    Attributes
+    ----------
+    metric : its name
+    lines : values of each column
+    """
+
+    metric: str
+    lines: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+
+
+def nights_section(
+    names: Sequence[str],
+    series: Sequence[Nightly],
+    failing: Mapping[str, Sequence[str]],
+    incomplete: Sequence[str],
+    judgements: Sequence[Judged],
+) -> Section:
+    """The nights of a store.
+
+    Parameters
+    ----------
+    names : of the nights, in order
+    series : metrics to follow
+    failing : nights that fail, each with its rules
+    incomplete : nights from which files were left out
+    judgements : what the rules said
+    """
+    blocks: list[Block] = []
+    failed = [name for name in names if name in failing]
+    for i, one in enumerate(series):
+        blocks += pictures.nights(f"{one.metric} per night", names, one.lines, failed, f"nights-{i}", {})
+    if judgements:
+        blocks.append(_rules(judgements))
+    blocks.append(_table(names, series, failing, incomplete))
+    return Section("nights", "Nights", tuple(blocks))
+
+
+def _table(
+    names: Sequence[str],
+    series: Sequence[Nightly],
+    failing: Mapping[str, Sequence[str]],
+    incomplete: Sequence[str],
+) -> Table:
+    """One row a night: rows, values, and what is wrong with it."""
+    columns = [(one.metric, of, line) for one in series for of, line in one.lines.items()]
+    counts = [digits(result.value for result in line) for _, _, line in columns]
+    rows = []
+    for i, name in enumerate(names):
+        wrong = [f"fails {few(list(failing[name]))}"] if name in failing else []
+        wrong += ["incomplete"] if name in incomplete else []
+        size = max((line[i].rows for _, _, line in columns), default=0)
+        cells = [Cell(f"{size:,}", order=size)]
+        cells += [value_cell(line[i], count) for (_, _, line), count in zip(columns, counts, strict=True)]
+        cells.append(Cell("; ".join(wrong) or "ok", mark="failed" if wrong else "passed"))
+        rows.append(Row((name,), tuple(cells)))
+    heads = (
+        Head("night"),
+        Head("rows", number=True),
+        *(Head(metric, number=True, note=of) for metric, of, _ in columns),
+        Head("state"),
+    )
+    return Table("Every night", heads, tuple(rows))
+
+
+def _rules(judgements: Sequence[Judged]) -> Table:
+    """What each rule said."""
+    with_usual = any(one.usual == one.usual for one in judgements)
+    rows = []
+    for one in judgements:
+        why = f"accepted: {one.accepted}" if one.accepted else one.reason
+        cells = [
+            Cell(one.text if one.text != one.rule else ""),
+            Cell(number(one.value, 6), order=one.value if one.value == one.value else None),
+            *([Cell(number(one.usual, 6))] if with_usual else []),
+            Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
+            Cell(why),
+        ]
+        rows.append(Row((one.partition, one.rule), tuple(cells)))
+    heads = (
+        Head("night"),
+        Head("rule"),
+        Head("definition"),
+        Head("value", number=True),
+        *([Head("usual", number=True)] if with_usual else []),
+        Head("outcome"),
+        Head("why"),
+    )
+    named = any(one.text != one.rule for one in judgements)
+    table = Table("What the rules say", heads, tuple(rows))
+    return table if named else _without(table, 2)
+
+
+def _without(table: Table, column: int) -> Table:
+    """A table without one column, which is not of the names."""
+    names = len(table.rows[0].name)
+    rows = tuple(
+        Row(row.name, tuple(cell for i, cell in enumerate(row.cells) if i + names != column), row.about)
+        for row in table.rows
+    )
+    return Table(table.caption, tuple(h for i, h in enumerate(table.heads) if i != column), rows, table.note)
+
+
+def check_page(found: Checked, source: Source) -> Page:
+    """The page of a check: which nights fail, by which rules."""
+    failing = found.failing
+    if failing:
+        named = [*failing[:_FAILED], *([f"{len(failing) - _FAILED} more"] if len(failing) > _FAILED else [])]
+        verb = "fail" if len(failing) > 1 else "fails"
+        said = f"{len(failing):,} of {plural(found.nights, 'night')} {verb}: {joined(named)}."
+    else:
+        nights = "The night passes" if found.nights == 1 else f"All {found.nights:,} nights pass"
+        said = f"{nights}, up to {found.partition}."
+    odd = [Text(f"Unusual: {'; '.join(found.odd)}.")] if found.odd else []
+    rules: tuple[Block, ...] = (_rules(found.judgements),) if found.judgements else ()
+    return Page(
+        f"Check of {_store(source)}",
+        plural(found.nights, "night"),
+        (Text(said, "lead"), *odd),
+        (Section("rules", "Rules", rules), _read(source)),
+    )
+
+
+def history_page(found: Followed, source: Source) -> Page:
+    """The page of a metric night by night."""
+    of = f" of {found.of}" if found.of else ""
+    names = [point.partition for point in found.points]
+    failed = [name for name in names if name in found.failing]
+    values = {point.partition: point.night.value for point in found.points if point.night.value == point.night.value}
+    said = f"{found.metric}{of} is not defined in any night."
+    if values:
+        count = digits(values.values())
+        low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
+        last = list(values)[-1]
+        said = (
+            f"{found.metric}{of} is {number(values[last], count)} in {last}, the last night; it was lowest in {low}, "
+            f"{number(values[low], count)}, and highest in {high}, {number(values[high], count)}."
+        )
+    more = f" {plural(len(failed), 'night')} {'fail' if len(failed) > 1 else 'fails'} a rule." if failed else ""
+    spans = found.spans()
+    figures = pictures.nights(f"{found.metric}{of}", names, spans, failed, "history", {})
+    series = [Nightly(found.metric, spans)]
+    incomplete = [point.partition for point in found.points if point.incomplete]
+    table = _table(names, series, dict.fromkeys(failed, ("a rule",)), incomplete)
+    return Page(
+        f"{found.metric}{of}, night by night",
+        plural(len(names), "night"),
+        (Text(said + more, "lead"),),
+        (Section("nights", "Nights", (*figures, table)), _read(source)),
+    )
+
+
+def _store(source: Source) -> str:
+    return source.data[0].rstrip("/").rpartition("/")[2] if source.data else "a store"
+
+
+def _read(source: Source) -> Section:
+    """Where the numbers come from."""
+    facts = [("Store", ", ".join(travelling(name, source.data) for name in source.data))] if source.data else []
+    facts += [("Nights", f"{source.nights:,}")] if source.nights else []
+    facts += [("Made with", f"streameval {__version__}")]
+    blocks: list[Block] = [Facts(tuple(facts))]
+    if source.command:
+        blocks += [Text("The command that repeats it:"), Text(source.command, "code")]
+    return Section("read", "What was read", tuple(blocks))

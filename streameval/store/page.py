@@ -1,0 +1,55 @@
+"""What only a store knows of an evaluation's page: the nights one by one, and what the rules say of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.report.nights import Nightly, nights_section
+from streameval.store.nights.partitions import chosen
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streameval.evaluation.result import Evaluation
+    from streameval.report.elements import Section
+    from streameval.store.context import StoreContext
+
+__all__ = ["nights"]
+
+
+def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], found: Evaluation) -> list[Section]:
+    """The section on nights of an evaluation's page: the first metric of each kind of column, and the rules.
+
+    Parameters
+    ----------
+    context : the store
+    as_of, selection : which nights these are, as `streameval.store.query.evaluate` takes them
+    found : the evaluation of these nights
+    """
+    snapshot, configuration = context.begun(as_of)
+    entries, log = chosen(snapshot.entries, **selection), context.judgements()
+    nightly = context.nightly(snapshot, configuration)
+    meanings = found.meanings()
+    first: dict[str, str] = {}
+    for result in found.results:
+        known = meanings.get(result.metric)
+        if known is not None and known.family in ("score", "cluster", "classes") and result.baseline is None:
+            first.setdefault(known.family, result.metric)
+    series = [
+        Nightly(
+            metric,
+            {
+                result.of: nightly.nights(entries, metric, result.of)
+                for result in found.results
+                if result.metric == metric and result.of is not None and result.slice is None
+            },
+        )
+        for metric in first.values()
+    ]
+    if as_of is None:
+        nightly.write()
+    judged = [one for entry in entries for one in log.of(entry) if one.outcome != "earlier"]
+    newest = entries[-1].partition
+    told = [one for one in judged if not one.good or one.accepted is not None or one.partition == newest]
+    incomplete = [entry.partition for entry in entries if entry.incomplete]
+    return [nights_section([e.partition for e in entries], series, log.failing(entries), incomplete, told)]
