@@ -45,7 +45,7 @@ LAYERS: dict[str, set[str]] = {
     "arrays": {"budget", "kernels", "metrics", "plots", "results", "states"},
     "engine": {"budget", "metrics", "options", "results", "scan", "states"},
     "evaluation": {"arrays", "budget", "engine", "metrics", "options", "report", "results", "rules", "scan", "states"},
-    "store": {"budget", "engine", "evaluation", "options", "plots", "results", "rules", "scan", "states"},
+    "store": {"budget", "engine", "evaluation", "options", "plots", "report", "results", "rules", "scan", "states"},
     "accumulator": {"budget", "engine", "evaluation", "options", "scan", "states", "store"},
     "cli": {"evaluation", "metrics", "options", "plots", "report", "results", "rules", "simulation", "states", "store"},
     "__main__": {"cli"},
