@@ -17,12 +17,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 
 from streameval import scan
+from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan, batch_rows, hand_over, label_reader, prepared, raw_batches
 from streameval.engine.threads import ThreadEngine
-from streameval.errors import FormatError, IncompatibleStatesError, MissingInputError, OptionError, SchemaError
+from streameval.errors import (
+    FormatError,
+    IncompatibleStatesError,
+    LabelError,
+    MissingInputError,
+    OptionError,
+    SchemaError,
+)
 from streameval.evaluation import without_views
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
@@ -38,12 +47,30 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.result import Evaluation
+    from streameval.states.protocol import Batch
 
 __all__ = ["Accumulator"]
 
 _FORMAT = 1
 _INDEX = "accumulator.json"
 _RUN = ("memory", "spill", "threads")
+_TAKEN = {
+    *(
+        "label",
+        "score",
+        "cluster",
+        "classes",
+        "weight",
+        "pos_label",
+        "metrics",
+        "truncate",
+        "aul_threshold",
+        "at",
+        "clip",
+    ),
+    *("assignment_cells", "nan", "nulls", "unlabelled", "cluster_scope", "common_rows", "mean_over", "mean_weight"),
+    *("approx", "memory", "spill", "threads"),
+}
 _REFUSED = {
     "client": "an accumulator folds where it is; merge those of your workers",
     "progress": "count the batches that you give",
@@ -89,9 +116,9 @@ class Accumulator:
     def __init__(self, **options: Any) -> None:
         for name in options:
             if name not in honoured("evaluate"):
-                refuse("Accumulator", name, [n for n in honoured("evaluate") if n not in _REFUSED])
-            if name in _REFUSED:
-                msg = f"Accumulator takes no {name}: {_REFUSED[name]}"
+                refuse("Accumulator", name, [n for n in honoured("evaluate") if n in _TAKEN])
+            if name not in _TAKEN:
+                msg = f"Accumulator takes no {name}: {_REFUSED.get(name, 'it needs all data at once; use evaluate')}"
                 raise OptionError(msg)
         self._request = Request.checked(options)
         if self._request.scope == "partition":
@@ -106,7 +133,7 @@ class Accumulator:
         self._plan: Plan | None = None
         self._states: dict[Any, Any] = {}
         self._builders: dict[Any, Any] = {}
-        self._reader: Any = None
+        self._labels: Any = None  # of the rows in the builders
 
     def update(self, batch: Any) -> None:
         """Fold a batch of rows; an empty one changes nothing.
@@ -114,13 +141,15 @@ class Accumulator:
         Parameters
         ----------
         batch : Arrow table, record batch or reader, pandas or polars frame, or dict of arrays of equal length
-            It holds the columns that the options name, of the types that they had in the first batch.
+            It holds the columns that the options name, of the types that they had in the first batch. All of it is
+            checked before any row is counted, so it is in memory as a whole.
 
         Raises
         ------
         StreamevalError
-            As `streameval.evaluate`. A batch that fails while it is folded may be in part, so the accumulator then
-            refuses to go on; one that is refused for its columns or types is not.
+            As `streameval.evaluate`; the batch is then left out as a whole. Where the machine fails while a batch is
+            folded, as without memory or with a full disk, or an interrupt comes, the batch may be in part: then the
+            accumulator refuses to go on.
         """
         if isinstance(batch, Mapping):
             batch = pa.table({name: batch[name] for name in self._request.columns if name in batch})
@@ -130,18 +159,53 @@ class Accumulator:
                 found = scan.plan(batch, self._request.columns, threads=1)
             except MissingInputError:
                 return  # an empty batch
-            plan = self._begin(without_views(found.schema))
-            capacity = self._engine.capacity(plan)
-            if self._reader is None:
-                self._builders = {spec: spec.builder(self._engine.budget, capacity) for spec in plan.specs}
-                self._reader = label_reader(plan, "the batch")
+            began = self._plan is not None
             try:
-                for piece, row, rows in raw_batches(found.pieces, plan.schema, batch_rows(plan.schema, capacity)):
-                    for ready in prepared(piece, row, rows, plan, self._reader):
-                        hand_over(ready, self._builders)
+                plan = self._begin(without_views(found.schema))
+                ready, labels = self._ready(found, plan)
+            except BaseException:
+                if not began:
+                    self._plan = self._schema = None  # a batch that is left out decides no types
+                raise
+            try:
+                self._fold(plan, ready, labels)
             except BaseException as error:
                 self._failed = f"{type(error).__name__}: {error}"
                 raise
+
+    def _ready(self, found: Scan, plan: Plan) -> tuple[list[Batch], Any]:
+        """The rows of a batch, decoded, and their labels; raises for whatever is wrong with them."""
+        reader = label_reader(plan, "the batch")
+        rows = batch_rows(plan.schema, self._engine.capacity(plan))
+        ready = [
+            each
+            for piece, row, raw in raw_batches(found.pieces, plan.schema, rows)
+            for each in prepared(piece, row, raw, plan, reader)
+        ]
+        labels = None if reader is None else reader.state()
+        if labels is not None:
+            before = self._states[plan.label]
+            all_labels = before.merge(labels if self._labels is None else self._labels.merge(labels))
+            try:
+                all_labels.check()
+            except LabelError as error:
+                msg = f"the batch, with those before: {error}"
+                raise LabelError(msg) from None
+        for spec in plan.specs:
+            if "error" in (getattr(spec, "nan", ""), getattr(spec, "nulls", "")):
+                for each in ready:
+                    if any(_misses(each.columns[name]) for name in spec.columns):
+                        hand_over(each, {spec: spec.builder(Budget(), each.label.size)})  # which says what it refuses
+        return ready, labels
+
+    def _fold(self, plan: Plan, ready: Sequence[Batch], labels: Any) -> None:
+        """Give checked rows to the builders."""
+        if not self._builders:
+            capacity = self._engine.capacity(plan)
+            self._builders = {spec: spec.builder(self._engine.budget, capacity) for spec in plan.specs}
+        for each in ready:
+            hand_over(each, self._builders)
+        self._labels = labels if self._labels is None else self._labels.merge(labels)
 
     def merge(self, other: Any) -> Self:
         """Take over the rows of another accumulator of the same options, which keeps them; returns this one.
@@ -290,7 +354,7 @@ class Accumulator:
 
     def _check(self) -> None:
         if self._failed:
-            msg = f"an earlier update failed and may be in part ({self._failed}); start again, or from the last save"
+            msg = f"rows were lost when the machine failed ({self._failed}); start again, or from the last save"
             raise FormatError(msg)
 
     def _begin(self, schema: pa.Schema, refusal: type[Exception] = SchemaError) -> Plan:
@@ -312,12 +376,24 @@ class Accumulator:
 
     def _settled(self) -> dict[Any, Any]:
         """The states of all rows; what builders hold moves into them."""
-        if self._reader is not None and self._plan is not None:
-            new = {self._plan.label: self._reader.state()}
+        if self._plan is None or (self._labels is None and not self._builders):
+            return self._states
+        try:
+            new = {self._plan.label: self._labels}
             new |= {spec: builder.state() for spec, builder in self._builders.items()}
             self._states = {spec: state.merge(new[spec]) for spec, state in self._states.items()}
-            self._builders, self._reader = {}, None
+        except BaseException as error:
+            self._failed = f"{type(error).__name__}: {error}"  # builders are spent
+            raise
+        self._builders, self._labels = {}, None
         return self._states
+
+
+def _misses(column: pa.Array) -> bool:
+    """Whether a column has nulls or NaN."""
+    if pa.types.is_dictionary(column.type):
+        return bool(column.null_count or column.dictionary.null_count or _misses(column.dictionary))
+    return bool(column.null_count or (pa.types.is_floating(column.type) and np.isnan(column.to_numpy()).any()))
 
 
 def _carried(given: dict[str, Any], schema: pa.Schema | None, states: list[Any]) -> Accumulator:

@@ -18,10 +18,13 @@ from streameval import Accumulator, evaluate
 from streameval.errors import (
     FormatError,
     IncompatibleStatesError,
+    LabelError,
+    MissingColumnError,
     MissingInputError,
     NullError,
     OptionError,
     SchemaError,
+    WeightError,
 )
 
 if TYPE_CHECKING:
@@ -101,17 +104,95 @@ def test_threads_take_turns() -> None:
     assert same(found.result(), evaluate(data, **OPTIONS))
 
 
-def test_a_failed_batch_is_not_counted_in_silence() -> None:
-    """After a NaN score the rows are in part, so it refuses to go on; a batch of other types is refused alone."""
+GOOD: dict[str, Any] = {"label": np.array([0, 1]), "score": np.array([0.1, 0.9]), "cluster": np.array([1, 2]),
+                        "weight": np.array([1.0, 2.0]), "campaign": np.array([5, 6])}  # fmt: skip
+ALL: dict[str, Any] = {"score": "score", "cluster": "cluster", "classes": "campaign", "weight": "weight"}
+BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "another type": ({"score": np.array([1, 0])}, SchemaError, "first batch had double"),
+    "a NaN score": ({"score": np.array([0.9, np.nan])}, NullError, "NaN or null scores"),
+    "a null score": ({"score": pa.array([0.9, None])}, NullError, "NaN or null scores"),
+    "a null label": ({"label": pa.array([0, None])}, NullError, "label column 'label' has nulls"),
+    "a third label": ({"label": np.array([0, 2])}, LabelError, "more than two values"),
+    "a null cluster": ({"cluster": pa.array([None, 2])}, NullError, "cluster column 'cluster' has nulls"),
+    "a null class": ({"campaign": pa.array([None, 2])}, NullError, "class column 'campaign' has nulls"),
+    "a negative weight": ({"weight": np.array([1.0, -1.0])}, WeightError, "has the value -1"),
+    "a missing column": ({"cluster": None}, MissingColumnError, "no column 'cluster'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("approx", [False, True])
+def test_a_refused_batch_is_left_out_as_a_whole(name: str, approx: bool) -> None:
+    """Whatever is wrong with it, the accumulator goes on as if it had not been given."""
+    changed, error, text = BAD[name]
+    bad = {column: values for column, values in (GOOD | changed).items() if values is not None}
+    found = Accumulator(**ALL, approx=approx)
+    if name not in ("another type", "a third label"):  # which need an earlier batch
+        with pytest.raises(error, match=text):
+            found.update(bad)
+    found.update(GOOD)
+    with pytest.raises(error, match=text):
+        found.update(bad)
+    found.update(GOOD)
+    twice = pa.concat_tables([pa.table(GOOD)] * 2)
+    assert same(found.result(), evaluate(twice, **ALL, approx=approx))
+
+
+def test_a_refused_first_batch_decides_no_types() -> None:
+    """The next one may have others."""
     found = Accumulator(score="score")
-    found.update({"label": np.array([0, 1]), "score": np.array([0.1, 0.9])})
-    with pytest.raises(SchemaError, match="first batch had double"):
-        found.update({"label": np.array([0, 1]), "score": np.array([1, 0])})
-    assert found.result().value("roc_auc") == 1.0
-    with pytest.raises(NullError, match="NaN"):
+    with pytest.raises(NullError):
         found.update({"label": np.array([0, 1]), "score": np.array([np.nan, 0.9])})
-    with pytest.raises(FormatError, match="an earlier update failed"):
+    found.update({"label": np.array([0, 1]), "score": np.array([1, 3])})
+    assert found.result().value("roc_auc") == 1.0
+
+
+def test_a_bad_batch_far_into_the_run_changes_no_bit() -> None:
+    """Of many batches some are refused; the result is that of the others."""
+    data = table(1000)
+    found = Accumulator(**OPTIONS)
+    for i in range(10):
+        part = data.slice(100 * i, 100)
+        if i % 3 == 1:
+            bad = part.set_column(2, "cluster", [pa.array([*part["cluster"].to_pylist()[:-1], None], pa.int64())])
+            with pytest.raises(NullError):
+                found.update(bad)
+        found.update(part)
+    assert same(found.result(), evaluate(data, **OPTIONS))
+
+
+def test_where_the_machine_fails_it_refuses_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt while rows are counted leaves them in part."""
+    found = Accumulator(score="score")
+    found.update(GOOD)
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("streameval.accumulator.hand_over", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        found.update(GOOD)
+    with pytest.raises(FormatError, match=r"rows were lost when the machine failed \(KeyboardInterrupt"):
         found.result()
+
+
+def test_options_that_it_does_not_honour_are_refused() -> None:
+    """None is ignored in silence."""
+    with pytest.raises(OptionError, match="takes no sample"):
+        Accumulator(score="score", sample=0.5)
+    with pytest.raises(OptionError, match="keep one for each slice"):
+        Accumulator(score="score", by="country")
+
+
+def test_means_over_groups_and_common_rows() -> None:
+    """As `evaluate` has them."""
+    data = table().append_column("other", pa.array([None if i % 7 == 0 else i / 300 for i in range(300)]))
+    for more in ({"mean_over": "cluster"}, {"common_rows": True, "nan": "drop"}):
+        asked = {"score": ["score", "other"] if "nan" in more else "score", "metrics": "roc_auc", **more}
+        found = Accumulator(**asked)
+        for start in range(0, 300, 70):
+            found.update(data.slice(start, 70))
+        assert same(found.result(), evaluate(data, **asked))
 
 
 @dataclass(frozen=True)
