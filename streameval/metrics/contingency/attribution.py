@@ -26,6 +26,7 @@ from streameval.kernels.keys import MIX
 from streameval.metrics.contingency.null_models import CountedStatistics
 from streameval.metrics.worst import Worst
 from streameval.states.contingency.cells import numbered
+from streameval.states.contingency.watch import ClassPairs, ClusterPairs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,22 +61,36 @@ class PairCosts:
         Rows of clusters that consist of one whole class.
     """
 
+    every = False
+
     def __init__(self, top: int, signed: tuple[bool, bool]) -> None:
         self.merges, self.splits = (Worst(top, signed=each) for each in signed)
         self.merged = self.split = self.unchanged_rows = 0
 
-    def clusters(self, ids: Array, rows: Array, parts: Array, false_pairs: Array) -> None:
+    def of_clusters(self) -> ClusterPairs:
         """See `streameval.states.contingency.watch.Watcher`."""
+        return ClusterPairs(self)
+
+    def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> ClassPairs:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        return ClassPairs(self, ids, totals, singles)
+
+    def alone(self, rows: int) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        self.unchanged(rows)
+
+    def clusters(self, ids: Array, rows: Array, parts: Array, false_pairs: Array) -> None:
+        """See `streameval.states.contingency.watch.PairWatcher`."""
         self.merged += rows.size
         self.merges.add(ids, np.column_stack((false_pairs, rows, parts)))
 
     def classes(self, ids: Array, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.watch.PairWatcher`."""
         self.split += rows.size
         self.splits.add(ids, np.column_stack((missed_pairs, rows, parts, joined_pairs)))
 
     def unchanged(self, rows: int) -> None:
-        """See `streameval.states.contingency.watch.Watcher`."""
+        """See `streameval.states.contingency.watch.PairWatcher`."""
         self.unchanged_rows += rows
 
     def merge(self, others: Iterable[PairCosts]) -> PairCosts:

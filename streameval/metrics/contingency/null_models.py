@@ -131,6 +131,9 @@ class CountedStatistics:
     @property
     def chi_square(self) -> Number:
         """Pearson's chi-square, N·(Σ n²/(r·c) − 1), at least 0."""
+        if self.summary.inertia is None:
+            msg = "chi-square needs both sizes of every cell, which are not known without a block of classes"
+            raise OptionError(msg)
         excess = self.summary.inertia - (1 << INERTIA_BITS)
         return self.total * Fraction(excess, 1 << INERTIA_BITS) if excess > 0 else 0
 

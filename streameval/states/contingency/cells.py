@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.contingency import add_margins, number_keys, slots_for
-from streameval.kernels.keys import ID_BUCKETS
+from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.keyed.counts import KeyedCounts, cut
 from streameval.states.keyed.layout import Interval, Layout
 
@@ -122,6 +122,12 @@ class Margins:
     def words(self, which: Array) -> Array:
         """Words of some keys, as a uint64 array of shape (n, n_words)."""
         return np.column_stack((self._words[which], self._rest[which]))
+
+    def ids(self, which: Array) -> Array:
+        """Words of some keys whose first word was mixed, unmixed."""
+        words = self.words(which)
+        words[:, 0] = unmix(words[:, 0])
+        return words
 
     def number(self, words: Array, rest: Array) -> Array:
         """Numbers of keys, new ones included."""

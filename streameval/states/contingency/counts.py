@@ -318,7 +318,7 @@ class ContingencyCounts:
 
     def watch_alone(self, watcher: Watcher) -> None:
         """Show the rows that have neither a class nor a cluster."""
-        watcher.unchanged(int(self.without_cluster.rows[1::2].sum()))
+        watcher.alone(int(self.without_cluster.rows[1::2].sum()))
 
     def summary_and_core(self, budget: Budget, each: Mapper | None = None) -> tuple[Summary, CoreCells]:
         """`summary`, and the cells that decide the best matching (`streameval.states.contingency.matching_core`)."""

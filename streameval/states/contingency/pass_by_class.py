@@ -18,7 +18,6 @@ from streameval.states.contingency.cells import interval_items, numbered
 from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary, summarize_cells, summarize_classes
-from streameval.states.contingency.watch import ClassParts
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
@@ -42,12 +41,15 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
     budget : Budget
         Decides what is streamed.
     watcher : Watcher, optional
-        Sees the classes in several clusters.
+        Sees the cells of classes.
     """
     start, stop = interval
     if stop - start == 1 and cells.sizes()[start] > 4 * interval_items(budget):
         return _giant_classes(cells, start, watcher)
-    row, alone = without_singletons(cells.rows, interval, cells.others)
+    if watcher is not None and watcher.every:
+        row, alone = cells.rows.gather(start, stop)[0], 0
+    else:
+        row, alone = without_singletons(cells.rows, interval, cells.others)
     other = cells.others.gather(start, stop)[0]
     most = row.words.size
     totals, singles, maxima = np.empty((3, most), np.int64)
@@ -59,11 +61,11 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
     if watcher is not None:
-        parts = ClassParts(singles)
-        parts.add_cells(numbers, n, c, other.counts)
         words = table[1][:classes]
-        parts.tell(watcher, np.column_stack((unmix(words[:, 0]), words[:, 1:])), totals)
-        watcher.unchanged(alone)
+        seen = watcher.of_classes(np.column_stack((unmix(words[:, 0]), words[:, 1:])), totals, maxima, singles)
+        seen.add(numbers, n, c, other.counts)
+        seen.close()
+        watcher.alone(alone)
     lone = Summary(classes=Sizes.repeat(1, alone), row_maxima=alone)
     return summarize_classes(totals, maxima).merge(lone, known, _singles(singles, totals, alone))
 
@@ -85,17 +87,19 @@ def _giant_classes(cells: ClassCells, bucket: int, watcher: Watcher | None) -> S
     """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
     margins, singles = cells.margins(cells.rows.pieces(bucket, 0), cells.others.pieces(bucket, 0))
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
-    parts = ClassParts(singles)
+    seen = None
+    if watcher is not None:
+        ids = margins.ids(np.arange(margins.totals.size))
+        seen = watcher.of_classes(ids, margins.totals, margins.maxima, singles)
     for words, rest, counts, _ in cells.others.pieces(bucket, 0):
         n, c = cells.counts(rest)
         numbers = margins.number(words, rest)
         known = known_cells(numbers, n, margins.totals, c, counts if counts.size else None)
         summary = summary.merge(known)
-        parts.add_cells(numbers, n, c, counts)
-    if watcher is not None:
-        ids = margins.words(np.arange(margins.totals.size))
-        ids[:, 0] = unmix(ids[:, 0])
-        parts.tell(watcher, ids, margins.totals)
+        if seen is not None:
+            seen.add(numbers, n, c, counts)
+    if seen is not None:
+        seen.close()
     return summary
 
 

@@ -34,7 +34,6 @@ from streameval.states.contingency.pass_by_class import lone_classes
 from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
-from streameval.states.contingency.watch import Parts, pairs
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
 from streameval.states.keyed.ids import id_codes
@@ -95,11 +94,10 @@ class _Grouped(NamedTuple):
         """Size of the cluster of each cell."""
         return np.concatenate((sizes, sizes[self.owners])) if self.owners.size else sizes
 
-    def parts(self) -> Parts:
-        """The cells of each cluster, as far as its rows are here."""
-        parts = Parts(self.clusters)
-        parts.add(np.concatenate((np.arange(self.clusters), self.owners)), self.counts)
-        return parts
+    def classes(self, side: Side, keys: Keys) -> Array:
+        """First word of the class of each cell."""
+        words: Array = side.rest[self.rows, keys.cluster - 1]
+        return words
 
     def ids(self, side: Side, keys: Keys, which: Array) -> Array:
         """Words of the ids of some clusters."""
@@ -138,27 +136,6 @@ class _FirstPass:
     def add_lone(self, sizes: Array, times: Array) -> None:
         """Note the classes of one row, `times` of them in clusters of each size."""
         self._lone = self._lone.merge(lone_classes(sizes, times))
-        if self.watcher is not None:
-            self.watcher.unchanged(int(times[sizes == 1].sum()))
-
-    def watch(self, side: Side, grouped: _Grouped) -> None:
-        """Show whole clusters to the watcher."""
-        if self.watcher is None or not grouped.owners.size:
-            return
-        parts = grouped.parts()
-        which = np.flatnonzero(parts.count > 1)
-        sizes = grouped.sizes[which]
-        ids = grouped.ids(side, self.keys, which)
-        self.watcher.clusters(ids, sizes, parts.count[which], pairs(sizes) - parts.agreeing[which])
-
-    def watch_shared(self, margins: Margins, parts: Parts) -> None:
-        """Show clusters to the watcher that were spread over several parts."""
-        if self.watcher is None:
-            return
-        which = np.flatnonzero(parts.count > 1)
-        words, sizes = margins.words(which), margins.totals[which]
-        words[:, 0] = unmix(words[:, 0])
-        self.watcher.clusters(words, sizes, parts.count[which], pairs(sizes) - parts.agreeing[which])
 
     def close(self, sizes: Array, maxima: Array) -> None:
         """Note clusters that are complete."""
@@ -206,7 +183,7 @@ def by_cluster(
     owner : bool
         Whether cells take the words of their cluster along.
     watcher : Watcher, optional
-        Sees the clusters of several classes.
+        Sees the cells of clusters, but single rows that are quickly seen to be alone in their cluster.
     """
     start, stop = interval
     items = keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
@@ -236,21 +213,26 @@ def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
     grouped = _Grouped.of(side, found.keys)
     found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
     found.close(grouped.sizes, grouped.maxima)
-    found.watch(side, grouped)
+    if found.watcher is not None:
+        seen = found.watcher.of_clusters()
+        numbers = np.concatenate((np.arange(grouped.clusters), grouped.owners))
+        seen.add(grouped.clusters, numbers, grouped.classes(side, found.keys), grouped.counts)
+        seen.close(partial(grouped.ids, side, found.keys), grouped.sizes)
 
 
 def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
     """Cells of clusters that several parts share: once for the clusters' sizes, once for the cells."""
-    margins, cells = Margins(found.keys.cluster - 1), Parts()
+    margins = Margins(found.keys.cluster - 1)
+    seen = None if found.watcher is None else found.watcher.of_clusters()
     for side, lone in parts():
         grouped = _Grouped.of(side, found.keys)
         first = grouped.rows[: grouped.clusters]
-        clusters = margins.add(side.words[first], side.rest[first], grouped.sizes, grouped.maxima)
-        ones = np.ones(lone.words.size, np.int64)
-        owners = margins.add(lone.words, lone.rest, _counts(lone), ones)
-        cells.grow(margins.totals.size)
-        cells.add(np.concatenate((clusters, clusters[grouped.owners])), grouped.counts)
-        cells.add(owners, ones, _counts(lone))
+        numbers = margins.add(side.words[first], side.rest[first], grouped.sizes, grouped.maxima)
+        owners = margins.add(lone.words, lone.rest, _counts(lone), np.ones(lone.words.size, np.int64))
+        if seen is not None:
+            cells = np.concatenate((numbers, numbers[grouped.owners]))
+            seen.add(margins.totals.size, cells, grouped.classes(side, found.keys), grouped.counts)
+            seen.add_alone(margins.totals.size, owners, _counts(lone))
     for side, lone in parts():
         grouped = _Grouped.of(side, found.keys)
         first = grouped.rows[: grouped.clusters]
@@ -259,7 +241,8 @@ def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) 
         if lone.words.size:
             found.add_lone(margins.totals[margins.number(lone.words, lone.rest)], _counts(lone))
     found.close(margins.totals, margins.maxima)
-    found.watch_shared(margins, cells)
+    if seen is not None:
+        seen.close(margins.ids, margins.totals)
 
 
 def _counts(side: Side) -> Array:

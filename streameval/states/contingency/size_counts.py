@@ -132,7 +132,7 @@ class Sizes:
     @property
     def largest(self) -> Number:
         """The largest size, 0 if there is none."""
-        largest: Number = self.values.tolist()[-1] if self.values.size else 0
+        largest: Number = self.values[-1:].tolist()[0] if self.values.size else 0
         return largest
 
     def merge(self, *others: Sizes) -> Sizes:

@@ -68,8 +68,8 @@ class Summary:
         Of the non-zero cell counts n, class sizes r and cluster sizes c.
     class_squares, cluster_squares : dict
         Size -> Σ n² over the cells of all classes (clusters) of that size, exact.
-    inertia : int
-        Σ n²/(r·c) over the cells, in units of 2^-104.
+    inertia : int or None
+        Σ n²/(r·c) over the cells, in units of 2^-104; None where it is not known, as without a block of classes.
     row_maxima, column_maxima : int, float or Fraction
         Σ over classes of the largest cell, Σ over clusters of the largest cell.
     matching : (lower, upper) or None
@@ -89,7 +89,7 @@ class Summary:
     clusters: Sizes = _NONE
     class_squares: Mapping[Number, Number] = field(default_factory=dict)
     cluster_squares: Mapping[Number, Number] = field(default_factory=dict)
-    inertia: int = 0
+    inertia: int | None = 0
     row_maxima: Number = 0
     column_maxima: Number = 0
     matching: tuple[Number, Number] | None = None
@@ -125,7 +125,7 @@ class Summary:
             Sizes.merge(*(part.clusters for part in parts)),
             _added(part.class_squares for part in parts),
             _added(part.cluster_squares for part in parts),
-            sum(part.inertia for part in parts),
+            _sum_known(part.inertia for part in parts),
             sum(part.row_maxima for part in parts),
             sum(part.column_maxima for part in parts),
         )
@@ -145,7 +145,7 @@ class Summary:
             self.clusters.scaled(times),
             {size: squares * times for size, squares in self.class_squares.items()},
             {size: squares * times for size, squares in self.cluster_squares.items()},
-            self.inertia * times,
+            None if self.inertia is None else self.inertia * times,
             self.row_maxima * times,
             self.column_maxima * times,
         )
@@ -164,6 +164,15 @@ class Summary:
 
     def __hash__(self) -> int:
         return hash((self.cells, self.classes, self.clusters, self.inertia))
+
+
+def _sum_known(values: Iterable[int | None]) -> int | None:
+    total = 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total
 
 
 def _added(parts: Iterable[Mapping[Number, Number]]) -> dict[Number, Number]:

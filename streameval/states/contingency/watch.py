@@ -1,8 +1,12 @@
-"""Watchers: what the two passes over a contingency table tell about single clusters and classes.
+"""Watchers: what the two passes over a contingency table show of single clusters and classes.
 
-The passes know the size of every cluster, and of every class, and all of its cells. A summary keeps sums of them; a
-watcher sees the groups themselves, those that hold or are spread over several others, an interval at a time. It keeps
-what it wants of them in bounded memory and goes where the pass goes, to other processes as well.
+The passes know the size of every cluster and class, and all of its cells. A summary keeps sums of them. A watcher sees
+the groups themselves, an interval at a time, keeps what it needs in bounded memory, and runs where the pass runs, in
+other processes as well. For each interval the pass asks it for a `ClusterWatch` or a `ClassWatch`, adds cells to it,
+in several calls where a group does not fit into memory at once, and closes it.
+
+`ClusterPairs` and `ClassPairs` count the pairs within groups, for watchers of groups that are spread over several
+others.
 """
 
 from __future__ import annotations
@@ -16,15 +20,82 @@ from streameval.kernels.attribution import add_parts, add_shares
 from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from streameval.typing import Array
 
-__all__ = ["ClassParts", "Parts", "Watcher", "pairs"]
+__all__ = ["ClassPairs", "ClassWatch", "ClusterPairs", "ClusterWatch", "PairWatcher", "Watcher", "pairs"]
 
 _MOST = 1 << 32  # rows of a group whose pairs fit into 64 bits
 
 
+class ClusterWatch(Protocol):
+    """Sees the cells of the clusters of an interval."""
+
+    def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
+        """Some cells.
+
+        Parameters
+        ----------
+        clusters : number of clusters so far, those of these cells included
+        numbers : int64 array of shape (n_cells,), the cluster of each cell
+        classes : uint64 array of shape (n_cells,), first word of the class's id
+        rows : int64 array of shape (n_cells,)
+        """
+
+    def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
+        """Rows without a class, each a class of its own: so many of each of these clusters."""
+
+    def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+        """The clusters are complete.
+
+        Parameters
+        ----------
+        ids : from numbers of clusters to words of their ids, a uint64 array of shape (n, n_words)
+        sizes : int64 array of shape (n_clusters,)
+        """
+
+
+class ClassWatch(Protocol):
+    """Sees the cells of the classes of an interval, but those of one row that is alone in its cluster."""
+
+    def add(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
+        """Some cells: the class of each, its rows, the size of its cluster, how many are alike (empty: 1 each)."""
+
+    def close(self) -> None:
+        """The classes are complete."""
+
+
 class Watcher(Protocol):
-    """Sees groups of a table; owned by one task. All arrays are of shape (n_groups,), ids (n_groups, n_words)."""
+    """Sees the groups of a table; owned by one task.
+
+    Attributes
+    ----------
+    every : whether it sees classes of one row as well whose row is alone in its cluster; most of them are otherwise
+        counted by `alone`
+    """
+
+    every: bool
+
+    def of_clusters(self) -> ClusterWatch:
+        """Of the clusters of one interval."""
+
+    def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> ClassWatch:
+        """Of the classes of one interval.
+
+        Parameters
+        ----------
+        ids : uint64 array of shape (n_classes, n_words), words as `streameval.states.keyed.ids.identify` gives them
+        totals, maxima : int64 arrays of shape (n_classes,), rows and largest cell of each class
+        singles : int64 array of shape (n_classes,), its cells of one row that is alone in its cluster
+        """
+
+    def alone(self, rows: int) -> None:
+        """Rows that are a class and a cluster each, of no id that is known."""
+
+
+class PairWatcher(Protocol):
+    """Is told of groups that are spread over several others. All arrays are of shape (n_groups,), ids (n_groups, n_words)."""
 
     def clusters(self, ids: Array, rows: Array, parts: Array, false_pairs: Array) -> None:
         """Clusters with rows of several classes.
@@ -71,54 +142,56 @@ def pairs(rows: Array) -> Array:
     return found
 
 
-class Parts:
-    """Cells added up by group: how many there are, and the pairs within them.
+class ClusterPairs:
+    """A `ClusterWatch` that counts the cells of each cluster and the pairs within them, and tells a `PairWatcher`."""
 
-    Examples
-    --------
-    >>> parts = Parts(2)
-    >>> parts.add(np.array([0, 0, 1]), np.array([3, 2, 4]))
-    >>> parts.count, parts.agreeing
-    (array([2, 1]), array([4, 6]))
-    """
+    def __init__(self, watcher: PairWatcher) -> None:
+        self._watcher = watcher
+        self._count, self._agreeing, self._alone = np.zeros((3, 0), np.int64)
 
-    def __init__(self, groups: int = 0) -> None:
-        self.count, self.agreeing = np.zeros((2, groups), np.int64)
+    def _grow(self, clusters: int) -> None:
+        more = np.zeros(clusters - self._count.size, np.int64)
+        if more.size:
+            columns = (self._count, self._agreeing, self._alone)
+            self._count, self._agreeing, self._alone = (np.concatenate((column, more)) for column in columns)
 
-    def grow(self, groups: int) -> None:
-        """Make room for more groups."""
-        more = np.zeros(groups - self.count.size, np.int64)
-        self.count, self.agreeing = (np.concatenate((column, more)) for column in (self.count, self.agreeing))
+    def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
+        """See `ClusterWatch`."""
+        self._grow(clusters)
+        add_parts(numbers, rows, NO_COUNTS, self._count, self._agreeing)
 
-    def add(self, numbers: Array, rows: Array, times: Array = NO_COUNTS) -> None:
-        """Add cells by the numbers of their groups."""
-        add_parts(numbers, rows, times, self.count, self.agreeing)
+    def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
+        """See `ClusterWatch`."""
+        self._grow(clusters)
+        np.add.at(self._count, numbers, rows)
+        np.add.at(self._alone, numbers, rows)
+
+    def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+        """See `ClusterWatch`."""
+        self._watcher.unchanged(int(self._alone[sizes == 1].sum()))
+        which = np.flatnonzero(self._count > 1)
+        rows = sizes[which]
+        self._watcher.clusters(ids(which), rows, self._count[which], pairs(rows) - self._agreeing[which])
 
 
-class ClassParts(Parts):
-    """Cells added up by class, with the clusters that hold nothing else.
+class ClassPairs:
+    """A `ClassWatch` that counts the cells of each class and the pairs within them, and tells a `PairWatcher`."""
 
-    Parameters
-    ----------
-    singles : int64 array of shape (n_classes,)
-        Cells of one row that is alone in its cluster.
-    """
+    def __init__(self, watcher: PairWatcher, ids: Array, totals: Array, singles: Array) -> None:
+        self._watcher, self._ids, self._totals = watcher, ids, totals
+        self._count, self._pure = singles.copy(), singles.copy()
+        self._agreeing, self._joined = np.zeros((2, singles.size), np.int64)
 
-    def __init__(self, singles: Array) -> None:
-        super().__init__(singles.size)
-        self.count += singles
-        self._pure, self._joined = singles.copy(), np.zeros(singles.size, np.int64)
-
-    def add_cells(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
-        """Add other cells, each with the size of its cluster."""
-        self.add(numbers, rows, times)
+    def add(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
+        """See `ClassWatch`."""
+        add_parts(numbers, rows, times, self._count, self._agreeing)
         add_shares(numbers, rows, sizes, times, self._pure, self._joined)
 
-    def tell(self, watcher: Watcher, ids: Array, totals: Array) -> None:
-        """Show the classes, complete, to a watcher."""
-        alone = (self.count == 1) & (self._pure == totals)
-        watcher.unchanged(int(totals[alone].sum()))
-        which = np.flatnonzero(self.count > 1)
-        rows = totals[which]
-        missed, joined = pairs(rows) - self.agreeing[which], pairs(self._pure[which]) - self._joined[which]
-        watcher.classes(ids[which], rows, self.count[which], missed, joined)
+    def close(self) -> None:
+        """See `ClassWatch`."""
+        whole = (self._count == 1) & (self._pure == self._totals)
+        self._watcher.unchanged(int(self._totals[whole].sum()))
+        which = np.flatnonzero(self._count > 1)
+        rows = self._totals[which]
+        missed, joined = pairs(rows) - self._agreeing[which], pairs(self._pure[which]) - self._joined[which]
+        self._watcher.classes(self._ids[which], rows, self._count[which], missed, joined)

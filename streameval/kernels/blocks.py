@@ -1,0 +1,262 @@
+"""Loops over units in blocks: the keyed hash, and what leaving out a block changes.
+
+Sums by block are kept in tables with a row for every (size, block) and a column for every sum: row ``size * B + block``
+of a dense table for sizes that it has room for, and a list of such rows for larger sizes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import inlined, jit
+
+__all__ = [
+    "add_cells",
+    "add_classes",
+    "add_clusters",
+    "group_blocks",
+    "lone_blocks",
+    "shared_maxima",
+    "spread_rows",
+    "squared",
+    "unit_blocks",
+    "unit_hashes",
+]
+
+_K = np.uint64(0x243F6A8885A308D3)
+_FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
+_SHIFT = np.uint64(33)
+_ONE = np.uint64(1)
+_LOW = np.int64(0xFFFFFFFF)
+
+
+@inlined
+def _hashed(word):
+    """The keyed hash of a word: MurmurHash3's finalizer."""
+    word ^= _K
+    word = (word ^ (word >> _SHIFT)) * _FIRST
+    word = (word ^ (word >> _SHIFT)) * _SECOND
+    return word ^ (word >> _SHIFT)
+
+
+@jit
+def unit_hashes(words):
+    """The keyed 64-bit hashes of words."""
+    out = np.empty(words.size, np.uint64)
+    for i in range(words.size):
+        out[i] = _hashed(words[i])
+    return out
+
+
+@jit
+def unit_blocks(words, count):
+    """The blocks of units given by their words, of `count` blocks, as int64."""
+    out = np.empty(words.size, np.int64)
+    for i in range(words.size):
+        out[i] = np.int64(_hashed(words[i]) % np.uint64(count))
+    return out
+
+
+@jit
+def spread_rows(word, rows, out):
+    """Add `rows` rows, each a unit of its own, to their blocks: row k has the hash of ``hash(k) ^ word``."""
+    for k in range(rows):
+        out[np.int64(_hashed(_hashed(np.uint64(k)) ^ word) % np.uint64(out.size))] += 1
+
+
+@jit
+def lone_blocks(words, rows, blocks):
+    """Rows of each block among units of one row, ``rows[i]`` of them in the cluster with word i.
+
+    Returns int64 arrays: the number i of the cluster, the block and its rows, by cluster.
+    """
+    found, counts = 0, np.zeros(blocks, np.int64)
+    for i in range(rows.size):
+        found += min(rows[i], blocks)
+    owners, at, each = np.empty(found, np.int64), np.empty(found, np.int64), np.empty(found, np.int64)
+    n = 0
+    for i in range(rows.size):
+        if not rows[i]:
+            continue
+        counts[:] = 0
+        spread_rows(words[i], rows[i], counts)
+        for b in range(blocks):
+            if counts[b]:
+                owners[n], at[n], each[n] = i, b, counts[b]
+                n += 1
+    return owners[:n], at[:n], each[:n]
+
+
+@inlined
+def _square(n):
+    """High and low 32 bits of n², of n < 2^47."""
+    a, b = n >> 31, n & np.int64(0x7FFFFFFF)
+    low = b * b
+    return ((a * a) << 30) + a * b + (low >> 32), low & _LOW
+
+
+@jit
+def squared(rows):
+    """High and low 32 bits of ``rows[i]²``, as an int64 array of shape (n, 2); of fewer than 2^47 rows."""
+    out = np.empty((rows.size, 2), np.int64)
+    for i in range(rows.size):
+        out[i, 0], out[i, 1] = _square(rows[i])
+    return out
+
+
+@jit
+def group_blocks(numbers, blocks, sums, largest, groups, count):
+    """Add up cells of one group and block.
+
+    Parameters
+    ----------
+    numbers, blocks : int64 arrays of shape (n,), the group and the block of each cell
+    sums : int64 array of shape (n, k)
+    largest : int64 array of shape (n,), whose maximum is taken
+    groups, count : numbers of groups and of blocks
+
+    Returns
+    -------
+    bounds : int64 array of shape (groups + 1,), the first entry of each group
+    blocks, sums, largest : of the entries; each has another group and block
+    """
+    starts = np.zeros(groups + 1, np.int64)
+    for i in range(numbers.size):
+        starts[numbers[i] + 1] += 1
+    for k in range(groups):
+        starts[k + 1] += starts[k]
+    order, cursor = np.empty(numbers.size, np.int64), starts[:-1].copy()
+    for i in range(numbers.size):
+        order[cursor[numbers[i]]] = i
+        cursor[numbers[i]] += 1
+    bounds, place = np.empty(groups + 1, np.int64), np.full(count, -1, np.int64)
+    out_blocks, out_sums, out_largest = np.empty_like(blocks), np.empty_like(sums), np.empty_like(largest)
+    n = 0
+    for k in range(groups):
+        bounds[k] = n
+        for j in range(starts[k], starts[k + 1]):
+            i = order[j]
+            b = blocks[i]
+            at = place[b]
+            if at < bounds[k]:
+                at = n
+                n += 1
+                place[b], out_blocks[at], out_largest[at] = at, b, largest[i]
+                out_sums[at] = sums[i]
+            else:
+                out_sums[at] += sums[i]
+                out_largest[at] = max(out_largest[at], largest[i])
+    bounds[groups] = n
+    return bounds, out_blocks[:n].copy(), out_sums[:n].copy(), out_largest[:n].copy()
+
+
+@inlined
+def _add(size, block, count, sign, values, less, table, keys, large, found):
+    """Add ``sign · (1, values − less)`` to a size and block; returns the number of listed rows now."""
+    row = size * count + block
+    if row < table.shape[0]:
+        table[row, 0] += sign
+        for c in range(values.size):
+            table[row, 1 + c] += sign * (values[c] - less[c])
+        return found
+    keys[found] = row
+    large[found, 0] = sign
+    for c in range(values.size):
+        large[found, 1 + c] = sign * (values[c] - less[c])
+    return found + 1
+
+
+@jit
+def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
+    """Add what leaving out each block changes in the clusters that it has rows of.
+
+    A cluster of size c whose rows of block b are d leaves size c and, unless none is left, joins size c − d; with it go
+    the sums of all its rows, and of those that are left. Clusters smaller than `least` are passed over.
+
+    Parameters
+    ----------
+    bounds, blocks, sums : entries as `group_blocks` returns them; the first column of `sums` has the rows
+    sizes : int64 array of shape (n_clusters,)
+    count : number of blocks
+    table : int64 array of shape (sizes · count, 1 + columns): changes in the number of clusters and in their sums
+    keys, large : the same as a list, for larger sizes: with room for two rows an entry
+
+    Returns
+    -------
+    int : how many rows are listed
+    """
+    found = 0
+    total, none = np.empty(sums.shape[1] - 1, np.int64), np.zeros(sums.shape[1] - 1, np.int64)
+    for k in range(sizes.size):
+        c = sizes[k]
+        if c < least:
+            continue
+        total[:] = 0
+        for e in range(bounds[k], bounds[k + 1]):
+            for column in range(total.size):
+                total[column] += sums[e, 1 + column]
+        for e in range(bounds[k], bounds[k + 1]):
+            b, d = blocks[e], sums[e, 0]
+            found = _add(c, b, count, -1, total, none, table, keys, large, found)
+            if d < c:
+                found = _add(c - d, b, count, 1, total, sums[e, 1:], table, keys, large, found)
+    return found
+
+
+@jit
+def shared_maxima(bounds, blocks, largest, sizes, least, lost):
+    """Add to each block by how much the largest cells of clusters fall without it."""
+    for k in range(sizes.size):
+        if sizes[k] < least:
+            continue
+        first = second = block = np.int64(0)
+        for e in range(bounds[k], bounds[k + 1]):
+            if largest[e] > first:
+                second, first, block = first, largest[e], blocks[e]
+            else:
+                second = max(second, largest[e])
+        lost[block] += first - second
+
+
+@jit
+def add_cells(numbers, n, times, blocks, count, table, keys, large, squares):
+    """Add cells of classes to their count n and block, and n² to their class.
+
+    Parameters
+    ----------
+    numbers, n : int64 arrays of shape (n_cells,), the class of each cell and its rows
+    times : int64 array of shape (n_cells,), how many cells each stands for; empty: 1 each
+    blocks : int64 array of shape (n_classes,)
+    count : number of blocks
+    table : int64 array of shape (sizes · count, 1)
+    keys, large : the same as a list, for larger cells: with room for a row each
+    squares : int64 array of shape (n_classes, 2), high and low words
+
+    Returns
+    -------
+    int : how many rows are listed
+    """
+    found = 0
+    for i in range(numbers.size):
+        k, t = numbers[i], times[i] if times.size else np.int64(1)
+        row = n[i] * count + blocks[k]
+        if row < table.shape[0]:
+            table[row, 0] += t
+        else:
+            keys[found], large[found, 0] = row, t
+            found += 1
+        high, low = _square(n[i])
+        low *= t
+        squares[k, 0] += high * t + (low >> 32)
+        squares[k, 1] += low & _LOW
+    return found
+
+
+@jit
+def add_classes(blocks, totals, squares, count, table, keys, large):
+    """Add classes with their sums to their size and block; arguments and result as for `add_clusters`."""
+    found = 0
+    none = np.zeros(squares.shape[1], np.int64)
+    for k in range(totals.size):
+        found = _add(totals[k], blocks[k], count, 1, squares[k], none, table, keys, large, found)
+    return found

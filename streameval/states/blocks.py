@@ -1,0 +1,129 @@
+"""Blocks of units in a state that counts clusters: sums by block and size, and the table that leaving one out changes.
+
+Metrics of clusters read histograms: how many clusters have each size, and sums over those. To leave out a block of
+units takes some clusters away and makes others smaller. `BlockSums` holds these changes, or the histogram of each
+block's own groups: exact integers, mergeable by addition, in memory proportional to the distinct (block, size) pairs.
+
+The block of a unit is the keyed hash of its id (`streameval.states.grouped.keys`), of `BLOCKS` blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from streameval.typing import Array
+
+__all__ = ["BLOCKS", "BlockSums", "Tally"]
+
+BLOCKS = 128
+
+_SIZE_BITS = 47  # sizes below 2^47; blocks below 2^16
+_SIZE = (1 << _SIZE_BITS) - 1
+_SMALL = 256  # sizes that a tally counts in a table; larger groups are few
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSums:
+    """Sums for each block and size.
+
+    Attributes
+    ----------
+    keys : int64 array of shape (n,), ascending: the block, then the size in the lower 47 bits
+    sums : int64 array of shape (n, n_sums), no row of which is all zeros
+
+    Examples
+    --------
+    >>> one = BlockSums.of(np.array([0, 1, 1]), np.array([3, 2, 2]), np.array([[1], [1], [1]]))
+    >>> one.only(1), one.merge(one).only(0)
+    ((array([2]), array([[2]])), (array([3]), array([[2]])))
+    """
+
+    keys: Array
+    sums: Array
+
+    @classmethod
+    def empty(cls, sums: int) -> BlockSums:
+        """No sums, of so many columns."""
+        return cls(np.empty(0, np.int64), np.empty((0, sums), np.int64))
+
+    @classmethod
+    def of(cls, blocks: Array, sizes: Array, sums: Array) -> BlockSums:
+        """Sums of blocks and sizes in any order, repeated ones included.
+
+        Parameters
+        ----------
+        blocks, sizes : int64 arrays of shape (n,)
+        sums : int64 array of shape (n, n_sums)
+        """
+        return cls._summed((blocks << _SIZE_BITS) | sizes, sums)
+
+    @classmethod
+    def _summed(cls, keys: Array, sums: Array) -> BlockSums:
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        if first.size:
+            keys, sums = keys[first], np.add.reduceat(sums[order], first, axis=0)
+        kept = sums.any(axis=1)
+        return cls(keys[kept], sums[kept])
+
+    def merge(self, *others: BlockSums) -> BlockSums:
+        """Sums of all."""
+        parts = [part for part in (self, *others) if part.keys.size]
+        if len(parts) < 2:
+            return parts[0] if parts else self
+        return self._summed(np.concatenate([p.keys for p in parts]), np.concatenate([p.sums for p in parts]))
+
+    def only(self, block: int) -> tuple[Array, Array]:
+        """Sizes and sums of a block: int64 arrays of shape (n,) and (n, n_sums), sizes ascending."""
+        a, b = np.searchsorted(self.keys, (block << _SIZE_BITS, (block + 1) << _SIZE_BITS)).tolist()
+        return self.keys[a:b] & _SIZE, self.sums[a:b]
+
+    def weighted(self, blocks: int, power: int) -> Array:
+        """Σ of the first column times a power of the size, of each block, as a float64 array of shape (blocks,)."""
+        sizes = (self.keys & _SIZE).astype(np.float64)
+        return np.bincount(self.keys >> _SIZE_BITS, self.sums[:, 0] * sizes**power, blocks)
+
+
+class _Adds(Protocol):
+    """A loop of `streameval.kernels.blocks`: returns how many rows it has listed."""
+
+    def __call__(self, count: int, table: Array, keys: Array, large: Array, /) -> int: ...
+
+
+class Tally:
+    """Collects sums by block and size: small sizes in a table, larger ones in a list.
+
+    Parameters
+    ----------
+    blocks : number of blocks
+    sums : number of columns
+    """
+
+    def __init__(self, blocks: int, sums: int) -> None:
+        self._blocks = blocks
+        self._table = np.zeros((_SMALL * blocks, sums), np.int64)
+        self._listed: list[tuple[Array, Array]] = []
+
+    def add(self, adds: _Adds, most: int) -> None:
+        """Let a loop add rows, of which it lists at most `most`."""
+        keys, large = np.empty(most, np.int64), np.empty((most, self._table.shape[1]), np.int64)
+        listed = adds(self._blocks, self._table, keys, large)
+        if listed:
+            self._listed.append((keys[:listed], large[:listed]))
+
+    def room(self, sizes: Array) -> int:
+        """How many of these sizes are listed."""
+        return int(np.count_nonzero(sizes >= _SMALL))
+
+    def result(self) -> BlockSums:
+        """The sums."""
+        rows = np.flatnonzero(self._table.any(axis=1))
+        parts = [(rows, self._table[rows]), *self._listed]
+        places, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return BlockSums.of(places % self._blocks, places // self._blocks, sums)
+

@@ -1,0 +1,300 @@
+"""Summaries of a contingency table without the classes of each block, from one sweep for all blocks together.
+
+A block holds the classes whose ids the keyed hash of `streameval.states.grouped.keys` puts there. Without it the cells,
+sizes and largest cells of its classes are gone, and every cluster that it has rows of is smaller: with d of its c rows
+in the block, a cluster leaves size c and joins size c − d, unless none is left, and its Σ n² loses that of the block's
+cells. Clusters without rows of the block stay. So each cell is looked at once: `ClassBlocks` watches the two passes
+(`streameval.states.contingency.watch`) and adds up these changes by block and size, in integers.
+
+`ClassReplicates.without` applies them to the summary of the whole table. Σ n²/(r·c) is the one part that this cannot
+give, since every cell of a smaller cluster changes it: it is left out.
+
+A row without a class, counted as a singleton, is a class of its own. The state does not know where the row came from,
+so its block follows from its cluster and its number there: ``hash(k) ^ w``, hashed again, with w the first word of the
+cluster's id, 0 for rows without a cluster. Such rows have no block in common with those of another clustering.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.blocks import (
+    add_cells,
+    add_classes,
+    add_clusters,
+    group_blocks,
+    lone_blocks,
+    shared_maxima,
+    spread_rows,
+    squared,
+    unit_blocks,
+)
+from streameval.states.blocks import BLOCKS, BlockSums, Tally
+from streameval.states.contingency.size_counts import Sizes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from streameval.states.contingency.size_counts import Number
+    from streameval.states.contingency.summary import Summary
+    from streameval.typing import Array
+
+__all__ = ["ClassBlocks", "ClassReplicates"]
+
+_WORD = 32  # bits of the low word of Σ n²
+
+
+@dataclass
+class _Counts:
+    """Counts of each block, int64 arrays of shape (blocks,).
+
+    Attributes
+    ----------
+    singles : rows of its classes that are alone in their cluster
+    classless : rows without a class
+    alone : those of them that are alone in their cluster
+    row_maxima : Σ of the largest cells of its classes
+    lost_maxima : by how much the largest cells of clusters of several rows fall without it
+    """
+
+    singles: Array
+    classless: Array
+    alone: Array
+    row_maxima: Array
+    lost_maxima: Array
+
+
+class ClassBlocks:
+    """A watcher that adds up what each block of classes has, and what leaving it out changes.
+
+    Parameters
+    ----------
+    blocks : number of blocks
+    """
+
+    every = True
+
+    def __init__(self, blocks: int = BLOCKS) -> None:
+        self.blocks = blocks
+        self.cells, self.classes, self.clusters = BlockSums.empty(1), BlockSums.empty(3), BlockSums.empty(3)
+        self.counts = _Counts(*np.zeros((5, blocks), np.int64))
+
+    def of_clusters(self) -> _ClusterBlocks:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        return _ClusterBlocks(self)
+
+    def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> _ClassCells:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        blocks = unit_blocks(np.ascontiguousarray(ids[:, 0]), self.blocks)
+        np.add.at(self.counts.row_maxima, blocks, maxima)
+        np.add.at(self.counts.singles, blocks, singles)
+        return _ClassCells(self, blocks, totals, singles)
+
+    def alone(self, rows: int) -> None:
+        """See `streameval.states.contingency.watch.Watcher`."""
+        found = np.zeros(self.blocks, np.int64)
+        spread_rows(np.uint64(0), rows, found)
+        self.counts.classless += found
+        self.counts.alone += found
+
+    def merge(self, others: Iterable[ClassBlocks]) -> ClassBlocks:
+        """What all watchers together have seen."""
+        parts, found = [self, *others], ClassBlocks(self.blocks)
+        for name in ("cells", "classes", "clusters"):
+            setattr(found, name, getattr(found, name).merge(*(getattr(part, name) for part in parts)))
+        for part in parts:
+            for name, count in vars(part.counts).items():
+                getattr(found.counts, name)[:] += count
+        return found
+
+    def replicates(self, summary: Summary) -> ClassReplicates:
+        """The replicates of the table whose passes were watched; `summary` is that of all of it."""
+        here, counts = np.arange(self.blocks), self.counts
+        ones, none = np.ones(self.blocks, np.int64), np.zeros(self.blocks, np.int64)
+        lone = counts.singles + counts.alone  # clusters of one row
+
+        def of_one(*columns: Array) -> BlockSums:
+            return BlockSums.of(here, ones, np.column_stack(columns))
+
+        return ClassReplicates(
+            summary,
+            self.blocks,
+            self.cells.merge(of_one(counts.singles + counts.classless)),
+            self.classes.merge(of_one(counts.classless, none, counts.classless)),
+            self.clusters.merge(of_one(-lone, none, -lone)),
+            counts.row_maxima + counts.classless,
+            counts.lost_maxima + lone,
+            int(counts.classless.sum()),
+        )
+
+
+class _ClusterBlocks:
+    """A `streameval.states.contingency.watch.ClusterWatch`: adds up the cells of each cluster and block."""
+
+    def __init__(self, watcher: ClassBlocks) -> None:
+        self._watcher, self._blocks = watcher, watcher.blocks
+        self._numbers, self._at, self._largest = np.empty((3, 0), np.int64)
+        self._sums = np.empty((0, 3), np.int64)  # rows, Σ n² in two words
+        self._bounds: Array | None = None
+        self._alone = np.empty(0, np.int64)
+
+    def _take(self, clusters: int, numbers: Array, blocks: Array, sums: Array, largest: Array) -> None:
+        """Add cells up with what is there."""
+        given = zip((self._numbers, self._at, self._sums, self._largest), (numbers, blocks, sums, largest), strict=True)
+        cells = (np.concatenate(pair) if pair[0].size else pair[1] for pair in given)
+        self._bounds, *found = group_blocks(*cells, clusters, self._blocks)
+        self._at, self._sums, self._largest = found
+        self._numbers = np.repeat(np.arange(clusters), np.diff(self._bounds))
+
+    def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
+        """See `streameval.states.contingency.watch.ClusterWatch`."""
+        if numbers.size:
+            sums = np.column_stack((rows, squared(rows)))
+            self._take(clusters, numbers, unit_blocks(classes, self._blocks), sums, rows)
+
+    def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
+        """See `streameval.states.contingency.watch.ClusterWatch`."""
+        self._alone = np.concatenate((self._alone, np.zeros(clusters - self._alone.size, np.int64)))
+        np.add.at(self._alone, numbers, rows)
+
+    def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+        """See `streameval.states.contingency.watch.ClusterWatch`."""
+        if self._alone.any():
+            self._add_classless(ids, sizes)
+        if self._bounds is None:
+            return
+        bounds = np.append(self._bounds, np.full(sizes.size + 1 - self._bounds.size, self._bounds[-1]))
+        changes = Tally(self._blocks, 3)
+        room = 2 * changes.room(sizes[self._numbers])
+        changes.add(partial(add_clusters, bounds, self._at, self._sums, sizes, 2), room)
+        self._watcher.clusters = self._watcher.clusters.merge(changes.result())
+        shared_maxima(bounds, self._at, self._largest, sizes, 2, self._watcher.counts.lost_maxima)
+
+    def _add_classless(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+        """Add the rows without a class, each to the block of its own."""
+        which, counts = np.flatnonzero(self._alone), self._watcher.counts
+        words = np.ascontiguousarray(ids(which)[:, 0])
+        owners, blocks, rows = lone_blocks(words, self._alone[which], self._blocks)
+        owners, none = which[owners], np.zeros(rows.size, np.int64)
+        np.add.at(counts.classless, blocks, rows)
+        np.add.at(counts.alone, blocks, rows * (sizes[owners] == 1))
+        self._take(sizes.size, owners, blocks, np.column_stack((rows, none, rows)), np.ones(rows.size, np.int64))
+
+
+class _ClassCells:
+    """A `streameval.states.contingency.watch.ClassWatch`: adds up classes, and their cells, by block."""
+
+    def __init__(self, watcher: ClassBlocks, blocks: Array, totals: Array, singles: Array) -> None:
+        self._watcher, self._blocks, self._totals = watcher, blocks, totals
+        self._squares = np.column_stack((np.zeros(singles.size, np.int64), singles))
+        self._cells = Tally(watcher.blocks, 1)
+
+    def add(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
+        """See `streameval.states.contingency.watch.ClassWatch`."""
+        given = numbers, rows, times, self._blocks
+
+        def adds(count: int, table: Array, keys: Array, large: Array) -> int:
+            listed: int = add_cells(*given, count, table, keys, large, self._squares)
+            return listed
+
+        self._cells.add(adds, self._cells.room(rows))
+
+    def close(self) -> None:
+        """See `streameval.states.contingency.watch.ClassWatch`."""
+        watcher, classes = self._watcher, Tally(self._watcher.blocks, 3)
+        classes.add(partial(add_classes, self._blocks, self._totals, self._squares), classes.room(self._totals))
+        watcher.classes = watcher.classes.merge(classes.result())
+        watcher.cells = watcher.cells.merge(self._cells.result())
+
+
+@dataclass(frozen=True, eq=False)
+class ClassReplicates:
+    """Summaries of a table without the classes of each block.
+
+    Attributes
+    ----------
+    summary : of the whole table
+    blocks : number of blocks
+    cells : BlockSums, how many cells of each count each block has
+    classes : BlockSums, how many classes of each size it has; Σ n² of their cells (high and low words)
+    clusters : BlockSums, by how many more clusters have each size without it; the change of the Σ n² of their cells
+    row_maxima, column_maxima : int64 arrays of shape (blocks,), by how much Σ of the largest cells falls without it
+    classless : rows without a class, each of which is a class of its own
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from streameval.budget import Budget
+    >>> from streameval.states.contingency.counts import ContingencySpec
+    >>> from streameval.states.protocol import Batch
+    >>> builder = ContingencySpec("campaign", "cluster").builder(Budget(), 8)
+    >>> columns = {"campaign": pa.array([7, 7, 7, 8]), "cluster": pa.array([1, 1, 2, 2])}
+    >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
+    >>> summary, seen = builder.state().watched(Budget(), partial(ClassBlocks, 4))
+    >>> replicates = seen[0].merge(seen[1:]).replicates(summary)
+    >>> replicates.rows, replicates.without(1).shape  # without campaign 7 one class is left, in one cluster
+    (array([1., 3., 0., 0.]), (1, 1))
+    """
+
+    summary: Summary
+    blocks: int
+    cells: BlockSums
+    classes: BlockSums
+    clusters: BlockSums
+    row_maxima: Array
+    column_maxima: Array
+    classless: int
+
+    @property
+    def rows(self) -> Array:
+        """Rows of each block, as a float64 array of shape (blocks,)."""
+        return self.classes.weighted(self.blocks, 1)
+
+    @property
+    def squared_sizes(self) -> Array:
+        """Σ of the squared sizes of each block's classes, as a float64 array of shape (blocks,)."""
+        return self.classes.weighted(self.blocks, 2)
+
+    def without(self, block: int) -> Summary:
+        """The summary of all classes but a block's; its `inertia` is None."""
+        whole, cells, classes, clusters = self.summary, *(
+            part.only(block) for part in (self.cells, self.classes, self.clusters)
+        )
+        return replace(
+            whole,
+            cells=_changed(whole.cells, cells[0], -cells[1][:, 0]),
+            classes=_changed(whole.classes, classes[0], -classes[1][:, 0]),
+            clusters=_changed(whole.clusters, clusters[0], clusters[1][:, 0]),
+            class_squares=_moved(whole.class_squares, classes[0], -classes[1]),
+            cluster_squares=_moved(whole.cluster_squares, *clusters),
+            inertia=None,
+            row_maxima=whole.row_maxima - int(self.row_maxima[block]),
+            column_maxima=whole.column_maxima - int(self.column_maxima[block]),
+            matching=None,
+        )
+
+
+def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
+    """A histogram with so many more of some sizes."""
+    values = np.union1d(whole.values, sizes)
+    times = np.zeros(values.size, np.int64)
+    times[np.searchsorted(values, whole.values)] = whole.times
+    times[np.searchsorted(values, sizes)] += change
+    kept = times != 0
+    return Sizes(values[kept], times[kept])
+
+
+def _moved(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
+    """Sums by size with the changes of some, whose last two columns are the words of an integer."""
+    found = dict(whole)
+    for size, high, low in zip(sizes.tolist(), *change[:, -2:].T.tolist(), strict=True):
+        total = found.get(size, 0) + (high << _WORD) + low
+        if total:
+            found[size] = total
+        else:
+            found.pop(size, None)
+    return found
