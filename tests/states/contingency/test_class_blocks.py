@@ -1,0 +1,157 @@
+"""Summaries without each block of classes equal those of the rows that are left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.budget import Budget
+from streameval.errors import OptionError
+from streameval.kernels.blocks import spread_rows, unit_blocks
+from streameval.metrics.contingency.clustering import clustering_metric
+from streameval.states.contingency import cells
+from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.grouped.keys import Blocks
+from streameval.states.keyed.ids import hash_words, identify
+from streameval.states.protocol import Batch
+
+if TYPE_CHECKING:
+    from streameval.states.contingency.class_blocks import ClassReplicates
+    from streameval.states.contingency.counts import ContingencyCounts
+
+Rows = list[tuple[Any, Any]]
+
+
+def replicates(state: ContingencyCounts, blocks: int = 4, budget: Budget | None = None) -> ClassReplicates:
+    """The replicates of a state."""
+    summary, (first, *others) = state.watched(budget or Budget(1 << 30), partial(ClassBlocks, blocks))
+    return first.merge(others).replicates(summary)
+
+
+def word(value: int, kind: str) -> np.uint64:
+    """First word of an id of `table_of`."""
+    array = table_of([value], [value], None, (kind, kind)).column("k").combine_chunks()
+    return identify(array, spec_of((kind, kind)).class_type)[0][0]
+
+
+def without(rows: Rows, block: int, blocks: int, kinds: tuple[str, str] = ("int64", "int64")) -> Rows:
+    """The rows of all classes but those of a block; null classes by the number of the row in its cluster."""
+    classless = Counter(cluster for kind, cluster in rows if kind is None and cluster is not None)
+    neither = sum(row == (None, None) for row in rows)
+    left: Rows = []
+    for number, (kind, cluster) in enumerate(rows):
+        if kind is not None:
+            home = int(unit_blocks(np.array([word(kind, kinds[0])]), blocks)[0])
+            if home != block:
+                left.append((kind, ("null", number) if cluster is None else cluster))
+    for cluster, count in (*classless.items(), (None, neither)):
+        gone = np.zeros(blocks, np.int64)
+        spread_rows(np.uint64(0) if cluster is None else word(cluster, kinds[1]), count, gone)
+        for k in range(count - int(gone[block])):
+            left.append((("null", cluster, k), ("neither", k) if cluster is None else cluster))
+    return left
+
+
+def check(rows: Rows, found: ClassReplicates, blocks: int, kinds: tuple[str, str] = ("int64", "int64")) -> None:
+    """All replicates are those of the rows that are left, with equal bits."""
+    whole = sum(1 for _ in rows)
+    assert found.rows.sum() == whole
+    for block in range(blocks):
+        left = without(rows, block, blocks, kinds)
+        assert found.rows[block] == whole - len(left)
+        assert found.without(block) == replace(truth(left), inertia=None)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from([1, 3, 40]).flatmap(
+        lambda ids: st.lists(st.tuples(*[st.none() | st.integers(0, ids)] * 2), max_size=60)
+    ),
+    st.sampled_from([("int64", "int64"), ("string", "uint64"), ("dictionary", "binary")]),
+    st.integers(2, 5),
+)
+def test_a_replicate_is_the_summary_of_the_rows_that_are_left(
+    rows: Rows, kinds: tuple[str, str], blocks: int
+) -> None:
+    """Nulls, singletons, one class, empty blocks and a class that is everything included."""
+    table = table_of(*(list(zip(*rows, strict=True)) or [(), ()]), None, kinds)
+    state = fold(spec_of(kinds, "singleton"), table)
+    found = replicates(state, blocks)
+    check(rows, found, blocks, kinds)
+    assert found.classless == sum(kind is None for kind, _ in rows)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("items", [12, 1 << 20])
+def test_giant_clusters_and_classes(shape: str, items: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters and classes that are streamed give the replicates of those that are not."""
+    classes, clusters = (side.tolist() for side in SHAPES[shape](3000, np.random.default_rng(1)))
+    state = fold(spec_of(), pa.table({"k": classes, "c": clusters, "partition": ["p"] * 3000}), 700)
+    monkeypatch.setattr(cells, "ITEMS", (items, items))
+    rows = [(kind + 3, cluster + 3) for kind, cluster in zip(classes, clusters, strict=True)]  # as `table_of` shifts
+    check(rows, replicates(state, 3), 3)
+
+
+def test_null_classes_in_a_giant_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows without a class find their blocks where their cluster is streamed."""
+    rows: Rows = [(None if i % 3 == 0 else i % 50, 0 if i % 7 else i) for i in range(2000)]
+    monkeypatch.setattr(cells, "ITEMS", (12, 12))
+    state = fold(spec_of(nulls="singleton"), table_of(*zip(*rows, strict=True)), 500)
+    check(rows, replicates(state, 3, Budget(1 << 20)), 3)
+
+
+@pytest.mark.parametrize("kind", ["int64", "uint64", "int8", "string", "binary", "dictionary"])
+def test_a_class_has_the_block_of_a_unit_column(kind: str) -> None:
+    """Blocks of classes and of a unit column with the same ids line up."""
+    table = table_of(list(range(50)), list(range(50)), None, (kind, kind))
+    column = table.column("k").combine_chunks()
+    split = Blocks("k", 128).split(Batch(np.zeros(50, np.uint8), None, {"k": column}))
+    key = Blocks("k", 128)
+    blocks = [key.group(name) for name in split.names.to_pylist()]
+    words = identify(column, spec_of((kind, kind)).class_type)[0]
+    assert [blocks[code] for code in split.codes] == unit_blocks(words, 128).tolist()
+
+
+def test_blocks_are_permanent() -> None:
+    """The definition in the module of keys, computed with Python integers."""
+
+    def mixed(w: int) -> int:
+        w ^= 0x243F6A8885A308D3
+        for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+            w = ((w ^ (w >> 33)) * factor) % 2**64
+        return w ^ (w >> 33)
+
+    words = [0, 1, 2**64 - 1, hash_words(b"campaign")[0]]
+    assert unit_blocks(np.array(words, np.uint64), 128).tolist() == [mixed(w) % 128 for w in words]
+
+
+def test_chi_square_is_refused() -> None:
+    """What a replicate does not know it does not make up."""
+    state = fold(spec_of(), table_of([0, 1, 2, 3], [0, 0, 1, 1]))
+    with pytest.raises(OptionError, match="chi-square needs both sizes"):
+        clustering_metric("chisq_score").compute(replicates(state, 2).without(0))
+
+
+def test_squares_beyond_64_bits() -> None:
+    """Cells of many rows keep every digit, in classes and in clusters."""
+    large, none = 3_000_000_019, np.empty(0, np.int64)
+    rows, zeros, words = np.array([large, large]), np.zeros(2, np.int64), np.array([5, 6], np.uint64)
+    watcher = ClassBlocks(2)
+    classes = watcher.of_classes(words[:1, None], np.array([2 * large]), rows[:1], zeros[:1])
+    classes.add(zeros, rows, rows + 7, none)
+    classes.close()
+    clusters = watcher.of_clusters()
+    clusters.add(1, zeros, words, rows)
+    clusters.close(lambda _: words[:1, None], np.array([2 * large]))
+    block = int(unit_blocks(words[:1], 2)[0])
+    for sums in (watcher.classes.only(block)[1], -watcher.clusters.only(block)[1][-1:]):
+        assert (int(sums[0, 1]) << 32) + int(sums[0, 2]) == 2 * large**2
