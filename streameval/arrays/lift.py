@@ -21,7 +21,7 @@ from streameval.arrays.labels import cluster_counts, is_null, labels_by_predicat
 from streameval.errors import DataError, NullError, OptionError
 from streameval.metrics.clusters.lift import aul
 from streameval.plots import plot_lift
-from streameval.states.clusters.counts import SizeTable
+from streameval.states.clusters.sizes import SizeTable
 
 if TYPE_CHECKING:
     from pathlib import Path

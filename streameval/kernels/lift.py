@@ -44,10 +44,11 @@ def _slot_bits(rows):
 
 
 @jit
-def keep_shared(words, bounds, counted, cuts, known):
+def keep_shared(words, bounds, counted, cuts, known, lone=None):
     """Move the rows that may share their cluster with others to the front, stretch by stretch.
 
-    Returns the bounds of the stretches that are left, and the positives among the other rows. A stretch goes from one
+    Returns the bounds of the stretches that are left, and the positives among the other rows, which `lone` takes if it
+    is given; it has room for all rows and one more. A stretch goes from one
     of `bounds` to the next, and all rows of a cluster are in one. The words of clusters that have more rows, which are
     `counted` elsewhere, go from one of `cuts` to the next. A row has a slot of its stretch by the bits of its
     word below the `known` highest, which are the same for most rows. One that is alone in its slot is alone in its
@@ -58,7 +59,7 @@ def keep_shared(words, bounds, counted, cuts, known):
         largest = max(largest, _slot_bits(bounds[j + 1] - bounds[j]))
     marks = np.empty(1 << largest, np.uint8)  # rows of each slot: none, one, or more
     left = np.zeros(bounds.size, np.int64)
-    known, kept, positives = np.uint64(known), np.uint64(0), np.int64(0)
+    known, kept, alone, positives = np.uint64(known), np.uint64(0), np.uint64(0), np.int64(0)
     for j in range(bounds.size - 1):
         stretch = words[bounds[j] : bounds[j + 1]]
         bits = _slot_bits(stretch.size)
@@ -75,6 +76,9 @@ def keep_shared(words, bounds, counted, cuts, known):
             words[kept] = word
             kept += np.uint64(shared)
             positives += np.int64(word & np.uint64(not shared))
+            if lone is not None:
+                lone[alone] = word
+                alone += np.uint64(not shared)
         left[j + 1] = kept
     return left, positives
 

@@ -14,16 +14,31 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from streameval.kernels.blocks import unit_blocks
+from streameval.kernels.jit import read_only
+
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["BLOCKS", "BlockSums", "Tally"]
+__all__ = ["BLOCKS", "BlockSums", "Tally", "blocks_of"]
 
 BLOCKS = 128
 
 _SIZE_BITS = 47  # sizes below 2^47; blocks below 2^16
 _SIZE = (1 << _SIZE_BITS) - 1
 _SMALL = 256  # sizes that a tally counts in a table; larger groups are few
+
+
+def blocks_of(words: Array, blocks: int) -> Array:
+    """The blocks of units, as an int64 array.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n,), first words of ids as `streameval.states.keyed.ids.identify` gives them
+    blocks : number of blocks
+    """
+    found: Array = unit_blocks(read_only(np.ascontiguousarray(words)), blocks)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +98,10 @@ class BlockSums:
         a, b = np.searchsorted(self.keys, (block << _SIZE_BITS, (block + 1) << _SIZE_BITS)).tolist()
         return self.keys[a:b] & _SIZE, self.sums[a:b]
 
-    def weighted(self, blocks: int, power: int) -> Array:
-        """Σ of the first column times a power of the size, of each block, as a float64 array of shape (blocks,)."""
+    def weighted(self, blocks: int, power: int, column: int = 0) -> Array:
+        """Σ of a column times a power of the size, of each block, as a float64 array of shape (blocks,)."""
         sizes = (self.keys & _SIZE).astype(np.float64)
-        return np.bincount(self.keys >> _SIZE_BITS, self.sums[:, 0] * sizes**power, blocks)
+        return np.bincount(self.keys >> _SIZE_BITS, self.sums[:, column] * sizes**power, blocks)
 
 
 class _Adds(Protocol):

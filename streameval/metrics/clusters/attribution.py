@@ -19,7 +19,7 @@ import numpy as np
 from streameval.kernels.keys import unmix
 from streameval.kernels.lift import undominated
 from streameval.metrics.worst import Worst
-from streameval.states.clusters.counts import SizeTable
+from streameval.states.clusters.sizes import SizeTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

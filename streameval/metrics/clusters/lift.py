@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval.results import Scalar
-from streameval.states.clusters.counts import SizeTable
+from streameval.states.clusters.sizes import SizeTable
 from streameval.wording import plural
 
 if TYPE_CHECKING:

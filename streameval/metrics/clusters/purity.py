@@ -13,7 +13,7 @@ from streameval.errors import OptionError
 from streameval.results import Bins
 
 if TYPE_CHECKING:
-    from streameval.states.clusters.counts import SizeTable
+    from streameval.states.clusters.sizes import SizeTable
 
 __all__ = ["purity_curve"]
 
@@ -30,7 +30,7 @@ def purity_curve(table: SizeTable, of: str) -> Bins:
 
     Examples
     --------
-    >>> from streameval.states.clusters.counts import SizeTable
+    >>> from streameval.states.clusters.sizes import SizeTable
     >>> found = purity_curve(SizeTable.of(np.array([1, 1, 3]), np.array([0, 1, 3])), "cluster")
     >>> found.low.tolist(), found.high.tolist(), found.y.tolist(), found.counts.tolist()
     ([1.0, 3.0], [1.0, 3.0], [0.5, 1.0], [2.0, 3.0])

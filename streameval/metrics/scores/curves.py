@@ -17,7 +17,7 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.kernels.ranking import thin
 from streameval.results import Curve
-from streameval.states.clusters.counts import SizeTable
+from streameval.states.clusters.sizes import SizeTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

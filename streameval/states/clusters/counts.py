@@ -20,9 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import NullError
+from streameval.kernels.blocks import spread_rows
 from streameval.kernels.jit import read_only
-from streameval.kernels.keys import ID_BUCKETS, encode_id
+from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
 from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
+from streameval.states.blocks import BLOCKS, blocks_of
+from streameval.states.clusters.size_blocks import SizeChanges, Sweep
+from streameval.states.clusters.sizes import SizeTable
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["ClusterCounts", "ClusterSpec", "SizeTable", "id_type"]
+__all__ = ["ClusterCounts", "ClusterSpec", "id_type"]
 
 _KNOWN = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its bucket fixes: the key's first is lost
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
@@ -161,90 +165,6 @@ class _ClusterBuilder:
 
 
 @dataclass(frozen=True, eq=False)
-class SizeTable:
-    """How many clusters have each size, and how many positives they have together.
-
-    Attributes
-    ----------
-    size : int64 array of shape (n_sizes,), ascending
-    clusters : int64 array of shape (n_sizes,)
-    positives : int64 array of shape (n_sizes,)
-    labelled : int64 array of shape (n_sizes,), their rows that have a label; None where all have
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> SizeTable.of(np.array([3, 1, 3]), np.array([1, 0, 2]))
-    SizeTable(size=array([1, 3]), clusters=array([1, 2]), positives=array([0, 3]))
-    """
-
-    size: Array
-    clusters: Array
-    positives: Array
-    labelled: Array | None = None
-
-    def __repr__(self) -> str:
-        names = ("size", "clusters", "positives") + (() if self.labelled is None else ("labelled",))
-        return f"SizeTable({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    @classmethod
-    def of(cls, sizes: Array, positives: Array, labelled: Array | None = None) -> SizeTable:
-        """The table of clusters given one by one."""
-        return cls._summed(sizes, np.ones(len(sizes), np.int64), positives, labelled)
-
-    @classmethod
-    def _summed(cls, size: Array, clusters: Array, positives: Array, labelled: Array | None) -> SizeTable:
-        sizes, index = np.unique(size, return_inverse=True)
-
-        def summed(values: Array) -> Array:
-            total = np.zeros(sizes.size, np.asarray(values).dtype)
-            np.add.at(total, index, values)
-            return total
-
-        return cls(sizes, summed(clusters), summed(positives), None if labelled is None else summed(labelled))
-
-    @classmethod
-    def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
-        """The table of all clusters of several tables, of which all or none count labels."""
-        parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
-        size, clusters, positives = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives")
-        )
-        labelled = [part.labelled for part in parts if part.labelled is not None]
-        return cls._summed(size, clusters, positives, np.concatenate(labelled) if labelled else None)
-
-    @property
-    def estimated(self) -> SizeTable:
-        """The table without unlabelled rows: the positives of each size are rows × positives ÷ labelled rows.
-
-        Sizes without a label are left out. The positives are exact integers where every row has a label.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> SizeTable.of(np.array([3, 3, 1]), np.array([1, 0, 0]), np.array([1, 3, 0])).estimated
-        SizeTable(size=array([3]), clusters=array([2]), positives=array([1.5]))
-        """
-        if self.labelled is None:
-            return self
-        here = self.labelled > 0
-        size, clusters, positives, labelled = (
-            column[here] for column in (self.size, self.clusters, self.positives, self.labelled)
-        )
-        rows = size * clusters
-        return SizeTable(size, clusters, positives if (rows == labelled).all() else rows * (positives / labelled))
-
-    @property
-    def unlabelled(self) -> tuple[int, int, int]:
-        """Rows without a label, and the sizes and rows that `estimated` leaves out."""
-        if self.labelled is None:
-            return 0, 0, 0
-        rows = self.size * self.clusters
-        out = self.labelled == 0
-        return int((rows - self.labelled).sum()), int(out.sum()), int(rows[out].sum())
-
-
-@dataclass(frozen=True, eq=False)
 class ClusterCounts:
     """Exact size and positives of every cluster.
 
@@ -304,6 +224,24 @@ class ClusterCounts:
             single = np.array([rows, self.single_rows[1], rows - self.bare_rows[0]])
             tables.append(SizeTable(np.ones(1, np.int64), *single.reshape(3, 1)))
         return SizeTable.union([SizeTable(*np.empty((4, 0), np.int64)), *tables])
+
+    def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
+        """The size table of a shard, and its changes without each block of clusters.
+
+        Null ids have no id to hash: row k of each label has the block of ``hash(k) ^ label``, hashed again.
+        """
+        sweep = Sweep(BLOCKS)
+        for rows in self.keyed.stretches(shard, budget):
+            if isinstance(rows, Labelled):
+                _sweep_rows(rows, sweep)
+            else:
+                sweep.add_units(_own_blocks(rows.keys), rows.neg, rows.pos)
+        if shard == self.shards()[0]:
+            single = np.zeros((2, BLOCKS), np.int64)
+            for label, count in enumerate(self.single_rows.tolist()):
+                spread_rows(np.uint64(label), count, single[label])
+            sweep.add_counted(single.T)
+        return sweep.result()
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
         """The size table of a shard, and its clusters of several rows of which some are negative."""
@@ -389,6 +327,7 @@ def _by_size(
         yield _sizes_of_rows(rows.words[: bounds[-1]], rows.top, clusters, positives, impure)
 
 
+<<<<<<< HEAD
 def _clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:
     """Size, positives and labelled rows of every cluster; its rows with and without a label are two adjacent keys."""
     held = np.empty((0, 3), np.int64)  # the last cluster: a stretch may end between its two keys
@@ -404,6 +343,22 @@ def _clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Ar
         held, last = sums[-1:], ids[-1:]
         yield sums[:-1, 0], sums[:-1, 1], sums[:-1, 2]
     yield held[:, 0], held[:, 1], held[:, 2]
+=======
+def _own_blocks(keys: Array) -> Array:
+    """The blocks of clusters with these keys."""
+    return blocks_of(unmix(keys), BLOCKS)
+
+
+def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
+    """Add clusters given as rows; those that are quickly seen to have one row are not sorted."""
+    size, top = rows.words.size, np.uint64(rows.top)
+    lone = np.empty(size + 1, np.uint64)
+    bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), _KNOWN, lone)
+    lone = lone[: size - bounds[-1]]
+    sweep.add_lone(_own_blocks((lone >> np.uint64(1)) | top), lone)
+    for counts in replace(rows, words=rows.words[: bounds[-1]], bounds=bounds).counts():
+        sweep.add_units(_own_blocks(counts.keys), counts.neg, counts.pos)
+>>>>>>> ca854b5 (Size tables without each block of clusters, from one sweep)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -31,9 +31,8 @@ from streameval.kernels.blocks import (
     shared_maxima,
     spread_rows,
     squared,
-    unit_blocks,
 )
-from streameval.states.blocks import BLOCKS, BlockSums, Tally
+from streameval.states.blocks import BLOCKS, BlockSums, Tally, blocks_of
 from streameval.states.contingency.size_counts import Sizes
 
 if TYPE_CHECKING:
@@ -89,7 +88,7 @@ class ClassBlocks:
 
     def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> _ClassCells:
         """See `streameval.states.contingency.watch.Watcher`."""
-        blocks = unit_blocks(np.ascontiguousarray(ids[:, 0]), self.blocks)
+        blocks = blocks_of(ids[:, 0], self.blocks)
         np.add.at(self.counts.row_maxima, blocks, maxima)
         np.add.at(self.counts.singles, blocks, singles)
         return _ClassCells(self, blocks, totals, singles)
@@ -154,7 +153,7 @@ class _ClusterBlocks:
         """See `streameval.states.contingency.watch.ClusterWatch`."""
         if numbers.size:
             sums = np.column_stack((rows, squared(rows)))
-            self._take(clusters, numbers, unit_blocks(classes, self._blocks), sums, rows)
+            self._take(clusters, numbers, blocks_of(classes, self._blocks), sums, rows)
 
     def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
         """See `streameval.states.contingency.watch.ClusterWatch`."""

@@ -63,7 +63,7 @@ class SegmentBuilder:
         self._size = 0
         self._observe = observe
         self._hot: hot.HotKeys | None = None
-        self._may_learn = layout.bits == 64 and not counted and not layout.weighted
+        self._may_learn = layout.bits == 64 and not (counted or layout.weighted or layout.partial)
         self._learns = self._may_learn
         self._segments: list[Segment] = []
         self.nan_rows = np.zeros(2, np.int64)  # rows by label whose score is NaN

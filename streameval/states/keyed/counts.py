@@ -205,6 +205,12 @@ class KeyedCounts:
             return
         yield from self._gathered(start, stop, items)
 
+    def _cuts(self, items: Array) -> Iterator[tuple[int, int]]:
+        """Stretches of buckets to sort at a time: of one bucket each where only the bucket tells keys apart."""
+        if self.layout.partial:
+            return ((j, j + 1) for j in np.flatnonzero(items).tolist())
+        return _batches(items)
+
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some buckets hold rows uncounted, with a spare bit for the label."""
         plain = any(segment.counts is None and segment.has(2 * start, 2 * stop) for segment in self.segments)
@@ -233,7 +239,7 @@ class KeyedCounts:
                 codes, pieces = segment.codes[i:j] - np.uint32(2 * a), segment.starts[i : j + 1]
                 given = segment.words.read(int(pieces[0]), int(pieces[-1]))
                 kernels.place_labelled(given, pieces, codes, cursor, words)
-            parts = list(_batches(items[2 * a : 2 * b : 2] + items[2 * a + 1 : 2 * b : 2]))
+            parts = list(self._cuts(items[2 * a : 2 * b : 2] + items[2 * a + 1 : 2 * b : 2]))
             bounds = np.array([0, *(starts[2 * last] for _, last in parts)])
             yield Labelled(words, bounds, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
 
@@ -246,7 +252,7 @@ class KeyedCounts:
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Labelled]:
         """As `stretches`, of an interval that fits into memory."""
         sides = self.gather(start, stop)
-        for i, j in _batches(items):
+        for i, j in self._cuts(items):
             parts = [side.cut(i, j) for side in sides]
             if self.layout.bits == 16 and items[i] > DENSE:
                 few = not any(part[2].size for part in parts)

@@ -40,6 +40,9 @@ class Layout:
         Whether rows have weights.
     halved : bool
         Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
+    partial : bool
+        Whether bits of the key that the bucket fixes are missing in its 64-bit words, so that keys are compared within
+        a bucket only.
     """
 
     buckets: int
@@ -47,6 +50,7 @@ class Layout:
     words: int = 1
     weighted: bool = False
     halved: bool = True
+    partial: bool = False
 
     @property
     def codes(self) -> int:

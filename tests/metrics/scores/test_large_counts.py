@@ -22,7 +22,8 @@ from streameval.metrics.catalogue import entries
 from streameval.metrics.clusters.lift import LIFT, Aul, RocAucBySize, aul, size_roc_auc
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import RocAuc
-from streameval.states.clusters.counts import ClusterSpec, SizeTable
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.clusters.sizes import SizeTable
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.scores.counts import ScoreCounts, ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS, MIX, slots_of
-from streameval.states.clusters.counts import ClusterSpec, SizeTable
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.class_sizes import encode
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder

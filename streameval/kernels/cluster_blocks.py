@@ -1,0 +1,107 @@
+"""Loops over clusters in blocks.
+
+A *cell* is what a cluster has in a block. Its key is the mixed id of the cluster without the ten bits below the
+highest, which its bucket fixes, and in their place, lowest, ten bits of the block; ids of two words move up likewise. So
+cells of one word sort like rows of plain clusters, and the cells of a cluster are adjacent.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+from streameval.kernels.keys import ID_BUCKETS, MIX
+
+__all__ = ["BLOCK_BITS", "add_lone", "cell_bounds", "encode_cells", "sorted_cells"]
+
+BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # of a bucket's number but its highest
+
+_MIX = np.uint64(MIX)
+_UNMIX = np.uint64(pow(MIX, -1, 1 << 64))
+_BITS = np.uint64(BLOCK_BITS)
+_FREE = np.uint64(64 - BLOCK_BITS)
+_BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
+_TOP = np.uint64(1 << 63)
+_CODE = np.uint64(63 - BLOCK_BITS)
+_ONE = np.uint64(1)
+
+
+@jit
+def encode_cells(ids, second, blocks, label, words, codes, counts):
+    """Encode rows by the id of their cluster and their block; returns nothing.
+
+    `second` has the second words of ids, or is empty; it is overwritten with those of the keys.
+    """
+    for i in range(ids.size):
+        mixed, low = ids[i] * _MIX, blocks[i]
+        if second.size:
+            low = second[i] >> _FREE
+            second[i] = (second[i] << _BITS) | blocks[i]
+        words[i] = (mixed & _TOP) | ((mixed << _BITS) & ~_TOP) | low
+        code = (np.uint32(mixed >> _CODE) << np.uint32(1)) | np.uint32(label[i])
+        codes[i] = code
+        counts[code] += 1
+
+
+@jit
+def sorted_cells(words, bounds):
+    """Cells of rows, sorted as `streameval.states.keyed.grouping.Labelled` words, bucket by bucket.
+
+    Returns the keys shifted left by one, their negatives and positives, and the first cell of each bucket.
+    """
+    keys, starts = np.empty(words.size, np.uint64), np.empty(bounds.size, np.int64)
+    neg, pos = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
+    n = 0
+    for j in range(bounds.size - 1):
+        starts[j] = n
+        rows = positives = np.int64(0)
+        for i in range(bounds[j], bounds[j + 1]):
+            rows += 1
+            positives += np.int64(words[i] & _ONE)
+            keys[n] = words[i] & ~_ONE
+            neg[n] = rows - positives
+            pos[n] = positives
+            last = np.int64(1)
+            if i + 1 < bounds[j + 1]:
+                last = np.int64((words[i] ^ words[i + 1]) > _ONE)
+            n += last
+            rows &= last - 1  # 0 after the last row
+            positives &= last - 1
+    starts[bounds.size - 1] = n
+    return keys[:n], neg[:n], pos[:n], starts
+
+
+@jit
+def cell_bounds(keys, second, starts, shift):
+    """The first cell of each cluster, and one beyond the last: of keys that end with the block, shifted left by `shift`.
+
+    `second` has the second words of keys, which then end with the block, or is empty; a bucket begins at each of
+    `starts`.
+    """
+    bounds = np.empty(keys.size + 1, np.int64)
+    n = 0
+    one = second.size == 0
+    above = np.uint64(shift) + (_BITS if one else np.uint64(0))
+    for j in range(starts.size - 1):
+        for i in range(starts[j], starts[j + 1]):
+            same = i > starts[j] and keys[i] >> above == keys[i - 1] >> above
+            if same and not one:
+                same = second[i] >> _BITS == second[i - 1] >> _BITS
+            if not same:
+                bounds[n] = i
+                n += 1
+    bounds[n] = keys.size
+    return bounds[: n + 1].copy()
+
+
+@jit
+def add_lone(words, blocks, count, table, keys, large):
+    """Take clusters of one row, the label in the lowest bit of each word, from a table of sums by size and block.
+
+    Arguments as in `streameval.kernels.blocks`; no row is listed, and 0 is returned.
+    """
+    for i in range(words.size):
+        row = np.int64(count) + blocks[i]
+        table[row, 0] -= 1
+        table[row, 1] -= np.int64(words[i] & _ONE)
+    return 0

@@ -1,0 +1,147 @@
+"""Size tables of clusters without each block, from one sweep over the clusters for all blocks together.
+
+A block takes from a cluster of size c with p positives its d rows, q of them positive. The cluster leaves size c and,
+unless none is left, joins size c − d with p − q positives. Where the clusters themselves are the units, a block takes
+whole clusters. The changes are added up by block and size (`streameval.states.blocks.BlockSums`), in integers: the size
+table without a block is the whole one plus its changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.blocks import add_clusters
+from streameval.kernels.cluster_blocks import add_lone
+from streameval.kernels.lift import tally_sizes
+from streameval.states.blocks import BlockSums, Tally
+from streameval.states.clusters.sizes import SizeTable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.typing import Array
+
+__all__ = ["SizeChanges", "Sweep"]
+
+_SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
+
+
+@dataclass(frozen=True, eq=False)
+class SizeChanges:
+    """A size table, and what leaving out each block changes in it.
+
+    Attributes
+    ----------
+    blocks : number of blocks
+    table : SizeTable of all clusters
+    changes : BlockSums, by how many more clusters have each size without the block, and by how many more positives
+
+    Examples
+    --------
+    >>> sweep = Sweep(2)  # a cluster of three rows: two in block 0, one of them positive, and one in block 1
+    >>> sweep.add(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([1, 0]))
+    >>> found = sweep.result()
+    >>> found.table, found.without(0)
+    (SizeTable(size=array([3]), clusters=array([1]), positives=array([1])), \
+SizeTable(size=array([1]), clusters=array([1]), positives=array([0])))
+    >>> found.rows, found.positives
+    (array([2., 1.]), array([1., 0.]))
+    """
+
+    blocks: int
+    table: SizeTable
+    changes: BlockSums
+
+    @classmethod
+    def union(cls, parts: Sequence[SizeChanges]) -> SizeChanges:
+        """Of all clusters of several; at least one."""
+        changes = parts[0].changes.merge(*(part.changes for part in parts[1:]))
+        return cls(parts[0].blocks, SizeTable.union([part.table for part in parts]), changes)
+
+    def without(self, block: int) -> SizeTable:
+        """The size table of the rows of all other blocks."""
+        sizes, sums = self.changes.only(block)
+        found = SizeTable.union([self.table, SizeTable(sizes, sums[:, 0], sums[:, 1])])
+        kept = found.clusters > 0
+        return SizeTable(found.size[kept], found.clusters[kept], found.positives[kept])
+
+    @property
+    def rows(self) -> Array:
+        """Rows of each block, as a float64 array of shape (blocks,)."""
+        return 0.0 - self.changes.weighted(self.blocks, 1)
+
+    @property
+    def positives(self) -> Array:
+        """Positives of each block, as a float64 array of shape (blocks,)."""
+        return 0.0 - self.changes.weighted(self.blocks, 0, column=1)
+
+
+class Sweep:
+    """Takes clusters as cells by block, and adds up `SizeChanges`."""
+
+    def __init__(self, blocks: int) -> None:
+        self._blocks = blocks
+        self._changes = Tally(blocks, 2)
+        self._clusters, self._positives = np.zeros((2, _SMALL), np.int64)
+        self._large: list[SizeTable] = []
+
+    def add(self, bounds: Array, blocks: Array, neg: Array, pos: Array) -> None:
+        """Whole clusters.
+
+        Parameters
+        ----------
+        bounds : int64 array of shape (n_clusters + 1,), the first cell of each cluster
+        blocks, neg, pos : int64 arrays of shape (n_cells,), the block of each cell, its negatives and its positives
+        """
+        if not blocks.size:
+            return
+        first = bounds[:-1]
+        whole = np.add.reduceat(neg, first), np.add.reduceat(pos, first)
+        self._take(*whole)
+        sizes = whole[0] + whole[1]
+        room = 2 * self._changes.room(np.repeat(sizes, np.diff(bounds)))
+        self._changes.add(partial(add_clusters, bounds, blocks, np.column_stack((neg + pos, pos)), sizes, 1), room)
+
+    def add_units(self, blocks: Array, neg: Array, pos: Array) -> None:
+        """Whole clusters, each of one block."""
+        self._take(neg, pos)
+        bounds, sizes = np.arange(neg.size + 1), neg + pos
+        sums = np.column_stack((sizes, pos))
+        self._changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 1), self._changes.room(sizes))
+
+    def add_lone(self, blocks: Array, words: Array) -> None:
+        """Clusters of one row, the label in the lowest bit of each word."""
+        positives = int(np.count_nonzero(words & np.uint64(1)))
+        self._add_single(words.size, positives)
+        self._changes.add(partial(add_lone, words, blocks), 0)
+
+    def add_counted(self, rows: Array) -> None:
+        """Clusters of one row, by block and label: an int64 array of shape (blocks, 2)."""
+        self._add_single(int(rows.sum()), int(rows[:, 1].sum()))
+        changes = -np.column_stack((rows.sum(axis=1), rows[:, 1]))
+
+        def adds(count: int, table: Array, keys: Array, large: Array) -> int:
+            table[count : 2 * count] += changes
+            return 0
+
+        self._changes.add(adds, 0)
+
+    def _add_single(self, rows: int, positives: int) -> None:
+        self._clusters[1] += rows
+        self._positives[1] += positives
+
+    def _take(self, neg: Array, pos: Array) -> None:
+        """Count clusters in the table of all."""
+        sizes, positives = tally_sizes(neg, pos, self._clusters, self._positives)
+        if sizes.size:
+            self._large.append(SizeTable.of(sizes, positives))
+
+    def result(self) -> SizeChanges:
+        """The table and its changes."""
+        found = np.flatnonzero(self._clusters)
+        table = SizeTable(found, self._clusters[found], self._positives[found])
+        return SizeChanges(self._blocks, SizeTable.union([table, *self._large]), self._changes.result())

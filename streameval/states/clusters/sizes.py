@@ -1,0 +1,102 @@
+"""The size table: how many clusters have each size, and how many positives they have together.
+
+The area under the lift curve and the ROC curve by size depend on nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.typing import Array
+
+__all__ = ["SizeTable"]
+
+
+@dataclass(frozen=True, eq=False)
+class SizeTable:
+    """How many clusters have each size, and how many positives they have together.
+
+    Attributes
+    ----------
+    size : int64 array of shape (n_sizes,), ascending
+    clusters : int64 array of shape (n_sizes,)
+    positives : int64 array of shape (n_sizes,)
+    labelled : int64 array of shape (n_sizes,), their rows that have a label; None where all have
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> SizeTable.of(np.array([3, 1, 3]), np.array([1, 0, 2]))
+    SizeTable(size=array([1, 3]), clusters=array([1, 2]), positives=array([0, 3]))
+    """
+
+    size: Array
+    clusters: Array
+    positives: Array
+    labelled: Array | None = None
+
+    def __repr__(self) -> str:
+        names = ("size", "clusters", "positives") + (() if self.labelled is None else ("labelled",))
+        return f"SizeTable({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
+
+    @classmethod
+    def of(cls, sizes: Array, positives: Array, labelled: Array | None = None) -> SizeTable:
+        """The table of clusters given one by one."""
+        return cls._summed(sizes, np.ones(len(sizes), np.int64), positives, labelled)
+
+    @classmethod
+    def _summed(cls, size: Array, clusters: Array, positives: Array, labelled: Array | None) -> SizeTable:
+        sizes, index = np.unique(size, return_inverse=True)
+
+        def summed(values: Array) -> Array:
+            total = np.zeros(sizes.size, np.asarray(values).dtype)
+            np.add.at(total, index, values)
+            return total
+
+        return cls(sizes, summed(clusters), summed(positives), None if labelled is None else summed(labelled))
+
+    @classmethod
+    def union(cls, tables: Iterable[SizeTable]) -> SizeTable:
+        """The table of all clusters of several tables, of which all or none count labels."""
+        parts = list(tables) or [cls(*(np.empty(0, np.int64) for _ in range(3)))]
+        size, clusters, positives = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("size", "clusters", "positives")
+        )
+        labelled = [part.labelled for part in parts if part.labelled is not None]
+        return cls._summed(size, clusters, positives, np.concatenate(labelled) if labelled else None)
+
+    @property
+    def estimated(self) -> SizeTable:
+        """The table without unlabelled rows: the positives of each size are rows × positives ÷ labelled rows.
+
+        Sizes without a label are left out. The positives are exact integers where every row has a label.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> SizeTable.of(np.array([3, 3, 1]), np.array([1, 0, 0]), np.array([1, 3, 0])).estimated
+        SizeTable(size=array([3]), clusters=array([2]), positives=array([1.5]))
+        """
+        if self.labelled is None:
+            return self
+        here = self.labelled > 0
+        size, clusters, positives, labelled = (
+            column[here] for column in (self.size, self.clusters, self.positives, self.labelled)
+        )
+        rows = size * clusters
+        return SizeTable(size, clusters, positives if (rows == labelled).all() else rows * (positives / labelled))
+
+    @property
+    def unlabelled(self) -> tuple[int, int, int]:
+        """Rows without a label, and the sizes and rows that `estimated` leaves out."""
+        if self.labelled is None:
+            return 0, 0, 0
+        rows = self.size * self.clusters
+        out = self.labelled == 0
+        return int((rows - self.labelled).sum()), int(out.sum()), int(rows[out].sum())
