@@ -198,14 +198,21 @@ class Subject:
         """Tables with the columns column, label, weight, partition, the others and row; sometimes one many times."""
         return self._table(self, st.sampled_from([1, 1, 1, 200]) if copies is None else copies)
 
-    def fold(self, table: pa.Table, batch_rows: int = 1 << 20, capacity: int = 64, budget: Budget | None = None) -> Any:
-        """The state of a table's rows."""
+    def fold(
+        self,
+        table: pa.Table,
+        batch_rows: int = 1 << 20,
+        capacity: int = 64,
+        budget: Budget | None = None,
+        into: Any = None,
+    ) -> Any:
+        """The state of a table's rows, by the spec's builder or by another."""
         if isinstance(self.spec, LabelSpec):
             reader = LabelReader(self.spec, self.kind)
             for batch in table.to_batches(max_chunksize=batch_rows):
                 reader.read(batch.column("column"), "input")
             return reader.state()
-        builder = self.spec.builder(budget or Budget(1 << 30), capacity)
+        builder = into or self.spec.builder(budget or Budget(1 << 30), capacity)
         for batch in table.to_batches(max_chunksize=batch_rows):
             for partition in ("a", "b"):
                 part = batch.filter(pa.compute.equal(batch.column("partition"), partition))
@@ -219,7 +226,7 @@ class Subject:
                     label = label * labelled
                 rows = Batch(label, weight, read, partition, kept=row, origin=partition, labelled=labelled)
                 builder.update(rows)
-        return builder.state()
+        return None if into else builder.state()
 
 
 def numbered(table: pa.Table) -> pa.Table:
@@ -316,7 +323,8 @@ SPLIT = {
     "scores-int32": ["units"],
     "histogram-float-weighted": ["value"],
     "clusters-int64-global": ["value", "rows"],
-    "clusters-string-partition": ["tuple"],
+    "clusters-string-partition": ["tuple", "units"],
+    "clusters-uint64-partition": ["rows"],
     "clusters-dictionary<values=string, indices=int32, ordered=0>-global": ["units"],
     "cells-int64-uint32-partition": ["value"],
     "cells-string-binary-global": ["rows", "tuple"],

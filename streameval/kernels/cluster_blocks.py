@@ -1,8 +1,8 @@
 """Loops over clusters in blocks.
 
 A *cell* is what a cluster has in a block. Its key is the mixed id of the cluster without the ten bits below the
-highest, which its bucket fixes, and in their place, lowest, ten bits of the block; ids of two words move up likewise. So
-cells of one word sort like rows of plain clusters, and the cells of a cluster are adjacent.
+highest, which its bucket fixes; the others move up and make room for ten bits of the block, lowest of all. So cells of
+one word sort like rows of plain clusters, and the cells of a cluster are adjacent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from streameval.kernels.jit import jit
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
-__all__ = ["BLOCK_BITS", "add_lone", "cell_bounds", "encode_cells", "sorted_cells"]
+__all__ = ["BLOCK_BITS", "cell_bounds", "count_lone", "encode_cells", "sorted_cells"]
 
 BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # of a bucket's number but its highest
 
@@ -28,7 +28,7 @@ _ONE = np.uint64(1)
 
 @jit
 def encode_cells(ids, second, blocks, label, words, codes, counts):
-    """Encode rows by the id of their cluster and their block; returns nothing.
+    """Encode rows by the id of their cluster and their block.
 
     `second` has the second words of ids, or is empty; it is overwritten with those of the keys.
     """
@@ -73,10 +73,9 @@ def sorted_cells(words, bounds):
 
 @jit
 def cell_bounds(keys, second, starts, shift):
-    """The first cell of each cluster, and one beyond the last: of keys that end with the block, shifted left by `shift`.
+    """The first cell of each cluster, and one beyond the last.
 
-    `second` has the second words of keys, which then end with the block, or is empty; a bucket begins at each of
-    `starts`.
+    Keys are shifted left by `shift`; `second` has their second words, or is empty. A bucket begins at each of `starts`.
     """
     bounds = np.empty(keys.size + 1, np.int64)
     n = 0
@@ -95,13 +94,9 @@ def cell_bounds(keys, second, starts, shift):
 
 
 @jit
-def add_lone(words, blocks, count, table, keys, large):
-    """Take clusters of one row, the label in the lowest bit of each word, from a table of sums by size and block.
-
-    Arguments as in `streameval.kernels.blocks`; no row is listed, and 0 is returned.
-    """
+def count_lone(words, blocks, count):
+    """Rows by block and label, an int64 array of shape (count, 2), of words with the label in their lowest bit."""
+    found = np.zeros((count, 2), np.int64)
     for i in range(words.size):
-        row = np.int64(count) + blocks[i]
-        table[row, 0] -= 1
-        table[row, 1] -= np.int64(words[i] & _ONE)
-    return 0
+        found[blocks[i], words[i] & _ONE] += 1
+    return found

@@ -131,6 +131,10 @@ class Tally:
         if listed:
             self._listed.append((keys[:listed], large[:listed]))
 
+    def add_single(self, sums: Array) -> None:
+        """Add sums of size 1, an int64 array of shape (blocks, n_sums)."""
+        self._table[self._blocks : 2 * self._blocks] += sums
+
     def room(self, sizes: Array) -> int:
         """How many of these sizes are listed."""
         return int(np.count_nonzero(sizes >= _SMALL))
@@ -141,4 +145,3 @@ class Tally:
         parts = [(rows, self._table[rows]), *self._listed]
         places, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
         return BlockSums.of(places % self._blocks, places // self._blocks, sums)
-

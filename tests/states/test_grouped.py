@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,8 +24,11 @@ from streameval.kernels.hashing import hash_bytes
 from streameval.scan import plan as scan_plan
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
-from streameval.states.grouped import Blocks, By, GroupedSpec
+from streameval.states.clusters.size_blocks import SizeChanges
+from streameval.states.clusters.sizes import SizeTable
+from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec
 from streameval.states.grouped import builder as grouped_builder
+from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
@@ -76,7 +79,7 @@ def test_groups_are_states_of_their_rows(subject: Subject) -> None:
                 assert not difference(others, inner.fold(table.filter(pa.array(~here))))
                 assert not difference(others.merge(only), total)
             parts = [part for shard in grouped.shards() for part in grouped.parts(shard)]
-            assert [group for group, _ in parts] == list(grouped.groups())
+            assert list(dict.fromkeys(group for group, _ in parts)) == list(grouped.groups())
             states = [state for _, state in parts]
             assert not difference(reduce(lambda a, b: a.merge(b), states, inner.spec.empty()), total)
 
@@ -98,6 +101,33 @@ def test_layouts_merge_and_are_stored_as_one(subject: Subject) -> None:
         assert not difference(apart[0].merge(apart[1]), joined[0].merge(joined[1]))
         assert not difference(joined[0].merge(apart[1]), apart[1].merge(joined[0]))
         assert not any(difference(a, b) for a, b in zip((*apart, *joined), read, strict=True))
+
+    check()
+
+
+@by_name([s for s in GROUPED if isinstance(s.spec.inner, ClusterSpec) and isinstance(s.spec.key, Blocks)])
+def test_cells_of_clusters_are_what_groups_fold(subject: Subject) -> None:
+    """Clusters by block, folded as cells: equal to an inner state for each block, and so are sizes without a block."""
+
+    @settings(max_examples=5)
+    @given(subject.tables(st.just(1)), st.booleans())
+    def check(table: pa.Table, tiny: bool) -> None:
+        spec = subject.spec
+        slow = GroupedBuilder(spec.inner, spec.key, Budget(), 64, partial(Grouped, spec))
+        with sizes(tiny=tiny):
+            cells = subject.fold(table)
+            subject.fold(table, into=slow)
+            found = SizeChanges.union([cells.by_block(shard) for shard in cells.shards()])
+        want = slow.state()
+        assert not difference(cells, want)
+        assert cells.groups() == want.groups()
+        for block in range(spec.key.count):
+            state = want.without(block)
+            left = [part for shard in state.shards() for part in state.parts(shard)]
+            for name, column in vars(SizeTable.union(left)).items():
+                assert np.array_equal(getattr(found.without(block), name), column)
+            totals = want.only(block).totals()
+            assert (found.rows[block], found.positives[block]) == (totals.rows, totals.pos)
 
     check()
 

@@ -37,7 +37,9 @@ def swept(state: Any) -> SizeChanges:
 
 def table(found: Any) -> dict[int, tuple[int, int]]:
     """A size table as a mapping."""
-    return {s: (c, p) for s, c, p in zip(*(x.tolist() for x in (found.size, found.clusters, found.positives)), strict=True)}
+    return {
+        s: (c, p) for s, c, p in zip(*(x.tolist() for x in (found.size, found.clusters, found.positives)), strict=True)
+    }
 
 
 def truth(clusters: list[Any], labels: list[int]) -> dict[int, tuple[int, int]]:
@@ -54,7 +56,11 @@ def test_clusters_are_units(kind: pa.DataType) -> None:
     """A block takes whole clusters; null ids are clusters of one row."""
 
     @settings(max_examples=10, deadline=None)
-    @given(st.lists(st.tuples(id_values(kind), st.integers(0, 1)), max_size=40), st.sampled_from([1, 2, 300]), st.booleans())
+    @given(
+        st.lists(st.tuples(id_values(kind), st.integers(0, 1)), max_size=40),
+        st.sampled_from([1, 2, 300]),
+        st.booleans(),
+    )
     def check(rows: list[tuple[Any, int]], copies: int, tiny: bool) -> None:
         rows = rows * copies
         column = pa.array([c for c, _ in rows], kind)

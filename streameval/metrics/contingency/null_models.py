@@ -148,10 +148,11 @@ class CountedStatistics:
         s = self.summary
         return pair_table(s.total, s.cells.squares, s.classes.squares, s.clusters.squares)
 
-    @property
+    @cached_property
     def bcubed(self) -> tuple[Number, Number]:
         """Σ n²/c and Σ n²/r, in fixed point of 2^-104 for exact counts."""
-        return _divided(self.summary.cluster_squares), _divided(self.summary.class_squares)
+        divided = _divided_floats if self.summary.cells.values.dtype.kind == "f" else _divided
+        return divided(self.summary.cluster_squares), divided(self.summary.class_squares)
 
     @property
     def maxima(self) -> Number:
@@ -165,9 +166,11 @@ class CountedStatistics:
         return known[0] if known is not None and known[0] == known[1] else self.solve()
 
 
+def _divided_floats(squares: Mapping[Number, Number]) -> float:
+    return math.fsum(s / size for size, s in squares.items())
+
+
 def _divided(squares: Mapping[Number, Number]) -> Number:
-    if any(isinstance(size, float) for size in squares):
-        return math.fsum(s / size for size, s in squares.items())
     total = sum(int(s * (1 << INERTIA_BITS) // size) for size, s in squares.items())
     return Fraction(total, 1 << INERTIA_BITS)
 

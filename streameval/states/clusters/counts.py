@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from streameval.errors import NullError
 from streameval.kernels.blocks import spread_rows
+from streameval.kernels.cluster_blocks import count_lone
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
 from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
@@ -240,7 +241,7 @@ class ClusterCounts:
             single = np.zeros((2, BLOCKS), np.int64)
             for label, count in enumerate(self.single_rows.tolist()):
                 spread_rows(np.uint64(label), count, single[label])
-            sweep.add_counted(single.T)
+            sweep.add_lone(single.T)
         return sweep.result()
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
@@ -355,7 +356,7 @@ def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
     lone = np.empty(size + 1, np.uint64)
     bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), _KNOWN, lone)
     lone = lone[: size - bounds[-1]]
-    sweep.add_lone(_own_blocks((lone >> np.uint64(1)) | top), lone)
+    sweep.add_lone(count_lone(lone, _own_blocks((lone >> np.uint64(1)) | top), BLOCKS))
     for counts in replace(rows, words=rows.words[: bounds[-1]], bounds=bounds).counts():
         sweep.add_units(_own_blocks(counts.keys), counts.neg, counts.pos)
 >>>>>>> ca854b5 (Size tables without each block of clusters, from one sweep)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.blocks import add_clusters
-from streameval.kernels.cluster_blocks import add_lone
 from streameval.kernels.lift import tally_sizes
 from streameval.states.blocks import BlockSums, Tally
 from streameval.states.clusters.sizes import SizeTable
@@ -89,6 +88,10 @@ class Sweep:
         self._clusters, self._positives = np.zeros((2, _SMALL), np.int64)
         self._large: list[SizeTable] = []
 
+    def __len__(self) -> int:
+        """Number of blocks."""
+        return self._blocks
+
     def add(self, bounds: Array, blocks: Array, neg: Array, pos: Array) -> None:
         """Whole clusters.
 
@@ -113,26 +116,11 @@ class Sweep:
         sums = np.column_stack((sizes, pos))
         self._changes.add(partial(add_clusters, bounds, blocks, sums, sizes, 1), self._changes.room(sizes))
 
-    def add_lone(self, blocks: Array, words: Array) -> None:
-        """Clusters of one row, the label in the lowest bit of each word."""
-        positives = int(np.count_nonzero(words & np.uint64(1)))
-        self._add_single(words.size, positives)
-        self._changes.add(partial(add_lone, words, blocks), 0)
-
-    def add_counted(self, rows: Array) -> None:
+    def add_lone(self, rows: Array) -> None:
         """Clusters of one row, by block and label: an int64 array of shape (blocks, 2)."""
-        self._add_single(int(rows.sum()), int(rows[:, 1].sum()))
-        changes = -np.column_stack((rows.sum(axis=1), rows[:, 1]))
-
-        def adds(count: int, table: Array, keys: Array, large: Array) -> int:
-            table[count : 2 * count] += changes
-            return 0
-
-        self._changes.add(adds, 0)
-
-    def _add_single(self, rows: int, positives: int) -> None:
-        self._clusters[1] += rows
-        self._positives[1] += positives
+        self._clusters[1] += rows.sum()
+        self._positives[1] += rows[:, 1].sum()
+        self._changes.add_single(-np.column_stack((rows.sum(axis=1), rows[:, 1])))
 
     def _take(self, neg: Array, pos: Array) -> None:
         """Count clusters in the table of all."""

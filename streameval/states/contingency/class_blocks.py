@@ -260,8 +260,9 @@ class ClassReplicates:
 
     def without(self, block: int) -> Summary:
         """The summary of all classes but a block's; its `inertia` is None."""
-        whole, cells, classes, clusters = self.summary, *(
-            part.only(block) for part in (self.cells, self.classes, self.clusters)
+        whole, cells, classes, clusters = (
+            self.summary,
+            *(part.only(block) for part in (self.cells, self.classes, self.clusters)),
         )
         return replace(
             whole,

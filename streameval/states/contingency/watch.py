@@ -95,7 +95,10 @@ class Watcher(Protocol):
 
 
 class PairWatcher(Protocol):
-    """Is told of groups that are spread over several others. All arrays are of shape (n_groups,), ids (n_groups, n_words)."""
+    """Is told of groups that are spread over several others.
+
+    All arrays are of shape (n_groups,), ids of shape (n_groups, n_words).
+    """
 
     def clusters(self, ids: Array, rows: Array, parts: Array, false_pairs: Array) -> None:
         """Clusters with rows of several classes.

@@ -22,7 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError
+from streameval.kernels.blocks import unit_hashes
 from streameval.kernels.hashing import hash_bytes
+from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.keyed.ids import id_type, identify
 
 if TYPE_CHECKING:
@@ -35,8 +37,6 @@ __all__ = ["Blocks", "By", "Group", "Key", "Split", "read_key"]
 
 Group = Any  # a tuple of values for `By`, a block number for `Blocks`
 
-_K = np.uint64(0x243F6A8885A308D3)
-_MIX = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _NAN = float("nan")  # one object, so that tuples that hold it are equal
 _MOST_BLOCKS = 1 << 16
 
@@ -144,7 +144,7 @@ class Blocks:
     """
 
     unit: str | None = None
-    count: int = 128
+    count: int = BLOCKS
 
     def __post_init__(self) -> None:
         if not (isinstance(self.count, int) and 2 <= self.count <= _MOST_BLOCKS):
@@ -158,22 +158,27 @@ class Blocks:
 
     def split(self, batch: Batch) -> Split:
         """The block of each row."""
-        found, codes = _compact((self._hashed(batch) % np.uint64(self.count)).astype(np.int64), self.count)
+        found, codes = _compact(self.numbers(batch), self.count)
         return Split(codes, _framed(_text(pa.array(found), b"i")))
 
-    def _hashed(self, batch: Batch) -> Array:
-        """64 bits for each row, equal for rows of one unit."""
+    def named(self, number: int) -> bytes:
+        """The name of a block."""
+        name: bytes = _framed(_text(pa.array([number]), b"i"))[0].as_py()
+        return name
+
+    def numbers(self, batch: Batch) -> Array:
+        """The number of the block of each row, as an int64 array."""
         if self.unit is None:
-            return _origins(batch)
+            return _modulo(_origins(batch), self.count)
         array = batch.columns[self.unit]
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
         kind = id_type(array.type, self.unit)
         if not array.null_count:
-            return _mixed(identify(array, kind)[0])
-        hashed, valid = _origins(batch), array.is_valid().to_numpy(zero_copy_only=False)
-        hashed[valid] = _mixed(identify(array.drop_null(), kind)[0])
-        return hashed
+            return blocks_of(identify(array, kind)[0], self.count)
+        found, valid = _modulo(_origins(batch), self.count), array.is_valid().to_numpy(zero_copy_only=False)
+        found[valid] = blocks_of(identify(array.drop_null(), kind)[0], self.count)
+        return found
 
     def group(self, name: bytes) -> Group:
         """The number of a block."""
@@ -195,20 +200,16 @@ def read_key(fields: dict[str, Any]) -> Key:
     return By(tuple(fields["by"])) if "by" in fields else Blocks(**fields)
 
 
-def _mixed(words: Array) -> Array:
-    """The keyed hash of some words."""
-    words = words ^ _K
-    for factor in _MIX:
-        words ^= words >> np.uint64(33)
-        words *= factor
-    words ^= words >> np.uint64(33)
-    return words
+def _modulo(hashed: Array, count: int) -> Array:
+    return (hashed % np.uint64(count)).astype(np.int64)
 
 
 def _origins(batch: Batch) -> Array:
     """The keyed hash of each row's file and offset."""
     file = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
-    return _mixed(_mixed(batch.offsets().astype(np.int64).view(np.uint64)) ^ file)
+    rows = unit_hashes(batch.offsets().astype(np.int64).view(np.uint64))
+    hashed: Array = unit_hashes(rows ^ file)
+    return hashed
 
 
 def _compact(codes: Array, bound: int) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -31,6 +31,7 @@ from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.builder import APART, GroupedBuilder
+from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
 from streameval.states.grouped.joined import Joined, inner_facts, inner_header, read_joined
 from streameval.states.grouped.keys import Blocks, By, Group, read_key
 from streameval.states.grouped.rows import FORMS
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
-    from streameval.states.protocol import Totals
+    from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
 __all__ = ["Grouped", "GroupedSpec"]
@@ -110,17 +111,35 @@ class GroupedSpec:
         """Columns of the table: group and facts, then those of the inner state."""
         return pa.schema([("group", pa.large_binary()), ("facts", pa.list_(pa.float64())), *self.inner.schema])
 
-    def builder(self, budget: Budget, capacity: int) -> GroupedBuilder:
+    @property
+    def _cells(self) -> bool:
+        """Whether states are cells of clusters and blocks (`streameval.states.grouped.cluster_blocks`)."""
+        return isinstance(self.inner, ClusterSpec) and isinstance(self.key, Blocks) and self.key.count <= MOST_BLOCKS
+
+    def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
+        """The state of blocks that are given by their inner states."""
+        return Grouped(
+            self, {self.key.named(block): state for block, state in groups.items()}, Joined.empty(self.inner)
+        )
+
+    def builder(self, budget: Budget, capacity: int) -> Builder:
         """A builder that collects about `capacity` rows at a time, over all groups."""
+        if self._cells:
+            return BlockedClustersBuilder(self, budget, capacity)
         return GroupedBuilder(self.inner, self.key, budget, capacity, partial(Grouped, self))
 
-    def empty(self) -> Grouped:
+    def empty(self) -> Grouped | BlockedClusters:
         """The state of no rows, hence of no groups."""
+        if self._cells:
+            return BlockedClusters.empty(self)
         return Grouped(self, {}, Joined.empty(self.inner))
 
-    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Grouped:
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> Any:
         """The state that `Grouped.to_arrow` wrote; few groups stand apart, more are joined."""
         groups, items = self._read(iter(batches))
+        if self._cells:
+            named = zip(groups.names.to_pylist(), groups.facts, strict=True)
+            return BlockedClusters.read(self, named, items, budget)
         if type(self.inner) in FORMS and len(groups) > APART:
             return Grouped(self, {}, Joined(self.inner, groups, read_joined(self.inner, items, budget)))
         pieces, apart, packing = _by_group(items), {}, self.inner.packing
@@ -134,7 +153,7 @@ class GroupedSpec:
         if piece is not None:
             msg = f"rows of group {name!r} are out of place"
             raise ValueError(msg)
-        return replace(self.empty(), apart=apart)
+        return Grouped(self, apart, Joined.empty(self.inner))
 
     def _read(self, batches: Iterator[pa.RecordBatch]) -> tuple[GroupTable, Iterator[pa.RecordBatch]]:
         """The groups, which come first, and the rows of their tables."""

@@ -338,6 +338,11 @@ class KeyedCounts:
                     segment.counts.read(a, b)[kept] if segment.counts else np.ones(int(inside.sum()), np.int64),
                 )
 
+    def _word(self, part: Columns, column: int) -> Array:
+        """One word of some items' keys, without the bits by which keys are not partitioned."""
+        words = part[1][:, column - 1] if column else part[0]
+        return words >> np.uint64(self.layout.partial) if self.layout.partial else words
+
     def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts | Labelled]:
         """Partition one bucket again and group the parts.
 
@@ -345,7 +350,7 @@ class KeyedCounts:
         word all keys are equal, and nothing is left to partition by.
         """
         for column in range(self.layout.words):
-            low, high = _extremes(_word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
+            low, high = _extremes(self._word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
             if low < high:
                 break
         else:
@@ -357,7 +362,7 @@ class KeyedCounts:
         builder = SegmentBuilder(layout, budget, SLAB, counted=self.counted)
         for label in (0, 1):
             for part in self.pieces(bucket, label):
-                high_bits = (_word(part, column) - np.uint64(low)) >> shift
+                high_bits = (self._word(part, column) - np.uint64(low)) >> shift
                 words, rest, counts, weights = part
                 codes = (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label)
                 builder.add_items(words, codes, rest, counts, weights)
@@ -371,11 +376,6 @@ def _check(found: Array, due: Array) -> None:
     if not np.array_equal(found, due):
         msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
         raise ClusterError(msg)
-
-
-def _word(part: Columns, column: int) -> Array:
-    """One word of some items' keys."""
-    return part[1][:, column - 1] if column else part[0]
 
 
 def cut(sizes: Array, items: int) -> list[Interval]:

@@ -40,9 +40,10 @@ class Layout:
         Whether rows have weights.
     halved : bool
         Whether the top bit of a 64-bit word is clear in the lower half of the buckets and set in the upper half.
-    partial : bool
-        Whether bits of the key that the bucket fixes are missing in its 64-bit words, so that keys are compared within
-        a bucket only.
+    partial : int
+        Bits below the highest of a 64-bit key that its bucket fixes and its word lacks, so that keys are compared
+        within a bucket only. The last word ends with as many bits of something else, by which keys are told apart but
+        never partitioned.
     """
 
     buckets: int
@@ -50,7 +51,7 @@ class Layout:
     words: int = 1
     weighted: bool = False
     halved: bool = True
-    partial: bool = False
+    partial: int = 0
 
     @property
     def codes(self) -> int:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
 
 from streameval.budget import Budget
 from streameval.errors import OptionError
@@ -79,9 +79,7 @@ def check(rows: Rows, found: ClassReplicates, blocks: int, kinds: tuple[str, str
     st.sampled_from([("int64", "int64"), ("string", "uint64"), ("dictionary", "binary")]),
     st.integers(2, 5),
 )
-def test_a_replicate_is_the_summary_of_the_rows_that_are_left(
-    rows: Rows, kinds: tuple[str, str], blocks: int
-) -> None:
+def test_a_replicate_is_the_summary_of_the_rows_that_are_left(rows: Rows, kinds: tuple[str, str], blocks: int) -> None:
     """Nulls, singletons, one class, empty blocks and a class that is everything included."""
     table = table_of(*(list(zip(*rows, strict=True)) or [(), ()]), None, kinds)
     state = fold(spec_of(kinds, "singleton"), table)
