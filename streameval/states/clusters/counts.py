@@ -328,7 +328,6 @@ def _by_size(
         yield _sizes_of_rows(rows.words[: bounds[-1]], rows.top, clusters, positives, impure)
 
 
-<<<<<<< HEAD
 def _clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:
     """Size, positives and labelled rows of every cluster; its rows with and without a label are two adjacent keys."""
     held = np.empty((0, 3), np.int64)  # the last cluster: a stretch may end between its two keys
@@ -344,7 +343,8 @@ def _clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Ar
         held, last = sums[-1:], ids[-1:]
         yield sums[:-1, 0], sums[:-1, 1], sums[:-1, 2]
     yield held[:, 0], held[:, 1], held[:, 2]
-=======
+
+
 def _own_blocks(keys: Array) -> Array:
     """The blocks of clusters with these keys."""
     return blocks_of(unmix(keys), BLOCKS)
@@ -359,7 +359,6 @@ def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
     sweep.add_lone(count_lone(lone, _own_blocks((lone >> np.uint64(1)) | top), BLOCKS))
     for counts in replace(rows, words=rows.words[: bounds[-1]], bounds=bounds).counts():
         sweep.add_units(_own_blocks(counts.keys), counts.neg, counts.pos)
->>>>>>> ca854b5 (Size tables without each block of clusters, from one sweep)
 
 
 def _table(counts: Counts, schema: pa.Schema) -> pa.RecordBatch:

@@ -114,7 +114,8 @@ class GroupedSpec:
     @property
     def _cells(self) -> bool:
         """Whether states are cells of clusters and blocks (`streameval.states.grouped.cluster_blocks`)."""
-        return isinstance(self.inner, ClusterSpec) and isinstance(self.key, Blocks) and self.key.count <= MOST_BLOCKS
+        cells = isinstance(self.inner, ClusterSpec) and not self.inner.unlabelled
+        return cells and isinstance(self.key, Blocks) and self.key.count <= MOST_BLOCKS
 
     def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
         """The state of blocks that are given by their inner states."""
