@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from streameval.kernels.blocks import unit_blocks
+from streameval.kernels.blocks.changes import unit_blocks
 from streameval.kernels.jit import read_only
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class BlockSums:
 
 
 class _Adds(Protocol):
-    """A loop of `streameval.kernels.blocks`: returns how many rows it has listed."""
+    """A loop of `streameval.kernels.blocks.changes`: returns how many rows it has listed."""
 
     def __call__(self, count: int, table: Array, keys: Array, large: Array, /) -> int: ...
 

@@ -14,7 +14,7 @@ from strategies import ID_TYPES, id_values
 from test_laws import sizes as tiny_sizes
 
 from streameval.budget import Budget
-from streameval.kernels.blocks import spread_rows
+from streameval.kernels.blocks.changes import spread_rows
 from streameval.states.blocks import BLOCKS
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.blocks import add_clusters
+from streameval.kernels.blocks.changes import add_clusters
 from streameval.kernels.lift import tally_sizes
 from streameval.states.blocks import BlockSums, Tally
 from streameval.states.clusters.sizes import SizeTable

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.blocks import (
+from streameval.kernels.blocks.changes import (
     add_cells,
     add_classes,
     add_clusters,

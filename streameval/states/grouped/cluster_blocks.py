@@ -3,7 +3,7 @@
 Two clusterings have no blocks of clusters in common, but they share the blocks of a third unit, campaigns say, each of
 which takes some rows of a cluster away. So a row is the key of its cluster together with its block: one word for
 integer ids, which sorts like the rows of clusters alone, and the cells of a cluster are adjacent
-(`streameval.kernels.cluster_blocks`). One sweep gives the size tables without each block (`by_block`).
+(`streameval.kernels.blocks.clusters`). One sweep gives the size tables without each block (`by_block`).
 
 `Grouped` with an inner state for each of 128 blocks folds the same at a quarter of the speed. This is the same state in
 another layout: its face and its stored table are those of `Grouped`, into which it turns where single groups are asked
@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
-from streameval.kernels.cluster_blocks import BLOCK_BITS, cell_bounds, count_lone, encode_cells, sorted_cells
+from streameval.kernels.blocks.clusters import BLOCK_BITS, cell_bounds, count_lone, encode_cells, sorted_cells
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.kernels.lift import keep_shared

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError
-from streameval.kernels.blocks import unit_hashes
+from streameval.kernels.blocks.changes import unit_hashes
 from streameval.kernels.hashing import hash_bytes
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.keyed.ids import id_type, identify

@@ -16,7 +16,7 @@ from test_contingency_state import SHAPES, fold, spec_of, table_of, truth
 
 from streameval.budget import Budget
 from streameval.errors import OptionError
-from streameval.kernels.blocks import spread_rows, unit_blocks
+from streameval.kernels.blocks.changes import spread_rows, unit_blocks
 from streameval.metrics.contingency.clustering import clustering_metric
 from streameval.states.contingency import cells
 from streameval.states.contingency.class_blocks import ClassBlocks
