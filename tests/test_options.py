@@ -192,7 +192,7 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
     run = {} if name == "client" else {"threads": 1}  # a client without a scheduler is a ClusterError: see below
     calls: dict[str, Callable[[], str]] = {
         "update": lambda: outcome(Store(tmp_path / "new", **run).update, data, **options),
-        "show": lambda: outcome(store.evaluate, **{name: "w" if name == "classes" else value}),
+        "show": lambda: outcome(store.evaluate, **{name: {"classes": "w", "by": "night"}.get(name, value)}),
         "add": lambda: outcome(store.add, **{"score": "w", name: value}),
         "replace": lambda: outcome(store.replace, data, **{name: value}),
         "remove": lambda: outcome(store.remove, [], **{name: value}),

@@ -12,7 +12,7 @@ import click
 
 from streameval.cli.console import as_json, check_out, deliver, refuse_directory, table
 from streameval.cli.options import given, options, toml_of
-from streameval.cli.store import opened_store
+from streameval.cli.store import opened_store, tell_plan
 from streameval.errors import OptionError
 from streameval.wording import plural
 
@@ -39,6 +39,7 @@ def check(
     rules_file: str | None,
     accepted: tuple[str, ...],
     why: str | None,
+    plan_only: bool,
     **asked: Any,
 ) -> None:
     """Judge the nights of STORE that need it: status 3 unless all are good.
@@ -57,6 +58,9 @@ def check(
             msg = "out=… would change nothing: accepting writes no results; leave it out"
             raise OptionError(msg)
         _accept(opened, accepted, why, rules_file, asked, json_to, quiet)
+        return
+    if plan_only:
+        tell_plan(opened, "check", asked, json_to, quiet)
         return
     found = opened.check(_rules(asked.pop("rules", ()), rules_file), **asked)
     for path in out:
@@ -146,7 +150,7 @@ def _closing(store: Store, found: Check) -> list[str]:
 @click.command()
 @click.argument("store")
 @options("diagnose")
-def diagnose(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None:
+def diagnose(store: str, json_to: str | None, quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Say what is unusual in nights of STORE, by default in those that fail.
 
     Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters, beside the median of the
@@ -157,6 +161,9 @@ def diagnose(store: str, json_to: str | None, quiet: bool, **asked: Any) -> None
 
     refuse_directory(json_to)
     opened = opened_store(store, asked)
+    if plan_only:
+        tell_plan(opened, "diagnose", given(asked), json_to, quiet)
+        return
     found = opened.diagnose(**given(asked))
 
     def shown() -> RenderableType:

@@ -53,6 +53,8 @@ SHOWN = (
     *(_of_data(honoured("show")[name]) for name in SELECTION),
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
            help="Say what the run would read, hold and do; do not run."),
+    Option("plan_only", FLAG, False, ("show", "history", "check", "diagnose"), "nothing", flag="plan",
+           help="Say what would be read and kept; do not run."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
            help="Also list every version, the newest first: what --as-of takes."),
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),

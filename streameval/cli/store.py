@@ -27,9 +27,12 @@ from streameval.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streameval.store import Store, Update
+    from rich.console import RenderableType
 
-__all__ = ["COMMANDS", "opened_store", "store_named"]
+    from streameval.store import Store, Update
+    from streameval.store.results.histories import Histories
+
+__all__ = ["COMMANDS", "opened_store", "store_named", "tell_plan"]
 
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)
@@ -146,11 +149,15 @@ def vacuum(store: str, quiet: bool, **asked: Any) -> None:
 @click.command()
 @_STORE
 @options("show")
-def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, **asked: Any) -> None:
+def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Evaluate nights of STORE without reading the data."""
     refuse_directory(json_to)
     check_out(out)
-    found = opened_store(store, asked).evaluate(**given(asked))
+    opened = opened_store(store, asked)
+    if plan_only:
+        tell_plan(opened, "show", given(asked), json_to, quiet)
+        return
+    found = opened.evaluate(**given(asked))
     for path in out:
         found.save(path)
     deliver(json_to, lambda: found.to_json(indent=2), lambda: evaluation_tables(found), quiet)
@@ -202,30 +209,51 @@ def history(
     out: tuple[str, ...],
     plot: str | None,
     quiet: bool,
+    plan_only: bool,
     **asked: Any,
 ) -> None:
-    """Show a metric of STORE night by night.
+    """Show metrics of STORE night by night.
 
     Each value is followed by the value over all nights up to it. With --since or --last the latter begins with the
     first night shown.
     """
-    from streameval.report import series
-
     refuse_directory(json_to, csv_to, plot)
     check_out(out)
-    found = opened_store(store, asked).history(**given(asked), cumulative=not nightly)
+    opened = opened_store(store, asked)
+    if plan_only:
+        tell_plan(opened, "history", given(asked), json_to, quiet)
+        return
+    table = opened.history(**given(asked), cumulative=not nightly)
+    found = table if len(table.series) > 1 else table.series[0]
     for path in out:
         found.save(path)
-    points = [
-        (f"{point.partition} (incomplete)" if point.incomplete else point.partition, point.night, point.cumulative)
-        for point in found.points
-    ]
     if plot is not None:
-        found.plot(plot)
+        table.plot(plot)
     if csv_to is not None:
         emit(csv_to, found.to_csv())
-    shown = series(f"{found.metric} of {found.of}", points, plain=piped())
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: shown, quiet or csv_to == "-")
+    deliver(json_to, lambda: found.to_json(indent=2), lambda: _nights(table), quiet or csv_to == "-")
+
+
+def tell_plan(store: Store, verb: str, asked: dict[str, Any], json_to: str | None, quiet: bool) -> None:
+    """Say what a verb would read."""
+    found = store.plan(verb, **asked)
+    deliver(json_to, lambda: as_json(found.to_dict()), lambda: str(found), quiet)
+
+
+def _nights(found: Histories) -> RenderableType:
+    """One row a night, with what marks it."""
+    from streameval.report import cell, series
+
+    marks = [
+        f"{name}{' (incomplete)' if incomplete else ''}{' (failing)' if failing else ''}"
+        for name, incomplete, failing in found.nights
+    ]
+    if len(found.series) == 1:
+        [one] = found.series
+        points = [(mark, p.night, p.cumulative) for mark, p in zip(marks, one.points, strict=True)]
+        return series(f"{one.metric} of {one.of}", points, plain=piped())
+    rows = zip(marks, *([cell(result) for result in results] for results in found.columns.values()), strict=True)
+    return table(["partition", *found.columns], rows, list(found.columns))
 
 
 def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> None:

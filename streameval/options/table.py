@@ -241,8 +241,11 @@ OPTIONS = (
            help="Turn exact scores of nights older than this, such as 90d, into histograms; "
            "earlier versions lose them."),
     Option("grace", ANY, "1d", ("vacuum",), "nothing", "Leave younger files alone.", metavar="SPAN"),
-    Option("metric", ANY, None, ("history",), "value", "The metric, such as roc_auc or agc@0.01.", required=True),
-    Option("of", ANY, None, ("history",), "value", "Its column, where there are several."),
+    Option("metric", NAMES, None, ("history",), "value", required=True,
+           help="Metric, such as roc_auc or agc@0.01; repeat for several."),
+    Option("of", NAMES, None, ("history",), "value", "Its column; repeat for several. [default: all that have it]"),
+    Option("by", NAMES, None, ("show",), "value", metavar="KEY,…",
+           help="Also a row for each night, or for each value of other keys in the partitions' names."),
     Option("rules", NAMES, None, ("check",), "value", flag="rule",
            help="Rule, such as 'roc_auc[score] >= 0.97', or with --accept the name of one; repeat for several."),
     Option("again", FLAG, False, ("check",), "nothing", "Judge anew what was judged before."),

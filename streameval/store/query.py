@@ -12,6 +12,8 @@ from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.result import Evaluation
 from streameval.options import recorded, result_key
+from streameval.options.kinds import texts
+from streameval.store.nights.keys import by_keys
 from streameval.store.nights.merge import evaluated, labels_of, states_of
 from streameval.store.nights.partitions import chosen
 from streameval.store.nights.remote import evaluated_on_worker
@@ -20,7 +22,9 @@ from streameval.store.results.cache import key_of
 from streameval.store.results.diagnosis import diagnosed, odd, usual_nights
 from streameval.store.results.gate import Gate, store_rules
 from streameval.store.results.gate import accept as accepted
+from streameval.store.results.histories import Histories
 from streameval.store.results.history import History, Point
+from streameval.store.results.reading import Reading, reading
 from streameval.store.source import store_source
 from streameval.store.vacuum import seconds
 
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from streameval.store.results.gate import Check
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["accept", "check", "diagnose", "evaluate", "history"]
+__all__ = ["accept", "check", "diagnose", "evaluate", "histories", "history", "plan"]
 
 
 def evaluate(
@@ -45,6 +49,8 @@ def evaluate(
     """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
+    by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
+    groups = [group for names in by for group in by_keys(entries, names)]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, entries)
     cached = not request.selection.own  # two metrics of one name may differ
@@ -61,9 +67,17 @@ def evaluate(
         if as_of is None and cached:
             nightly.keep(key, entries, found)
     skipped = tuple(lost for entry in entries for lost in entry.left_out)
+    if groups:
+        nightly.evaluated = _evaluator(context)
+        sliced = nightly.grouped([group for _, group in groups], options)
+        rows = (replace(r, slice=named) for (named, _), row in zip(groups, sliced, strict=True) for r in row)
+        found = replace(found, results=(*found.results, *rows))
+        if as_of is None and cached:
+            nightly.write(snapshot)
+    made = recorded(request.options) | ({"by": list(by)} if by else {})
     source = store_source("show", context.location.name, len(entries), selection, request.options, options)
     more = partial(nights, context, as_of, selection)
-    return replace(found, options=recorded(request.options), skipped=skipped, source=source, _more=more)
+    return replace(found, options=made, skipped=skipped, source=source, _more=more)
 
 
 def _evaluator(context: StoreContext) -> Callable[..., Evaluation]:
@@ -88,20 +102,74 @@ def history(
     cumulative: bool,
 ) -> History:
     """A metric of the partitions of a selection; see `Store.history`."""
+    return _series(context, [(metric, of)], as_of, selection, cumulative=cumulative)[0]
+
+
+def histories(
+    context: StoreContext,
+    metrics: Sequence[str],
+    of: Sequence[str],
+    as_of: str | int | date | None,
+    selection: Mapping[str, Any],
+    *,
+    cumulative: bool,
+) -> Histories:
+    """Metrics of all columns that have them, or of some; see `Store.history`."""
+    snapshot, configuration = context.begun(as_of)
+    nightly = context.nightly(snapshot, configuration)
+    pairs = [(metric, w.of) for metric in metrics for w, _ in nightly.columns(metric, of)]
+    series = _series(context, pairs, as_of, selection, cumulative=cumulative)
+    return Histories(tuple(series))
+
+
+def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
+    """What a verb would read; see `Store.plan`."""
+    as_of = asked.get("as_of")
+    snapshot, configuration = context.begun(as_of)
+    names = ("partition", "since", "until", "last") if verb != "check" else ("partition",)
+    selection = {name: asked[name] for name in names if asked.get(name)}
+    entries = chosen(snapshot.entries, **selection)
+    if verb == "diagnose" and not selection:
+        failing = context.judgements().failing(entries)
+        entries = [entry for entry in entries if entry.partition in failing]
+    columns: list[str] = []
+    if verb == "show":
+        request = configuration.request(**{n: v for n, v in asked.items() if n not in (*names, "as_of", "by")})
+        columns = [*request.scores, *request.clusters, *request.sketches]
+    if verb == "history":
+        nightly = context.nightly(snapshot, configuration)
+        metrics, of = (texts(name, asked.get(name)) for name in ("metric", "of"))
+        columns = [w.of for metric in metrics for w, _ in nightly.columns(metric, of)]
+    kept = {"show": "the results until the next update", "history": "the values of the nights"}
+    keeps = "nothing" if as_of is not None else kept.get(verb, "judgements" if verb == "check" else "nothing")
+    return reading(entries, columns, keeps)
+
+
+def _series(
+    context: StoreContext,
+    pairs: Sequence[tuple[str, str | None]],
+    as_of: str | int | date | None,
+    selection: Mapping[str, Any],
+    *,
+    cumulative: bool,
+) -> list[History]:
+    """The history of each metric and column."""
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     nightly = context.nightly(snapshot, configuration)
-    nights = nightly.nights(entries, metric, of)
-    totals: list[Any] = nightly.cumulative(entries, metric, of) if cumulative else [None] * len(nights)
+    nightly.evaluated = _evaluator(context)
+    failing, found = tuple(context.judgements().failing(entries)), []
+    for metric, of in pairs:
+        alone = nightly.nights(entries, metric, of)
+        totals: list[Any] = nightly.cumulative(entries, metric, of) if cumulative else [None] * len(alone)
+        rows = zip(entries, alone, totals, strict=True)
+        points = tuple(Point(entry.partition, night, total, entry.incomplete) for entry, night, total in rows)
+        given = {"metric": metric, "of": of}
+        source = store_source("history", context.location.name, len(entries), selection, given, given)
+        found.append(History(metric, alone[0].of, points, failing, source))
     if as_of is None:
         nightly.write()
-    points = (
-        Point(e.partition, night, total, e.incomplete) for e, night, total in zip(entries, nights, totals, strict=True)
-    )
-    failing = tuple(context.judgements().failing(entries))
-    given = {"metric": metric, "of": of}
-    source = store_source("history", context.location.name, len(entries), selection, given, given)
-    return History(metric, nights[0].of, tuple(points), failing, source)
+    return found
 
 
 def check(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import check_timeout
+from streameval.errors import OptionError
 from streameval.options import honoured, refuse
+from streameval.options.kinds import texts
 from streameval.store import ingest, query
 from streameval.store.attribution import ATTRIBUTED, attribute
 from streameval.store.backfill import Place
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from streameval.store.ingest import Update
     from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.gate import Check
-    from streameval.store.results.history import History
     from streameval.store.results.judgements import Judgement
+    from streameval.store.results.reading import Reading
     from streameval.store.vacuum import Vacuumed
 
 __all__ = ["Store"]
@@ -246,7 +248,8 @@ class Store:
             Evaluate the store as it was at a version, date or time.
         **options
             Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
-            in place of the store's own, and ``score, cluster, sketch`` to select some of its columns.
+            in place of the store's own, ``score, cluster, sketch`` to select some of its columns, and ``by`` for a
+            slice of each value of a key in the names of the partitions, such as ``by="night"``.
 
         Raises
         ------
@@ -398,28 +401,33 @@ class Store:
 
     def history(
         self,
-        metric: str,
-        of: str | None = None,
+        metric: str | Sequence[str],
+        of: str | Sequence[str] | None = None,
         *,
         cumulative: bool = True,
         since: str | date | None = None,
         until: str | date | None = None,
         last: int | None = None,
         as_of: str | int | date | None = None,
-    ) -> History:
-        """A metric of each night, and of all nights up to each.
+    ) -> Any:
+        """A metric of each night, and of all nights up to each; or several metrics of several columns in one table.
 
         Values of single nights are computed by the update. Cumulative values are computed when they are first asked
         for, each in time proportional to the stored keys, and cached until a night before them changes.
 
         Parameters
         ----------
-        metric, of : str
-            Name of the metric, and its column if there are several.
+        metric, of : str or sequence of str
+            Name of the metric, and its column if there are several. With a sequence of either, a table of all these
+            metrics of all these columns, by default of all that have them.
         cumulative : bool
             Also give the values over all nights from the first of those chosen.
         since, until, last, as_of
             As `evaluate`.
+
+        Returns
+        -------
+        History, or Histories where several may be meant
 
         Raises
         ------
@@ -427,7 +435,23 @@ class Store:
             If there is no such metric.
         """
         selection = {"since": since, "until": until, "last": last}
+        if not isinstance(metric, str) or not (of is None or isinstance(of, str)):
+            metrics, columns = (texts(name, given) for name, given in (("metric", metric), ("of", of)))
+            return query.histories(self._context, metrics, columns, as_of, selection, cumulative=cumulative)
         return query.history(self._context, metric, of, as_of, selection, cumulative=cumulative)
+
+    def plan(self, verb: str, **asked: Any) -> Reading:
+        """What ``show``, ``history``, ``check`` or ``diagnose`` would read with these arguments, from the ledger alone.
+
+        Raises
+        ------
+        OptionError
+            As the verb, and if the verb is another one.
+        """
+        if verb not in ("show", "history", "check", "diagnose"):
+            msg = f"verb={verb!r} must be one of show, history, check, diagnose"
+            raise OptionError(msg)
+        return query.plan(self._context, verb, asked)
 
     def check(
         self,

@@ -20,7 +20,7 @@ from streameval.store.nights.configuration import REPORTED
 from streameval.store.nights.merge import PrefixMerge, evaluated
 from streameval.store.results.cache import DROPPED, key_of
 from streameval.store.results.history import asked
-from streameval.wording import plural
+from streameval.wording import plural, unknown_column
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -85,18 +85,49 @@ class MetricSeries:
         OptionError
             If there is no such metric or column, or several.
         """
+        found = self.columns(metric, () if of is None else [of])
+        if len(found) > 1:
+            columns = ", ".join(w.of for w, _ in found)
+            msg = f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule"
+            raise OptionError(msg)
+        return found[0]
+
+    def columns(self, metric: str, of: Sequence[str] = ()) -> list[tuple[MetricRequest, dict[str, Any]]]:
+        """The states that a metric is of, of these columns or of all, each with the options that compute it.
+
+        Raises
+        ------
+        OptionError
+            If there is no such metric of one of the columns.
+        """
+        have = list(dict.fromkeys(w.of for w in self.wanted))
+        absent = [name for name in of if name not in have]
+        if absent:
+            msg = f"{metric}: {unknown_column(absent[0], have, 'the store keeps')}"
+            raise OptionError(msg)
         for options in ({}, asked(metric)):
             wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
-            found = [w for w in wanted if of in (None, w.of) and any(m.name == metric for m in w.metrics)]
-            if len(found) == 1:
-                return found[0], options
+            named = [w for w in wanted if any(m.name == metric for m in w.metrics)]
+            found = [w for w in named if not of or w.of in of]
             if found:
-                columns = ", ".join(w.of for w in found)
-                msg = f"{metric} is of {columns}; say which with of= (--of), or [column] in a rule"
-                raise OptionError(msg)
-        have = ", ".join(dict.fromkeys(w.of for w in self.wanted))
-        msg = f"no {metric} of {of or 'any column'} in the store; it keeps {have}"
+                return [(w, options) for w in found]
+        msg = f"no {metric} of {', '.join(of) or 'any column'} in the store; it keeps {', '.join(have)}"
         raise OptionError(msg)
+
+    def grouped(self, groups: Sequence[Sequence[Entry]], options: dict[str, Any]) -> list[list[Scalar]]:
+        """All metrics of each group of nights together, in the order of the states."""
+        wanted = self.configuration.wanted(list(self.snapshot.entries), **options) if options else self.wanted
+        rows: list[list[Scalar]] = [[] for _ in groups]
+        for w in wanted:
+            keys = [list(self._prefixes(group, w, options))[-1] for group in groups]
+            known = self.cache.find(keys)
+            for key, group, row in zip(keys, groups, rows, strict=True):
+                if key not in known:
+                    known[key] = self._computed(group, w, options)
+                    self.cache.add("night", group[-1].partition, w.group, key, known[key])
+                by_name = {result.metric: result for result in known[key]}
+                row += [by_name[metric.name] for metric in w.metrics]
+        return rows
 
     def nights(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
         """The metric of each of these nights."""

@@ -1,0 +1,120 @@
+"""Histories: any number of metrics and columns night by night, in one table and one picture."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.saving import save
+
+if TYPE_CHECKING:
+    import os
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from streameval.results import Scalar
+    from streameval.store.results.history import History
+
+__all__ = ["Histories"]
+
+
+@dataclass(frozen=True)
+class Histories:
+    """Metrics of columns over the same nights.
+
+    Attributes
+    ----------
+    series : tuple of History, at least one
+    """
+
+    series: tuple[History, ...]
+
+    @property
+    def failing(self) -> tuple[str, ...]:
+        """Nights that fail a rule."""
+        return self.series[0].failing
+
+    @property
+    def nights(self) -> list[tuple[str, bool, bool]]:
+        """Name of each night, whether files were left out of it, and whether it fails."""
+        return [(p.partition, p.incomplete, p.partition in self.failing) for p in self.series[0].points]
+
+    @property
+    def columns(self) -> dict[str, list[Scalar]]:
+        """Results of the nights, by column of the table: ``roc_auc[score]``, then ``roc_auc[score] cumulative``."""
+        found: dict[str, list[Scalar]] = {}
+        for one in self.series:
+            name = f"{one.metric}[{one.of}]" if one.of else one.metric
+            found[name] = [point.night for point in one.points]
+            totals = [point.cumulative for point in one.points if point.cumulative]
+            if totals:
+                found[f"{name} cumulative"] = totals
+        return found
+
+    def to_arrow(self) -> pa.Table:
+        """One row a night: partition, incomplete, failing, and the value of each series; null where there is none."""
+        import pyarrow as pa
+
+        names, incomplete, failing = (list(column) for column in zip(*self.nights, strict=True))
+        facts = {"partition": pa.array(names, pa.string()), "incomplete": incomplete, "failing": failing}
+        values = {
+            name: pa.array([None if math.isnan(r.value) else r.value for r in results], pa.float64())
+            for name, results in self.columns.items()
+        }
+        return pa.table(facts | values)
+
+    def to_csv(self) -> str:
+        """The table of `to_arrow`, and the reason of each value that is null."""
+        import csv
+        import io
+
+        out = io.StringIO()
+        lines = csv.writer(out, lineterminator="\n")
+        columns = self.columns
+        lines.writerow(["partition", "incomplete", "failing", *(f for n in columns for f in (n, f"{n} reason"))])
+        for i, (name, incomplete, failing) in enumerate(self.nights):
+            cells = [
+                cell for r in columns.values() for cell in (_value(r[i]), r[i].reason if math.isnan(r[i].value) else "")
+            ]
+            lines.writerow([name, str(incomplete).lower(), str(failing).lower(), *cells])
+        return out.getvalue()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return {"failing": list(self.failing), "series": [one.to_dict() for one in self.series]}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def plot(self, save_to: str | Path | None = None) -> Any:
+        """Plot the values of the nights, failing ones marked; returns the matplotlib Axes."""
+        from streameval.plots.series import plot_series
+
+        columns = self.columns
+        if len(self.series) > 1:
+            columns = {name: results for name, results in columns.items() if not name.endswith(" cumulative")}
+        lines = {name: [(r.value, r.lower, r.upper) for r in results] for name, results in columns.items()}
+        nights = [name for name, _, _ in self.nights]
+        marked = [i for i, name in enumerate(nights) if name in self.failing]
+        title = ", ".join(dict.fromkeys(one.metric for one in self.series))
+        return plot_series(nights, lines, title, marked=marked, save_to=save_to)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the table to a file that ends in ``.json``, ``.csv`` or ``.parquet``.
+
+        Raises
+        ------
+        OptionError
+            If the name has another ending.
+        StreamevalError
+            If it cannot be written; a file that is there is replaced once the new one is whole.
+        """
+        save(path, {"json": lambda: self.to_json(indent=2) + "\n", "csv": self.to_csv}, self.to_arrow)
+
+
+def _value(result: Scalar) -> float | None:
+    return None if math.isnan(result.value) else result.value
