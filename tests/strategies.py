@@ -320,7 +320,7 @@ SPLIT = {
     "scores-double": ["rows"],
     "scores-uint64-weighted": ["value"],
     "scores-decimal128(9, 2)": ["tuple"],
-    "scores-int32": ["units"],
+    "scores-int32": ["units", "tuple"],
     "histogram-float-weighted": ["value"],
     "clusters-int64-global": ["value", "rows"],
     "clusters-string-partition": ["tuple", "units"],

@@ -60,7 +60,7 @@ def finalize_all(
     labels: LabelCounts = folded.states[plan.label]
     where = f"{names[0]} and the other files" if len(set(names)) > 1 else names[0]
     check_labels(labels, where, folded.skipped, filtered)
-    wholes = slicing.wholes(folded.states, [w.spec for w in wanted])
+    wholes = slicing.wholes(folded.states, [w.spec for w in wanted], engine.budget)
     answered = [(w, wholes[w.spec]) for w in wanted]
     unlabelled = [w for w in wanted if not takes_unlabelled(w.spec)]
     dropped = (

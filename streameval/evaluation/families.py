@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
 
-__all__ = ["FAMILIES", "Counted", "Family", "MetricRequest", "finalize", "planned"]
+__all__ = ["FAMILIES", "Counted", "Family", "MetricRequest", "finalize", "planned", "scalar"]
 
 NO_BLOCKS = "its states keep no blocks to leave out"
 _LIGHTEST = 1e-300  # share of all weight that a class may have: below it, products leave float64
@@ -166,7 +166,7 @@ class _Sharded:
         """All shards of all states side by side, once more for metrics that take several steps."""
         values = in_rounds(engine.finalize, jobs)
         return [
-            [_scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
+            [scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
             for (_, metrics), row in zip(jobs, values, strict=True)
         ]
 
@@ -189,10 +189,10 @@ class _Sharded:
 
 def _computed(job: Job) -> list[Scalar]:
     state, metrics = job
-    return [_scalar(metric, value) for metric, value in zip(metrics, computed(state, metrics), strict=True)]
+    return [scalar(metric, value) for metric, value in zip(metrics, computed(state, metrics), strict=True)]
 
 
-def _scalar(metric: Metric, value: Any) -> Scalar:
+def scalar(metric: Metric, value: Any) -> Scalar:
     """A result; a user's own metric may give a plain number."""
     return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
 
@@ -342,7 +342,7 @@ class _Contingency:
         results = []
         for state, metrics in jobs:
             summary = engine.summary(state, _assignment_cells(metrics))
-            results.append([_scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
+            results.append([scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
             engine.budget.release_spares()
         return results
 
@@ -360,7 +360,7 @@ class _Contingency:
 
     def replicates(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """Each state is the one part that metrics see."""
-        return [[_scalar(metric, metric.combine([metric.partial(s)], s)) for metric in several] for s, several in jobs]
+        return [[scalar(metric, metric.combine([metric.partial(s)], s)) for metric in several] for s, several in jobs]
 
 
 class _Sketches(_Sharded):

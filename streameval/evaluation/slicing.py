@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from streameval.budget import Budget
 
 __all__ = ["WHOLE", "Slicing"]
 
@@ -85,13 +86,13 @@ class Slicing:
         """What to fold in place of these specs."""
         return tuple(GroupedSpec(spec, key) for key in self.keys for spec in specs) if self.keys else tuple(specs)
 
-    def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any]) -> dict[Any, Any]:
+    def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs."""
         if not self.keys:
             return {spec: states[spec] for spec in specs}
         for key in self.keys:
             self._check_number(key, len(states[GroupedSpec(specs[0], key)].groups()))
-        return {spec: states[GroupedSpec(spec, self.keys[0])].total() for spec in dict.fromkeys(specs)}
+        return {spec: states[GroupedSpec(spec, self.keys[0])].total(budget) for spec in dict.fromkeys(specs)}
 
     def _check_number(self, key: By, found: int) -> None:
         if found > self.most:

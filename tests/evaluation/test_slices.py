@@ -44,7 +44,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(
         {
             "label": drawn(st.integers(0, 1), pa.int8()),
-            "score": drawn(SCORES, pa.float32()),
+            "score": drawn(SCORES, draw(st.sampled_from([pa.float32(), pa.float64()]))),
             "cluster": drawn(few, pa.int64()),
             "class": drawn(few.map(lambda k: None if k is None else f"k{k}"), pa.string()),
             "weight": drawn(st.sampled_from([0.5, 1.0, 3.0]), pa.float64()),
@@ -127,7 +127,7 @@ def test_a_slice_is_its_rows_alone(data: pa.Table, by: list[str], draws: st.Data
     options = {
         k: v for k, v in options.items() if "score" in names or k not in ("nan", "weight", "approx", "truncate", "at")
     }
-    options = {k: v for k, v in options.items() if "cluster" in options or k != "nulls" or v == "drop"}
+    options = {k: v for k, v in options.items() if "cluster" in options or k != "nulls"}
     found = evaluate(data, by=by, **options)
     whole = evaluate(data, **options)
     compared = [r for r in found.results if r.slice is None]

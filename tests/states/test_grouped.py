@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import pickle
 from decimal import Decimal
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
@@ -231,29 +232,54 @@ def test_blocks_are_even() -> None:
         assert ((counts - 1000) ** 2 / 1000).sum() < 200  # chi-squared with 127 degrees of freedom
 
 
-def test_many_groups_are_joined_within_the_budget() -> None:
-    """Twenty thousand groups: a few stand apart, the others are joined, spilled and stored."""
+@pytest.mark.parametrize("kind", ["f4", "f8"])
+def test_many_groups_are_kept_within_the_budget(kind: str) -> None:
+    """Twenty thousand groups: woven, or a few apart and the others joined; spilled and stored."""
     rng = np.random.default_rng(0)
-    user, score = rng.integers(0, 20_000, 100_000), rng.random(100_000).astype(np.float32)
+    user, score = rng.integers(0, 20_000, 100_000), rng.random(100_000).astype(kind)
     label = rng.integers(0, 2, user.size).astype(np.uint8)
-    spec = GroupedSpec(ScoreSpec("score"), By(("user",)))
+    of_all = ScoreSpec("score", kind)
+    spec = GroupedSpec(of_all, By(("user",)))
     budget = Budget(64 << 20)
     builder = spec.builder(budget, 1 << 16)
     for a in range(0, user.size, 25_000):
         part = slice(a, a + 25_000)
         builder.update(Batch(label[part], None, {"score": pa.array(score[part]), "user": pa.array(user[part])}))
     state = builder.state()
-    assert len(state.apart) == 4
+    assert (len(state.apart), state.woven is None) == ((4, True) if kind == "f8" else (0, False))
     assert len(state.groups()) == np.unique(user).size
-    inner = ScoreSpec("score").builder(Budget(), 1 << 16)
+    inner = of_all.builder(Budget(), 1 << 16)
     inner.update(Batch(label, None, {"score": pa.array(score)}))
     assert state.total() == inner.state()
     for group in (user[0], user[-1]):
-        one = ScoreSpec("score").builder(Budget(), 1 << 16)
+        one = of_all.builder(Budget(), 1 << 16)
         one.update(Batch(label[user == group], None, {"score": pa.array(score[user == group])}))
         assert state.only((int(group),)) == one.state()
         assert state.without((int(group),)).totals().rows == user.size - (user == group).sum()
     assert codec.load(codec.dump(state)[1]) == state
+
+
+def test_books_are_shared_by_the_builders_of_a_budget() -> None:
+    """Their states merge without a look at the rows; states of other books are given the codes of one."""
+    spec, budget = GroupedSpec(ScoreSpec("score"), By(("country",))), Budget()
+
+    def folded(countries: list[str], budget: Budget) -> Any:
+        builder = spec.builder(budget, 8)
+        columns = {"score": pa.array([0.5] * len(countries), pa.float32()), "country": pa.array(countries)}
+        builder.update(Batch(np.ones(len(countries), np.uint8), None, columns))
+        return builder.state()
+
+    one, other, foreign = folded(["DE", "FR"], budget), folded(["FR", "IT"], budget), folded(["IT", "DE"], Budget())
+    assert one.woven.book is other.woven.book
+    assert one.woven.book is not foreign.woven.book
+    merged = one.merge(other).merge(pickle.loads(pickle.dumps(foreign)))
+    assert {group: merged.only(group).totals().rows for group in merged.groups()} == {
+        ("DE",): 2,
+        ("FR",): 2,
+        ("IT",): 2,
+    }
+    alone = merged.woven.alone()
+    assert all(alone[f"3:s{name}".encode()] == merged.only((name,)) for name in ("DE", "FR", "IT"))
 
 
 def test_there_is_no_such_group() -> None:

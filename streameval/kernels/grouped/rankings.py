@@ -101,14 +101,14 @@ def sizes(starts, n, p):
 def areas(starts, n, p, true):
     """Σ n·(2T + p) of each group: twice the pairs in which the positive comes first, ties as halves.
 
-    The first group has `true` positives before its first tie.
+    A group has `true` positives before its first tie here.
     """
     groups = starts.size - 1
     high, low = np.zeros(groups, np.uint64), np.zeros(groups, np.uint64)
-    T = np.int64(true)
     for g in range(groups):
         upper, lower = np.uint64(0), np.uint64(0)
-        rows = np.int64(T)
+        T = np.int64(true[g])
+        rows = T
         for i in range(starts[g], starts[g + 1]):
             rows += n[i] + p[i]
             if rows < _SHORT:
@@ -116,7 +116,7 @@ def areas(starts, n, p, true):
             else:
                 upper, lower = multiply_add(upper, lower, np.uint64(n[i]), np.uint64(2 * T + p[i]))
             T += p[i]
-        high[g], low[g], T = upper, lower, np.int64(0)
+        high[g], low[g] = upper, lower
     return high, low
 
 
@@ -125,16 +125,16 @@ def precisions(starts, n, p, false, true):
     """Σ p·(T + p)/(T + p + F + n) of each group, each precision in units of 2⁻⁶²."""
     groups = starts.size - 1
     high, low = np.zeros(groups, np.uint64), np.zeros(groups, np.uint64)
-    T, F = np.int64(true), np.int64(false)
     for g in range(groups):
         upper, lower = np.uint64(0), np.uint64(0)
+        T, F = np.int64(true[g]), np.int64(false[g])
         for i in range(starts[g], starts[g + 1]):
             T += p[i]
             F += n[i]
             if p[i]:
                 share = np.uint64(np.int64(T / (T + F) * _UNIT))
                 upper, lower = multiply_add(upper, lower, np.uint64(p[i]), share)
-        high[g], low[g], T, F = upper, lower, np.int64(0), np.int64(0)
+        high[g], low[g] = upper, lower
     return high, low
 
 
@@ -156,17 +156,16 @@ def quotients(high, low, divisors):
 def tops(starts, n, p, false, true, k):
     """Positives and rows up to the first tie at which a group has `k` rows or more; −1 rows where it has fewer.
 
-    A first group with `k` rows or more before its first tie has none either.
+    A group with `k` rows or more before its first tie here has none either.
     """
     groups = starts.size - 1
     hits, rows = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)
-    T, F = np.int64(true), np.int64(false)
     for g in range(groups):
+        T, F = np.int64(true[g]), np.int64(false[g])
         for i in range(starts[g], starts[g + 1]):
             before = T + F
             T += p[i]
             F += n[i]
             if before < k <= T + F:
                 hits[g], rows[g] = T, T + F
-        T, F = np.int64(0), np.int64(0)
     return hits, rows

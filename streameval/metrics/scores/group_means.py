@@ -105,7 +105,7 @@ class Area:
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
         """Twice the pairs won."""
-        return _double(kernels.areas(part.starts, part.n, part.p, part.true)), _none(len(part.starts) - 1)
+        return _double(kernels.areas(part.starts, part.n, part.p, part.earlier[1])), _none(len(part.starts) - 1)
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
         """Pairs won over pairs."""
@@ -125,7 +125,7 @@ class Precision:
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
         """Σ p·precision in units of 2⁻⁶²."""
-        found = kernels.precisions(part.starts, part.n, part.p, part.false, part.true)
+        found = kernels.precisions(part.starts, part.n, part.p, *part.earlier)
         return _double(found), _none(len(part.starts) - 1)
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
@@ -145,7 +145,7 @@ class Top:
 
     def sums(self, part: GroupPart) -> tuple[Array, Array]:
         """Positives and rows that are taken; no rows where a group has fewer than `k`."""
-        hits, rows = kernels.tops(part.starts, part.n, part.p, part.false, part.true, self.k)
+        hits, rows = kernels.tops(part.starts, part.n, part.p, *part.earlier, self.k)
         return _double((np.zeros(hits.size, np.uint64), hits.astype(np.uint64))), np.maximum(rows, 0)
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:

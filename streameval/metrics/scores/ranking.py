@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streameval.metrics.estimates import Sizes
+    from streameval.states.grouped.sheaf import SheafPart
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -67,6 +68,10 @@ class RocAuc:
     def partial(self, part: ScorePart) -> tuple[Any, Any]:
         """Twice the pairs won, ties as halves, and the pairs in doubt."""
         return pairs_won(part), doubt(part)
+
+    def several(self, part: SheafPart) -> list[tuple[int, tuple[int, int]]]:
+        """The partials of all groups of a part, but those of 0."""
+        return [(group, (won, 0)) for group, won in part.areas()]
 
     def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> Scalar:
         """Pairs won over pairs; a pair with a halved score counts one half."""
@@ -150,6 +155,10 @@ class AveragePrecision:
         n, p, F, T = _Columns.of(part)
         exact = p * _ratio(T + p, T + p + F + n)  # a product of two small weights may be 0
         return _Bounds.of(part, exact, _integral(T, F + n, p), p * _ratio(T + p, T + p + F))
+
+    def several(self, part: SheafPart) -> list[tuple[int, _Bounds]]:
+        """The partials of all groups of a part, but those of 0."""
+        return [(group, _Bounds(2 * found, 2 * found, 0.0)) for group, found in part.precisions()]
 
     def combine(self, partials: Sequence[_Bounds], state: Any) -> Scalar:
         """Divide by the positives."""

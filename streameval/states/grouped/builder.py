@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError
-from streameval.states.grouped.joined import Joined, add_items, inner_facts, joined_layout
-from streameval.states.grouped.rows import FORMS
+from streameval.states.grouped.joined import Joined, add_items, joined_layout
+from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, hashed
+from streameval.states.grouped.woven import Woven, WovenBuilder, weaves
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -48,23 +49,32 @@ class GroupedBuilder:
     capacity : int
         Rows that are collected at a time, over all groups.
     made : callable
-        From the states of groups apart, by name, and the joined groups to the state.
+        From the states of groups apart, by name, the joined and the woven groups to the state.
     """
 
     def __init__(
-        self, inner: Any, key: Key, budget: Budget, capacity: int, made: Callable[[dict[bytes, Any], Joined], Any]
+        self,
+        inner: Any,
+        key: Key,
+        budget: Budget,
+        capacity: int,
+        made: Callable[[dict[bytes, Any], Joined, Woven | None], Any],
     ) -> None:
         self._inner, self._key, self._made = inner, key, made
         self._budget, self._capacity = budget, capacity
         self._form = FORMS.get(type(inner))
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
+        self._woven = WovenBuilder(inner, key, budget, capacity) if weaves(inner, key) else None
         self._joined: SegmentBuilder | None = None
         self._tables: list[GroupTable] = []
 
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         split = self._key.split(batch)
+        if self._woven is not None:
+            self._woven.update(batch, split)
+            return
         slots = self._slots(split.names)
         builders = list(self._builders.values())
         if len(slots) == 1 and slots[0] >= 0:
@@ -112,7 +122,7 @@ class GroupedBuilder:
         names = names.take(pa.array(found))
         tags = hashed(names)[codes[rows.rows]]
         add_items(self._joined, tags, rows.keys, rows.side, NO_COUNTS, rows.weight)
-        self._tables.append(GroupTable.of(names, _facts(self._inner, rows, codes, found.size)))
+        self._tables.append(GroupTable.of(names, fact_sums(self._inner, rows, codes, found.size)))
         if sum(map(len, self._tables[1:])) > len(self._tables[0]):
             self._tables = [GroupTable.union(self._tables)]
 
@@ -122,19 +132,7 @@ class GroupedBuilder:
         joined = Joined.empty(self._inner)
         if self._joined is not None:
             joined = replace(joined, table=GroupTable.union(self._tables), keyed=KeyedCounts.built(self._joined))
-        return self._made(apart, joined)
-
-
-def _facts(inner: Any, rows: Rows, codes: Array, groups: int) -> Array:
-    """Facts of each group of a batch, as a float64 array of shape (n_groups, n_facts)."""
-    columns = []
-    for name in inner_facts(inner):
-        sums = np.zeros(2 * groups)
-        if name in rows.facts:
-            fact = rows.facts[name]
-            sums += np.bincount(2 * codes[fact.rows] + fact.side, fact.amounts, 2 * groups)
-        columns.append(sums.reshape(-1, 2))
-    return np.hstack(columns)
+        return self._made(apart, joined, None if self._woven is None else self._woven.woven())
 
 
 def _part(batch: Batch, a: int, b: int) -> Batch:

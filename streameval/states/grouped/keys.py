@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.blocks.changes import unit_hashes
+from streameval.kernels.grouped.weave import compacted
 from streameval.kernels.hashing import hash_bytes
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.keyed.ids import id_type, identify
@@ -216,10 +217,9 @@ def _compact(codes: Array, bound: int) -> tuple[Array, Array]:
     """The codes below `bound` that occur, ascending, and the place of each code among them."""
     if bound > max(1 << 16, 4 * codes.size):
         found, places = np.unique(codes, return_inverse=True)
-        return found, places
-    occurs = np.zeros(bound, np.bool_)
-    occurs[codes] = True
-    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]
+    else:
+        found, places = compacted(codes, bound)
+    return found, places
 
 
 def _coded(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from streameval.budget import Budget
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.contingency.counts import ContingencySpec
+from streameval.states.grouped.joined import inner_facts
 from streameval.states.keyed.ids import identify, mixed
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import numbers, rank_keys
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["FORMS", "Fact", "Rows"]
+__all__ = ["FORMS", "Fact", "Rows", "fact_sums"]
 
 
 class Fact(NamedTuple):
@@ -137,3 +138,15 @@ FORMS: dict[type[Any], Callable[[Any, Batch], Rows]] = {
     ClusterSpec: _clusters,
     ContingencySpec: _cells,
 }
+
+
+def fact_sums(inner: Any, rows: Rows, codes: Array, groups: int) -> Array:
+    """Facts of each group of a batch, as a float64 array of shape (n_groups, n_facts)."""
+    columns = []
+    for name in inner_facts(inner):
+        sums = np.zeros(2 * groups)
+        if name in rows.facts:
+            fact = rows.facts[name]
+            sums += np.bincount(2 * codes[fact.rows] + fact.side, fact.amounts, 2 * groups)
+        columns.append(sums.reshape(-1, 2))
+    return np.hstack(columns)

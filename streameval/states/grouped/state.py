@@ -3,11 +3,12 @@
 ``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each
 equals, bit for bit, what the inner spec folds from those rows.
 
-Two layouts lie behind one face. The first groups that a task meets stand *apart*: each has its own inner state, folded
-at full speed, in the few bytes a row of that state. Rows of further groups are *joined* in one `KeyedCounts`
-(`streameval.states.grouped.joined`), which takes 16 bytes a row more and suits any number of groups. Which groups stand
-apart depends on the order of rows and on the budget and changes no result: equality is of the canonical table, whose
-groups are in the order of their hashes.
+Three layouts lie behind one face. Groups of short scores without weights are *woven* into one table in the order of
+their scores (`streameval.states.grouped.woven`). Of other states the first groups that a task meets stand *apart*: each
+has its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups are *joined*
+in one `KeyedCounts` (`streameval.states.grouped.joined`), which takes 16 bytes a row more and suits any number of
+groups. Where a group lies depends on the order of rows and on the budget and changes no result: equality is of the
+canonical table, whose groups are in the order of their hashes.
 
 Further memory: the builder of a group apart takes about a megabyte, all together at most a sixteenth of the budget; the
 name and the facts of each group. States without counts by key, such as histograms, always stand apart.
@@ -41,9 +42,10 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
+    from streameval.states.grouped.woven import Woven
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
@@ -197,11 +199,13 @@ class Grouped(Small):
     spec : GroupedSpec
     apart : inner states by the name of their group
     joined : Joined, further groups; a group may have rows in both, since other tasks met it earlier or later
+    woven : Woven, groups of short scores; None where there are none
     """
 
     spec: GroupedSpec
     apart: Mapping[bytes, Any]
     joined: Joined
+    woven: Woven | None = None
 
     def merge(self, other: Grouped) -> Grouped:
         """Groups of both inputs; groups of equal values are one."""
@@ -209,12 +213,14 @@ class Grouped(Small):
         apart = dict(self.apart)
         for name, state in other.apart.items():
             apart[name] = apart[name].merge(state) if name in apart else state
-        return Grouped(self.spec, apart, self.joined.merge(other.joined))
+        woven = self.woven.merge(other.woven) if self.woven and other.woven else self.woven or other.woven
+        return Grouped(self.spec, apart, self.joined.merge(other.joined), woven)
 
     @cached_property
     def _names(self) -> dict[Group, bytes]:
         """The name of each group, in the order of `groups`."""
-        names = {*self.apart, *self.joined.table.names.to_pylist()}
+        tables = [self.joined.table] + ([self.woven.table] if self.woven else [])
+        names = {*self.apart, *(name for table in tables for name in table.names.to_pylist())}
         groups = [(self.spec.key.group(name), name) for name in names]
         return dict(sorted(groups, key=lambda pair: _rank(pair[0])))
 
@@ -222,24 +228,39 @@ class Grouped(Small):
         """All groups with rows, ascending, null last: tuples of values for `By`, block numbers for `Blocks`."""
         return tuple(self._names)
 
-    def total(self) -> Any:
+    def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
-        return self._union(self.apart, np.ones(len(self.joined.table), np.bool_))
+        woven = [self.woven.total(budget)] if self.woven else []
+        return self._union(self.apart, np.ones(len(self.joined.table), np.bool_), woven)
 
     def only(self, group: Group) -> Any:
         """The inner state of one group; of no rows where there is no such group."""
         names = [self._names[group]] if group in self._names else []
-        return self._union({name: self.apart[name] for name in names if name in self.apart}, self.joined.marked(names))
+        woven = [self.woven.restored(self.woven.marks(names))] if self.woven else []
+        apart = {name: self.apart[name] for name in names if name in self.apart}
+        return self._union(apart, self.joined.marked(names), woven)
+
+    def several(self, groups: Sequence[Group]) -> list[Any]:
+        """The inner states of some groups; of no rows where there is no such group."""
+        if self.woven and not self.apart and not len(self.joined.table):
+            names = (self._names.get(group, b"") for group in groups)
+            return [self._unwoven.get(name, self.spec.inner.empty()) for name in names]
+        return [self.only(group) for group in groups]
+
+    @cached_property
+    def _unwoven(self) -> dict[bytes, Any]:
+        return self.woven.alone() if self.woven else {}
 
     def without(self, *groups: Group) -> Any:
         """The inner state of all groups but these; of all rows where there are no such groups."""
         names = [self._names[group] for group in groups if group in self._names]
         apart = {other: state for other, state in self.apart.items() if other not in names}
-        return self._union(apart, ~self.joined.marked(names))
+        woven = [self.woven.restored(~self.woven.marks(names))] if self.woven else []
+        return self._union(apart, ~self.joined.marked(names), woven)
 
-    def _union(self, apart: Mapping[bytes, Any], marks: Array) -> Any:
-        """The inner state of some groups apart and of the marked joined ones."""
-        states = list(apart.values()) + ([self.joined.restored(marks)] if marks.any() else [])
+    def _union(self, apart: Mapping[bytes, Any], marks: Array, others: Sequence[Any]) -> Any:
+        """The inner state of some groups apart, of the marked joined ones, and of further states."""
+        states = [*apart.values(), *([self.joined.restored(marks)] if marks.any() else []), *others]
         return reduce(lambda one, other: one.merge(other), states, self.spec.inner.empty())
 
     def totals(self) -> Totals:
@@ -258,8 +279,8 @@ class Grouped(Small):
 
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[tuple[Group, Any]]:
         """Each group of a shard, or of all, with its inner state."""
-        for group in self.groups()[slice(*shard or (None,))]:
-            yield group, self.only(group)
+        groups = self.groups()[slice(*shard or (None,))]
+        yield from zip(groups, self.several(groups), strict=True)
 
     def header(self) -> dict[str, Any]:
         """The inner spec and the key."""
@@ -269,6 +290,9 @@ class Grouped(Small):
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
+        if self.woven:
+            yield from Grouped(self.spec, self.apart, self.joined.merge(self.woven.joined())).to_arrow()
+            return
         apart, table = self._apart_table(), self.joined.table
         yield from _fact_rows(GroupTable.union([apart, table]), self.spec.schema)
         marks = ~self.joined.marked(self.apart)
@@ -295,7 +319,7 @@ class Grouped(Small):
 
     def _alone(self, name: bytes) -> Iterator[pa.RecordBatch]:
         """The table of a group that stands apart, with its joined rows where it has some."""
-        for batch in self._union({name: self.apart[name]}, self.joined.marked([name])).to_arrow():
+        for batch in self._union({name: self.apart[name]}, self.joined.marked([name]), []).to_arrow():
             names = pa.array([name], pa.large_binary()).take(pa.array(np.zeros(len(batch), np.int64)))
             yield from self._tagged(names, batch)
 
@@ -307,7 +331,8 @@ class Grouped(Small):
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
-        return object.__sizeof__(self) + sum(map(sys.getsizeof, (*self.apart.values(), self.joined)))
+        held = (*self.apart.values(), self.joined, *([self.woven] if self.woven else []))
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, held))
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same state, whatever the layout of their groups; which would be costly to hash."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Counts
     from streameval.typing import Array
 
-__all__ = ["ScoreCounts", "ScoreSpec", "fold_arrays"]
+__all__ = ["ScoreCounts", "ScoreSpec", "fold_arrays", "score_part"]
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class ScoreCounts:
         for interval in self.shards() if shard is None else [shard]:
             before = self._span(interval[0])
             for counts in self.groups(interval, budget):
-                part = _part(counts, before, total, self.spec)
+                part = score_part(counts, before, total, self.spec)
                 yield part
                 before = _after(counts, part)
 
@@ -263,7 +263,7 @@ class ScoreCounts:
         return same_table(self, other)
 
 
-def _part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -> ScorePart:
+def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -> ScorePart:
     """What metrics see of distinct keys."""
 
     def ends(groups: Any) -> Ends:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from streameval.kernels.grouped import rankings as kernels
 
 if TYPE_CHECKING:
@@ -38,6 +40,13 @@ class GroupPart:
     true: int = 0
     goes_on: bool = False
     continues: bool = False
+
+    @property
+    def earlier(self) -> tuple[Array, Array]:
+        """Negatives and positives of each group in earlier parts."""
+        sides = np.zeros((2, len(self.starts) - 1), np.int64)
+        sides[:, :1] = [[self.false], [self.true]]
+        return sides[0], sides[1]
 
     @property
     def sizes(self) -> tuple[Array, Array]:
