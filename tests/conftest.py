@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LONG = """
     laws simulate imports contingency_state store_faults cluster store_cluster s3 evaluate store_upkeep gain
-    notebooks store_s3 arrays_ranking plots store_laws store ranges sampled memory keys contingency bad_input
+    notebooks browser store_s3 arrays_ranking plots store_laws store ranges sampled memory keys contingency bad_input
 """
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

@@ -521,7 +521,11 @@ class Evaluation:
             with suppress(OptionError):
                 distributions.append(self.distribution(column))
         more = self._more(self) if self._more is not None else ()
-        return Evidence(self.curves(*names), distributions, meanings, self.source, more)
+        points: list[dict[str, Any]] = []
+        if any(r.threshold is not None and r.slice is None and r.baseline is None for r in self.results):
+            with suppress(OptionError):
+                points = self.operating_points().to_pylist()
+        return Evidence(self.curves(*names), distributions, points, meanings, self.source, more)
 
     def meanings(self) -> dict[str, Meaning]:
         """What the catalogue says of each metric."""

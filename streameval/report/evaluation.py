@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval.report import pictures
 from streameval.report.curves import curve_figures
 from streameval.report.elements import Page, Section, Text
-from streameval.report.headline import difference_table, value_tables
+from streameval.report.headline import difference_table, point_table, value_tables
 from streameval.report.provenance import read_section
 from streameval.report.sentences import differences_said, values_said
 from streameval.report.slices import slice_section
+from streameval.report.terminal import means, sampling_notes
 from streameval.results import Source
 from streameval.wording import plural
 
@@ -36,6 +37,7 @@ class Evidence:
     ----------
     curves : to draw
     distributions : of scores, to draw
+    points : rows of `streameval.Evaluation.operating_points`
     meanings : what the catalogue says of each metric
     source : where the results come from
     more : sections before that on what was read, such as the nights of a store
@@ -44,6 +46,7 @@ class Evidence:
 
     curves: Sequence[Curve] = ()
     distributions: Sequence[Distribution] = ()
+    points: Sequence[Mapping[str, Any]] = ()
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
     source: Source = field(default_factory=Source)
     more: Sequence[Section] = ()
@@ -67,7 +70,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         Section("curves", "Curves", tuple(curves)),
         Section(_CALIBRATION, "Calibration", tuple(_calibration(by_subject[_CALIBRATION], evidence))),
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
-        Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence.meanings))),
+        Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence))),
         slice_section(plain, evidence.meanings, drawn),
         *evidence.more,
         read_section(found, evidence.source, _notes(found), found.positives),
@@ -91,10 +94,12 @@ def _calibration(values: Sequence[Scalar], evidence: Evidence) -> list[Block]:
     return [*value_tables(values, evidence.meanings), *pictures.calibration(evidence.curves)]
 
 
-def _points(values: Sequence[Scalar], drawn: pictures.Drawn, meanings: Mapping[str, Meaning]) -> list[Block]:
-    """Operating points, and what other thresholds give."""
+def _points(values: Sequence[Scalar], drawn: pictures.Drawn, evidence: Evidence) -> list[Block]:
+    """Operating points, the 2×2 table at each, and what other thresholds give."""
     columns = list(dict.fromkeys(result.of for result in values if result.of))
-    return [*value_tables(values, meanings), *pictures.thresholds(drawn, columns)]
+    tables = value_tables(values, evidence.meanings)
+    counted = [point_table(evidence.points)] if evidence.points else []
+    return [*tables, *counted, *pictures.thresholds(drawn, columns)]
 
 
 def headline_tables(found: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
@@ -115,8 +120,10 @@ def _by_subject(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> di
 def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Block]:
     tables: list[Block] = [*value_tables(values, meanings)]
     if differences:
-        tables = [difference_table(differences, meanings), *pictures.differences(differences), *tables]
-    return tables
+        tables = [*pictures.differences(differences), difference_table(differences), *tables]
+    notes = [f"{note.removeprefix('warning: ')}." for note in sampling_notes([*values, *differences])]
+    said = " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)
+    return [*tables, Text(said, "note")] if said else tables
 
 
 def _colours(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[str, int]:
@@ -164,4 +171,5 @@ def _notes(found: Found) -> list[str]:
         certain
     )
     rest = len(results) - exact - certain
+    notes += list(means(found.results))
     return notes + [f"{plural(rest, 'estimate')} of a sample"] * bool(rest)

@@ -75,7 +75,7 @@ class Canvas:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
 
-        self.prefix = prefix
+        self.prefix = f"figure-{prefix}"  # no section has such a name
         with self._style():
             self._figure = Figure(figsize=(width / 72, height / 72), dpi=72)
             FigureCanvasSVG(self._figure)

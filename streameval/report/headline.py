@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval.report.elements import Cell, Head, Row, Table
 from streameval.report.sentences import compared
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streameval.report.values import Meaning
     from streameval.results import Scalar
 
-__all__ = ["difference_table", "value_tables"]
+__all__ = ["difference_table", "point_table", "value_tables"]
 
 CAPTIONS = {
     "score": "Scores",
@@ -66,7 +66,7 @@ def _table(caption: str, found: Mapping[str, Mapping[str, Scalar]], meanings: Ma
     for metric, results in found.items():
         meaning = meanings.get(metric)
         count = digits(result.value for result in results.values())
-        best = set() if any(r.ci_lower is not None for r in results.values()) else best_of(results, meaning)
+        best = set() if any(r.ci_level is not None for r in results.values()) else best_of(results, meaning)
         cells = [_with_sampling(results[c], count, best=c in best) for c in columns]
         rows.append(Row((metric,), tuple(cells), meaning.line if meaning else ""))
     heads = (Head("metric"), *(Head(column, number=True) for column in columns))
@@ -88,41 +88,34 @@ def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
     """What stands below the table."""
     results = [result for row in found.values() for result in row.values()]
     notes = []
-    sampled = next((r for r in results if r.ci_lower is not None), None)
-    if sampled is not None and sampled.ci_level is not None:
-        units = f"; {sampled.effective_units:,.0f} effective units" if sampled.effective_units is not None else ""
-        drawn = f", what is drawn together: {sampled.unit}" if sampled.unit else ""
-        notes.append(f"Below each value its {sampled.ci_level * 100:g} % interval{drawn}{units}.")
+    if any(r.ci_lower is not None for r in results):
+        notes.append("Below each value its interval.")
     if any(r.lower < r.upper for r in results):
         notes.append("Certain: the exact value lies in this interval.")
     return notes
 
 
-def difference_table(differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> Table:
-    """One row a difference: its size, interval, p value and verdict."""
+def difference_table(differences: Sequence[Scalar]) -> Table:
+    """One row a difference: its size, interval, p value and verdict; what the metrics mean stands with their values."""
     rows = []
     for one in differences:
         count = digits((abs(one.value), 0.0))
         name, other = compared(one)
-        ends = one.ci_lower, one.ci_upper
-        interval = (
-            f"{number(ends[0], count, signed=True)} to {number(ends[1], count, signed=True)}"
-            if ends[0] is not None and ends[1] is not None
-            else NONE
-        )
+        interval = NONE
+        if one.ci_lower is not None and one.ci_upper is not None:
+            low, high = (number(end, count, signed=True) for end in (one.ci_lower, one.ci_upper))
+            interval = f"{low} to {high}"
         verdict = one.verdict or NONE
         mark: Mark = "better" if verdict == "better" else "worse" if verdict == "worse" else "unclear"
-        p = _p(one.p_value)
         cells = (
             Cell(name),
             Cell(other),
-            Cell(number(one.value, count, signed=True), one.reason or one.ci_reason or "", order=_order(one.value)),
+            Cell(number(one.value, count, signed=True), order=_order(one.value)),
             Cell(interval),
-            Cell(p, order=one.p_value),
-            Cell(_VERDICTS.get(verdict, verdict), mark=mark),
+            Cell(_p(one.p_value), order=one.p_value),
+            Cell(_VERDICTS.get(verdict, verdict), one.reason or one.ci_reason or "", mark),
         )
-        meaning = meanings.get(one.metric)
-        rows.append(Row((one.metric,), cells, meaning.line if meaning else ""))
+        rows.append(Row((one.metric,), cells))
     level = next((one.ci_level for one in differences if one.ci_level is not None), None)
     heads = (
         Head("metric"),
@@ -133,7 +126,29 @@ def difference_table(differences: Sequence[Scalar], meanings: Mapping[str, Meani
         Head("p", number=True, about="two-sided, adjusted for all differences of this table (Holm)"),
         Head("verdict"),
     )
-    return Table("Differences", heads, tuple(rows), "p: two-sided, adjusted for all differences of this table (Holm).")
+    return Table("Differences", heads, tuple(rows))
+
+
+_SHARES = ("precision", "recall", "fpr", "f1", "mcc", "share")
+_COUNTS = ("flagged", "tp", "fp", "fn", "tn")
+
+
+def point_table(points: Sequence[Mapping[str, Any]]) -> Table:
+    """One row an operating point: its threshold, and what it gives."""
+    rows = []
+    for point in points:
+        cells = [_point_cell(point["threshold"], ".5g", point["reason"])]
+        cells += [_point_cell(point[name], ".4f") for name in _SHARES]
+        cells += [_point_cell(point[name], ",.6g" if isinstance(point[name], float) else ",") for name in _COUNTS]
+        rows.append(Row((str(point["of"]), str(point["at"])), tuple(cells)))
+    names = ("threshold", *_SHARES, *(name.upper() if len(name) == 2 else name for name in _COUNTS))
+    heads = (Head("score"), Head("operating point"), *(Head(name, number=True) for name in names))
+    note = "Share: of all rows. MCC: Matthews correlation. TP, FP, FN, TN: rows flagged or not, rightly or wrongly."
+    return Table("What each point gives", heads, tuple(rows), note)
+
+
+def _point_cell(value: float | None, form: str, why: str | None = None) -> Cell:
+    return Cell(NONE, why or "") if value is None else Cell(f"{value:{form}}".replace("-", "−"), order=_order(value))
 
 
 def _order(value: float) -> float | None:

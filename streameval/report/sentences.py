@@ -106,14 +106,17 @@ def _pair_said(pair: Sequence[Scalar]) -> str:
             sizes = joined([_size_said(each, first and i == 0) for i, each in enumerate(found)])
             parts.append(f"{one} is {verdict} than {other} in {sizes}" if first else f"{verdict} in {sizes}")
             first = False
-    unclear = [each for each in pair if each.verdict == "not shown"]
+    unclear = [each for each in pair if each.verdict == "not shown" and each.ci_lower is not None]
     if unclear:
         names = joined([spoken(each.metric) for each in unclear[:_SAID]])
         more = f" and {len(unclear) - _SAID} more" if len(unclear) > _SAID else ""
         between = "" if parts else f" between {one} and {other}"
         parts.append(f"no difference{between} is shown in {names}{more}")
     if not parts:
-        return f"Nothing is known of the difference between {one} and {other}."
+        why = next((each.reason or each.ci_reason for each in pair if each.reason or each.ci_reason), "")
+        names = joined([spoken(each.metric) for each in pair[:_SAID]])
+        said = f"Whether {one} differs from {other} in {names} is not known"
+        return f"{said}: {why}." if why else f"{said}."
     return f"{_capital(parts[0]) if parts[0].startswith('no ') else parts[0]}{''.join(f'; {p}' for p in parts[1:])}."
 
 

@@ -167,7 +167,7 @@ def test_a_table_stands_below_its_caption_and_hides_nothing() -> None:
         "Numbers", (Head("name"), Head("value", number=True)), (Row(("a",), (Cell("1", "0 to 2", "best", 1),)),)
     )
     text = html_of(Page("Page", "", (), (Section("one", "One", (table,)),)))
-    assert '<td class="number best" data-order="1"><bdi>1</bdi><small>0 to 2</small></td>' in text
+    assert '<td class="number best" data-order="1"><bdi>1</bdi><small class="short">0 to 2</small></td>' in text
 
 
 @pytest.mark.parametrize(
