@@ -17,6 +17,8 @@ from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import RenderableType
 
     from streameval.evaluation.result import Evaluation
@@ -38,32 +40,54 @@ def main() -> None:
 @_DATA
 @options("evaluate")
 def evaluate(
-    data: tuple[str, ...], json_to: str | None, out: tuple[str, ...], plan_only: bool, quiet: bool, **asked: Any
+    data: tuple[str, ...],
+    json_to: str | None,
+    out: tuple[str, ...],
+    plan_only: bool,
+    quiet: bool,
+    rules: tuple[str, ...],
+    rules_file: str | None,
+    **asked: Any,
 ) -> None:
     """Evaluate Parquet files, directories, globs or URIs, or a store.
 
     All that DATA names is read in one pass; of a store, nights are evaluated from their states. Without a column to
-    evaluate, the columns of DATA are listed.
+    evaluate, the columns of DATA are listed. With --rule, the status is 3 unless every rule passes; a rule with a
+    level implies --ci, and one of a difference --baseline.
     """
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
 
     refuse_directory(json_to)
     check_out(out)
+    named = gate.read_rules(rules, rules_file) if rules or rules_file else {}
     if (kept := store.store_named(data, asked)) is not None:
         found = _of_store(*kept, data[1:], plan_only, asked)
     else:
         if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
             _list_columns(data, json_to, quiet)
+        asked = given(asked)
+        asked |= gate.implied_by(named, asked) if named else {}
         if plan_only:
-            planned = explain(list(data), **given(asked))
+            planned = explain(list(data), **asked)
             deliver(json_to, lambda: planned.to_json(indent=2), lambda: str(planned), quiet)
             return
         with progress_bar(quiet) as advance:
-            found = run(list(data), progress=advance, **given(asked))
+            found = run(list(data), progress=advance, **asked)
+    found = found.judge(named) if named else found
     for path in out:
         found.save(path)
-    deliver(json_to, lambda: found.to_json(indent=2), lambda: evaluation_tables(found), quiet)
+    lines = gate.judged_lines(found.judgements)
+    deliver(json_to, lambda: found.to_json(indent=2), lambda: _with_lines(evaluation_tables(found), lines), quiet)
+    gate.tell_judged(found.judgements, quiet, json_to)
+
+
+def _with_lines(shown: RenderableType, lines: Sequence[str]) -> RenderableType:
+    """What is shown, and lines below it."""
+    from rich.console import Group
+    from rich.text import Text
+
+    return Group(shown, "", *map(Text, lines)) if lines else shown
 
 
 def _of_store(

@@ -17,15 +17,16 @@ from streameval.errors import OptionError
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
+    from streameval.evaluation.judging import Judged
     from streameval.store import Check, Store
     from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "implied_by", "judged_lines", "read_rules", "tell_judged"]
 
 
 @click.command()
@@ -62,20 +63,42 @@ def check(
     if plan_only:
         tell_plan(opened, "check", asked, json_to, quiet)
         return
-    found = opened.check(_rules(asked.pop("rules", ()), rules_file), **asked)
+    found = opened.check(read_rules(asked.pop("rules", ()), rules_file), **asked)
     for path in out:
         found.save(path)
     lines = _lines(found, asked.get("partition", ()))
     shown = [*lines, *_closing(opened, found)]
     deliver(json_to, lambda: as_json(found.to_dict()), lambda: Text("\n".join(shown)), quiet)
-    for line, one in zip(lines, found.judgements, strict=False):
-        if not one.good and (quiet or json_to == "-"):
+    _leave(found.passed, [(line, one.good) for line, one in zip(lines, found.judgements, strict=False)], quiet, json_to)
+
+
+def _leave(passed: bool, lines: Sequence[tuple[str, bool]], quiet: bool, json_to: str | None) -> None:
+    """End with status 3 unless all is good; lines that are not go to stderr where no table tells of them."""
+    for line, good in lines:
+        if not good and (quiet or json_to == "-"):
             click.echo(line, err=True)
-    if not found.passed:
+    if not passed:
         raise SystemExit(3)
 
 
-def _rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
+def implied_by(named: Mapping[str, str], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that rules need; raises `OptionError`, before anything is read, if they judge what is not computed."""
+    from streameval.evaluation.judging import check_computed, implied, rules_of_data
+    from streameval.evaluation.request import Request
+
+    rules = rules_of_data(dict(named))
+    more = implied(rules, asked)
+    check_computed(rules, Request.checked({**asked, **more}))
+    return more
+
+
+def tell_judged(found: Sequence[Judged], quiet: bool, json_to: str | None) -> None:
+    """End with status 3 unless every rule passed."""
+    lines = [(line, one.passed) for line, one in zip(judged_lines(found), found, strict=True)]
+    _leave(all(one.passed for one in found), lines, quiet, json_to)
+
+
+def read_rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
     """The rules of the command line and of a file, by name."""
     rules = {" ".join(text.split()): text for text in texts}
     for name, text in (toml_of(path, "--rules") if path is not None else {}).items():
@@ -113,8 +136,25 @@ def _lines(found: Check, named: Sequence[str]) -> list[str]:
     rows = [_row(one, len(named) != 1) for one in found.judgements]
     if not any(row[-3] for row in rows):
         rows = [[*row[:-3], *row[-2:]] for row in rows]
+    return _aligned(rows)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of texts as lines in columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def judged_lines(found: Sequence[Judged]) -> list[str]:
+    """A line for each rule that judged data, in columns."""
+    rows = []
+    for one in found:
+        value = "" if one.value != one.value else f"{one.value:.6g}"
+        name = one.rule if one.rule != one.text else ""
+        rows.append([one.word, name, one.text, " ".join(filter(None, (value, one.reason)))])
+    if not any(row[1] for row in rows):
+        rows = [[row[0], *row[2:]] for row in rows]
+    return _aligned(rows)
 
 
 def _row(one: Judgement, with_night: bool) -> list[str]:

@@ -60,7 +60,10 @@ SHOWN = (
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
     Option("quantiles", NUMBERS, (), ("sketch",), "value", flag="quantile",
            help="Quantile in [0, 1]; repeat for several. [default: 0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1]"),
-    Option("rules_file", ANY, None, ("check",), "value", flag="rules", metavar="FILE",
+    Option("rules", NAMES, (), ("evaluate",), "value", flag="rule",
+           help="Rule, such as 'roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%'; status 3 unless it passes; "
+           "repeat for several."),
+    Option("rules_file", ANY, None, ("check", "evaluate"), "value", flag="rules", metavar="FILE",
            help="TOML file of rules by name, such as auc_floor = \"roc_auc[score] >= 0.97\"."),
     Option("accepted", NAMES, (), ("check",), "nothing", flag="accept", metavar="NIGHT",
            help="Accept the recorded failures of this night, of all rules or of --rule NAME; repeat for several."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.curves import curves_of
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.intervals import concluded
+from streameval.evaluation.judging import judged
 from streameval.evaluation.resampling import LEVEL
 from streameval.metrics.catalogue import Selection, entry_of
 from streameval.metrics.curves import curve_kind
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.judging import Judged
     from streameval.metrics.estimates import Estimate
     from streameval.report.elements import Section
     from streameval.report.evaluation import Evidence
@@ -58,6 +60,7 @@ class Evaluation:
     skipped : tuple of (file, reason) left out
     options : the options that were given, by name, as far as they decide the results
     source : where the results come from: data, files, and the command that repeats them
+    judgements : what rules said of it, see `judge`
 
     Examples
     --------
@@ -82,11 +85,18 @@ class Evaluation:
     _estimates: tuple[Estimated, ...] = field(default=(), repr=False, compare=False)
     _level: float | None = field(default=None, repr=False, compare=False)
     _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
+    judgements: tuple[Judged, ...] = field(default=(), repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Carry the results and estimates to another process, not the states: curves must be drawn before."""
-        more = self._estimates, self._level
-        made = partial(Evaluation, options=self.options, source=self.source, _estimates=more[0], _level=more[1])
+        made = partial(
+            Evaluation,
+            options=self.options,
+            source=self.source,
+            _estimates=self._estimates,
+            _level=self._level,
+            judgements=self.judgements,
+        )
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
     def __str__(self) -> str:
@@ -238,13 +248,14 @@ class Evaluation:
         >>> found.of, round(found.value, 2), found.verdict
         ('v2 − v1', 0.17, 'better')
         """
-        one, other = self._estimate(metric, b), self._estimate(metric, a)
+        one, other = (self._estimate(metric, of, paired=True) for of in (b, a))
         return concluded(one.minus(other), self._level or LEVEL, margin)
 
-    def _estimate(self, metric: str, of: str) -> Estimate:
-        """The estimate of a result that is compared."""
+    def _estimate(self, metric: str, of: str | None, *, paired: bool = False) -> Estimate:
+        """The estimate of a result; `paired` for one that is compared."""
         name = self._find(metric, of, None).metric
-        found = [e.paired for e in self._estimates if (e.paired.scalar.metric, e.paired.scalar.of) == (name, of)]
+        found = [e.paired if paired else e.own for e in self._estimates]
+        found = [e for e in found if (e.scalar.metric, e.scalar.of) == (name, of)]
         if not found:
             msg = "no sampling intervals were asked for; evaluate with ci=0.95 (--ci)"
             raise OptionError(msg)
@@ -471,6 +482,38 @@ class Evaluation:
                        for asked, r in rows.items()]  # fmt: skip
         return point_table(listed, self.results)
 
+    def judge(self, rules: str | Sequence[str] | Mapping[str, str]) -> Evaluation:
+        """The same evaluation with what rules say of it, in `judgements`; see `streameval.rules.grammar`.
+
+        Parameters
+        ----------
+        rules : texts, or a mapping of names to texts
+
+        Raises
+        ------
+        OptionError
+            If a rule is malformed, speaks of nights, or needs what was not computed: another metric, or for a rule with
+            a level sampling intervals.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> result = evaluate(data, score="score").judge(["roc_auc >= 0.7", "rows >= 100"])
+        >>> [one.outcome for one in result.judgements], result.passed
+        (['passed', 'failed'], False)
+        """
+        found = judged(
+            rules, (self.rows, self.positives), lambda metric, of: self._find(metric, of, None), self._estimate
+        )
+        return replace(self, judgements=tuple(found))
+
+    @property
+    def passed(self) -> bool:
+        """Whether every rule of `judgements` passed."""
+        return all(one.passed for one in self.judgements)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, as the command line's JSON has them."""
         return {
@@ -481,6 +524,7 @@ class Evaluation:
             "results": [result.to_dict() for result in self.results],
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
             "skipped": [{"partition": name, "reason": reason} for name, reason in self.skipped],
+            **({"rules": [one.to_dict() for one in self.judgements]} if self.judgements else {}),
         }
 
     def to_json(self, indent: int | None = None) -> str:

@@ -1,0 +1,164 @@
+"""Rules held against an evaluation: a gate on data, such as before a launch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.results import Scalar
+from streameval.rules import FACTS, LIVE, Rule, difference, judge, named_rules
+from streameval.wording import canonical, few
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from streameval.evaluation.request import Request
+    from streameval.metrics.estimates import Estimate
+
+    Counts = tuple[int, int | None]
+
+__all__ = ["Judged", "check_computed", "implied", "judged", "rules_of_data"]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a rule said of an evaluation.
+
+    Attributes
+    ----------
+    rule, text : name of the rule, and the rule as it was written
+    outcome : ``passed``, ``failed`` or ``undecided``
+    value : what was judged; NaN if it is null
+    ci_lower, ci_upper, ci_level : its sampling interval, if the rule has a level and there is one
+    reason : what was compared, in words
+    """
+
+    rule: str
+    text: str
+    outcome: str
+    value: float
+    ci_lower: float | None
+    ci_upper: float | None
+    ci_level: float | None
+    reason: str
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was decided, and passed."""
+        return self.outcome == "passed"
+
+    @property
+    def word(self) -> str:
+        """The outcome as tables have it."""
+        return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; a NaN is None."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return found | {"value": None if math.isnan(self.value) else self.value, "passed": self.passed}
+
+
+def rules_of_data(given: Any) -> list[Rule]:
+    """Rules that data can be judged by: those that need no other nights.
+
+    Raises
+    ------
+    OptionError
+        If one is malformed, or speaks of nights.
+
+    Examples
+    --------
+    >>> rules_of_data("aul drop <= 0.01")
+    Traceback (most recent call last):
+    ...
+    streameval.errors.OptionError: 'aul drop <= 0.01' compares nights: judge those of a store (streameval check)
+    """
+    found = named_rules(given)
+    for rule in found:
+        if rule.how or rule.metric in LIVE or rule.metric == "nulls":
+            what = "compares nights" if rule.how else f"speaks of {rule.metric}, which nights have"
+            msg = f"{rule.text!r} {what}: judge those of a store (streameval check)"
+            raise OptionError(msg)
+    return found
+
+
+def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that rules need and that are not given: an interval, and rows that both sides of a difference have.
+
+    Examples
+    --------
+    >>> implied(rules_of_data("roc_auc[b] - roc_auc[a] >= 0 proven @90%"), {"score": ["a", "b"]})
+    {'ci': 0.9, 'baseline': ['a']}
+    """
+    levels = [rule.level for rule in rules if rule.level is not None]
+    found: dict[str, Any] = {"ci": max(levels)} if levels and not options.get("ci") else {}
+    if bases := [rule.than for rule in rules if rule.than is not None and rule.level is not None]:
+        found["baseline"] = list(dict.fromkeys([*options.get("baseline", ()), *bases]))
+    elif any(rule.than is not None for rule in rules):
+        found["common_rows"] = True
+    return found
+
+
+def check_computed(rules: Sequence[Rule], request: Request) -> None:
+    """Raise `OptionError`, before anything is read, if a rule judges what the request does not compute."""
+    computed = dict[str, tuple[str, ...]]()
+    for family, columns in (("score", request.scores), ("cluster", request.clusters), ("classes", request.clusters)):
+        for metric in request.selection.of(family):
+            computed[metric.name] = columns
+    for rule in rules:
+        if rule.metric in FACTS:
+            continue
+        names = [name for name in (rule.metric, canonical(rule.metric)) if name in computed]
+        if not names:
+            close = get_close_matches(rule.metric, computed, 1)
+            remedy = f"did you mean {close[0]!r}?" if close else f"there are {few(list(computed))}"
+            msg = f"{rule.text!r}: no {rule.metric} is computed; {remedy} (--metric names those to compute)"
+            raise OptionError(msg)
+        columns = computed[names[0]]
+        for of in (rule.of,) if rule.than is None else (rule.of, rule.than):
+            if of is None and len(columns) > 1:
+                msg = f"{rule.text!r}: {rule.metric} is of {', '.join(columns)}; say which in brackets"
+                raise OptionError(msg)
+            if of is not None and of not in columns:
+                msg = f"{rule.text!r}: no {rule.metric} of {of!r} is computed; it is of {', '.join(columns)}"
+                raise OptionError(msg)
+
+
+def judged(
+    given: Any, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]
+) -> Iterator[Judged]:
+    """What rules say of an evaluation.
+
+    Parameters
+    ----------
+    given : rules, as `named_rules` takes them
+    counts : rows and positives of the evaluation
+    result : gives a result by its metric and column
+    estimate : gives the same with its replicates; for a difference with ``paired=True``
+    """
+    for rule in rules_of_data(given):
+        found = _value(rule, counts, result, estimate)
+        verdict = judge(rule, found)
+        ends = (None, None) if rule.level is None else (found.ci_lower, found.ci_upper)
+        yield Judged(rule.name, rule.text, verdict.outcome, verdict.value, *ends, rule.level, verdict.reason)
+
+
+def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]) -> Scalar:
+    """What a rule judges, with its interval at the level of the rule."""
+    if rule.metric in FACTS:
+        count = counts[0] if rule.metric == "rows" else counts[1]
+        if count is None:
+            return Scalar.undefined(rule.metric, "no label was read")
+        return Scalar.certain(rule.metric, count / counts[0] if rule.share else count)
+    one = result(rule.metric, rule.of)
+    if rule.than is None:
+        return one if rule.level is None else estimate(rule.metric, one.of).scalar_with(rule.level)
+    certain = difference(one, result(rule.metric, rule.than))
+    if rule.level is None:
+        return certain
+    new, old = (estimate(rule.metric, of, paired=True) for of in (rule.of, rule.than))
+    sampled = new.minus(old).scalar_with(rule.level)
+    return replace(sampled, lower=certain.lower, upper=certain.upper, exact=certain.exact)
