@@ -280,7 +280,10 @@ def text(found: Found) -> str:
     from rich.console import Console
 
     sink = io.StringIO()
-    Console(file=sink, width=120).print(render(found))
+    console = Console(
+        file=sink, width=120, color_system=None, highlight=False, force_terminal=False, force_jupyter=False
+    )
+    console.print(render(found))
     return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from streameval import evaluate
 from streameval.evaluation import explain
-from streameval.report import render
+from streameval.report import render, text
 from streameval.results import Scalar
 from streameval.store.vacuum import Vacuumed
 
@@ -93,3 +93,14 @@ def test_the_table_of_the_readme() -> None:
     narrow = "\n".join(printed(found, 80, points))
     assert max(map(len, narrow.splitlines())) <= 80
     assert sorted(numbers.findall(narrow)) == sorted(numbers.findall(shown))
+
+
+def test_text_is_plain_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notebooks and terminals that force colours get no codes and no display of their own."""
+    found = scored(2)
+    plain = text(found)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    assert text(found) == plain
+    assert "\x1b" not in plain
+    assert "0.123456" in plain
