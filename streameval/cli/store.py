@@ -262,6 +262,8 @@ def _told(store: Store, done: Update, quiet: bool, dry_run: bool = False) -> Non
         rows = f"; {plural(done.rows, 'row')} folded" if done.rows else ""
         version = f"version {done.version}" if done.version >= 0 else "no store yet"
         click.echo(f"{store.name}: {'would do: ' if dry_run else ''}{done}{rows}; {version}", err=True)
+        if done.keeps:
+            click.echo(f"{store.name} {done.keeps}", err=True)
 
 
 COMMANDS = (update, show, replace, remove, info, history, add, vacuum)

@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
@@ -350,7 +351,10 @@ class Selection:
             _check_own(metric, self.families)
         for pattern in self.patterns:
             if not self._known(pattern):
-                msg = f"no metric is named {pattern!r}; there are: {', '.join(self._names_of_all())}"
+                names = list(self._names_of_all())
+                near = get_close_matches(pattern, names, 1)
+                hint = f"; did you mean {near[0]!r}? There" if near else "; there"
+                msg = f"no metric is named {pattern!r}{hint} are: {', '.join(names)}"
                 if "cluster" in self.families and "classes" not in self.families:
                     msg += ", and with a class column (--classes) those of clusters against classes"
                 elif "classes" in self.families:

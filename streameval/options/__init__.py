@@ -43,7 +43,7 @@ def honoured(verb: str) -> dict[str, Option]:
     Examples
     --------
     >>> list(honoured("vacuum"))
-    ['memory', 'spill', 'threads', 'keep', 'grace', 'storage_options']
+    ['memory', 'spill', 'threads', 'dry_run', 'keep', 'grace', 'storage_options']
     """
     return _EVALUATE if verb == "evaluate" else {option.name: option for option in OPTIONS if verb in option.verbs}
 

@@ -237,6 +237,7 @@ OPTIONS = (
     Option("verify", FLAG, False, ("update",), "nothing", "Look into the files: fold all again, keep what differs."),
     Option("verify", FLAG, False, ("info",), "nothing", "Read every file of the store; list those that are damaged."),
     Option("dry_run", FLAG, False, ("update",), "nothing", "Only say what would be done."),
+    Option("dry_run", FLAG, False, ("vacuum",), "nothing", "Only say what would be deleted and lost."),
     Option("keep", ANY, None, ("vacuum",), "state", metavar="SPAN",
            help="Turn exact scores of nights older than this, such as 90d, into histograms; "
            "earlier versions lose them."),

@@ -44,6 +44,7 @@ class Update:
     suspected : partitions that a dry run would fold again only to see whether they differ
     incomplete : folded partitions from which files were left out
     joined, left : columns and metrics that the store keeps from now on, or no longer
+    keeps : what the store keeps of every night, in words; of its first update alone
     """
 
     version: int
@@ -57,12 +58,14 @@ class Update:
     incomplete: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
+    keeps: str = ""
 
     def __str__(self) -> str:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
         parts = [f"{few(names)} {what}" for names, what in ((self.joined, "added"), (self.left, "taken out")) if names]
         parts += [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
-        parts += [f"{self.unchanged} unchanged"] if self.unchanged else []
+        changed = parts or self.incomplete
+        parts += [f"{'' if changed else 'nothing new: '}{self.unchanged} unchanged"] if self.unchanged else []
         parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
         parts += [f"{len(self.gone)} gone from the data but kept ({few(self.gone)})"] if self.gone else []
         return ", ".join(parts) or "nothing to do"
@@ -87,10 +90,10 @@ def update(
     configuration = _configuration(context, snapshot, options)
     found = changes(_discovered(context, data, snapshot, delta_version), snapshot.entries, data)
     doubted = tuple(p for p in found.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
+    begun = snapshot.version < 0
     if dry_run:
         told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
-        return Update(snapshot.version, *told, suspected=_names(doubted))
-    begun = snapshot.version < 0
+        return Update(snapshot.version, *told, suspected=_names(doubted), keeps=str(configuration) if begun else "")
     due = [*found.new, *found.changed, *doubted]
     configuration, nights, bad = _folded(context, configuration, due, skip=skip)
     nights, bad = _fitting(snapshot, configuration, nights, bad)
@@ -106,6 +109,7 @@ def update(
         gone=found.gone,
         rows=sum(night.entry.rows for night in kept.values()),
         incomplete=tuple(name for name, night in kept.items() if night.entry.incomplete),
+        keeps=str(configuration) if begun else "",
     )
     if kept:
         _commit(context, snapshot, configuration, kept, f"{done}; {configuration}" if begun else str(done))

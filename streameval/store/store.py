@@ -375,7 +375,7 @@ class Store:
                 refuse("add", name)
         return ingest.add(self._context, options, Place(data, delta_version), since)
 
-    def vacuum(self, *, keep: str | None = None, grace: str = "1d") -> Vacuumed:
+    def vacuum(self, *, keep: str | None = None, grace: str = "1d", dry_run: bool = False) -> Vacuumed:
         """Delete the files that no version needs, and merge exact states of nights into larger files.
 
         Histograms are merged by updates. An update that is under way while vacuum deletes files is refused and can be
@@ -389,6 +389,8 @@ class Store:
             cannot be evaluated over them.
         grace : str
             Files younger than this are left alone: an update may be about to commit them.
+        dry_run : bool
+            Only report what would be deleted, and which nights would lose their exact scores.
 
         Raises
         ------
@@ -397,7 +399,7 @@ class Store:
         StoreError
             If an update was committed meanwhile; nothing was deleted then.
         """
-        return vacuum(self._context, keep, grace)
+        return vacuum(self._context, keep, grace, dry_run=dry_run)
 
     def history(
         self,

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.files.states import StateFiles
 
 __all__ = ["Vacuumed", "bound", "older", "seconds", "vacuum"]
@@ -48,6 +48,7 @@ class Vacuumed:
     deleted, bytes : number and size of the state files that were deleted
     bounded : nights whose scores were turned into histograms
     merged : number of files of merged nights
+    dry_run : whether nothing was done
     """
 
     version: int
@@ -55,13 +56,21 @@ class Vacuumed:
     bytes: int
     bounded: tuple[str, ...]
     merged: int
+    dry_run: bool = False
 
     def __str__(self) -> str:
-        parts = [f"{plural(self.deleted, 'file')} deleted ({self.bytes / 1e6:,.1f} MB)"]
+        size = f"({self.bytes / 1e6:,.1f} MB)"
+        parts = [
+            f"{'would delete ' * self.dry_run}{plural(self.deleted, 'file')}{' deleted' * (not self.dry_run)} {size}"
+        ]
         if self.bounded:
             span = f"{self.bounded[0]} to {self.bounded[-1]}" if len(self.bounded) > 1 else self.bounded[0]
             nights = plural(len(self.bounded), "night")
-            parts.append(f"{nights} turned into histograms ({span}); metrics of them are intervals now")
+            parts.append(
+                f"{nights} ({span}) would lose exact scores, in earlier versions too; metrics would be intervals"
+                if self.dry_run
+                else f"{nights} turned into histograms ({span}); metrics of them are intervals now"
+            )
         if self.merged:
             parts.append(f"{plural(self.merged, 'file')} of merged nights")
         return ", ".join(parts)
@@ -126,11 +135,13 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     return replace(entry, states=tuple(states))
 
 
-def vacuum(context: StoreContext, keep: str | None, grace: str) -> Vacuumed:
+def vacuum(context: StoreContext, keep: str | None, grace: str, *, dry_run: bool = False) -> Vacuumed:
     """Delete, bound and merge; see `Store.vacuum`."""
     oldest, engine = time.time() - seconds(grace), context.engine()
     snapshot, configuration = context.begun()
     old = {entry.partition for entry in older(snapshot.entries.values(), keep)} if keep else set()
+    if dry_run:
+        return _forecast(context, snapshot, old, oldest)
     specs = configuration.specs(list(snapshot.entries))
     entries = [
         bound(entry, specs, context.files, engine.budget) if entry.partition in old else entry
@@ -147,6 +158,20 @@ def vacuum(context: StoreContext, keep: str | None, grace: str) -> Vacuumed:
     context.cache().vacuum(oldest)
     context.judgements().vacuum(oldest)
     return Vacuumed(snapshot.version, len(dead), sum(dead.values()), turned, merged)
+
+
+def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: float) -> Vacuumed:
+    """What a vacuum would do."""
+    exact = {
+        state.file: entry.partition
+        for entry in snapshot.entries.values()
+        for state in entry.states
+        if entry.partition in old and state.kind == ScoreSpec.kind
+    }
+    kept = {state.file for entry in snapshot.entries.values() for state in entry.states} - set(exact)
+    needed = _needed(context, old) | kept
+    dead = [size for name, size, when in context.files.list() if name not in needed and when <= oldest]
+    return Vacuumed(snapshot.version, len(dead), sum(dead), tuple(dict.fromkeys(exact.values())), 0, dry_run=True)
 
 
 def _needed(context: StoreContext, old: set[str]) -> set[str]:

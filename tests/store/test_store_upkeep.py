@@ -316,9 +316,29 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     """Add and vacuum say what they did."""
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
+    done = CliRunner().invoke(main, ["update", str(tmp_path / "store"), str(data)])
+    assert (done.exit_code, done.stderr.splitlines()) == (
+        0,
+        [f"{tmp_path / 'store'}: nothing new: 6 unchanged; version 0"],
+    )
+    done = CliRunner().invoke(
+        main, ["update", str(tmp_path / "new"), str(data), "--score", "score_lr", "--nan", "drop"]
+    )
+    assert done.stderr.splitlines()[1].endswith("new keeps scores score_lr; labels label; nan=drop")
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "store"), "--score", "score_rl"])
+    assert "did you mean 'score_lr'? Otherwise let it join (add)" in shown.stderr
+    shown = CliRunner().invoke(main, ["show", str(tmp_path / "store"), "--metric", "roc_acu"])
+    assert "no metric is named 'roc_acu'; did you mean 'roc_auc'? There are" in shown.stderr
     done = CliRunner().invoke(main, ["add", str(tmp_path / "store"), "--score", "score_q", "--since", "2026-01-03"])
     assert (done.exit_code, "4 changed" in done.stderr) == (0, True), done.stderr
-    done = CliRunner().invoke(main, ["vacuum", str(tmp_path / "store"), "--keep", "2d", "--grace", "0s"])
+    call = ["vacuum", str(tmp_path / "store"), "--keep", "2d", "--grace", "0s"]
+    before = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+    done = CliRunner().invoke(main, [*call, "--dry-run"])
+    assert "4 nights (night=2026-01-01 to night=2026-01-04) would lose exact scores" in done.stderr
+    assert sorted(path for path in tmp_path.rglob("*") if path.is_file()) == before
+    told = done.stderr.partition("would delete ")[2].partition(" files")[0]
+    done = CliRunner().invoke(main, call)
+    assert f"{told} files deleted" in done.stderr
     assert "4 nights turned into histograms (night=2026-01-01 to night=2026-01-04)" in done.stderr
 
 

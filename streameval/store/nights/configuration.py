@@ -9,6 +9,7 @@ type, and is widened.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from streameval.errors import FormatError, OptionError, SchemaError
 from streameval.evaluation.families import planned
 from streameval.evaluation.request import Request
-from streameval.options import active, honoured, kept_options, refuse
+from streameval.options import active, honoured, kept_options, recorded, refuse
 from streameval.options.kinds import ByColumn, of_column
 from streameval.scan import Piece, Scan, widened
 from streameval.states.clusters.counts import id_type
@@ -121,10 +122,15 @@ class Configuration:
         return {"options": plain, "types": self.types}
 
     def __str__(self) -> str:
-        """What it keeps, in words."""
+        """What it keeps, in words: columns, then the options that are not at their default."""
         kinds = {"score": "scores", "cluster": "clusters", "sketch": "sketches of"}
         parts = [f"{what} {', '.join(self.options[name])}" for name, what in kinds.items() if self.options[name]]
-        parts += ["sampled gain areas"] if self.options["approx_agc"] else []
+        parts += [f"classes {self.options['classes']}"] if self.options["classes"] else []
+        label = self.folding.label.column
+        parts += [f"labels {label}"] if label else []
+        named = (*kinds, "classes", "label")
+        others = {name: value for name, value in recorded(self.options).items() if name not in named}
+        parts += [f"{name}={', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in others.items()]
         return f"keeps {'; '.join(parts)}"
 
     def refuse_others(self, given: Mapping[str, Any]) -> None:
@@ -151,7 +157,10 @@ class Configuration:
             if name in _SUBSETS and value and set(value) <= set(self.options[name]):
                 continue
             if name not in REPORTED and value != self.options.get(name, value):
-                remedy = "let it join (add)" if name in _SUBSETS else "leave it out, or begin another store"
+                remedy = "leave it out, or begin another store"
+                if name in _SUBSETS:
+                    near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
+                    remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}let it join (add)"
                 raise self._contradiction(name, value, remedy)
         given = {name: value for name, value in plain.items() if name in _KEPT}
         own = active(self.options | {name: given[name] for name in _SUBSETS if name in given})
