@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COLUMNS",
+    "Band",
     "Bins",
     "Curve",
     "Distribution",
@@ -248,6 +249,24 @@ def _plain(value: float | str | None) -> float | str | None:
 
 
 @dataclass(frozen=True, eq=False)
+class Band:
+    """Pointwise sampling intervals of a curve, on a grid of x; NaN where there is none.
+
+    Attributes
+    ----------
+    x, lower, upper : float64 arrays of shape (n_points,)
+    level : of each interval, such as 0.95; not of the whole curve
+    unit : what is drawn together: a column, or ``row``
+    """
+
+    x: Array
+    lower: Array
+    upper: Array
+    level: float
+    unit: str
+
+
+@dataclass(frozen=True, eq=False)
 class Curve:
     """A curve for drawing; its area is that of the whole curve, not of the points kept.
 
@@ -263,6 +282,7 @@ class Curve:
     exact : whether points and area are exact
     positives, rows : what the curve was computed from; with weights, sums of weights
     weighted : whether there are weights
+    band : pointwise sampling intervals, where the evaluation has intervals
     """
 
     name: str
@@ -275,6 +295,7 @@ class Curve:
     positives: float = 0
     rows: float = 0
     weighted: bool = False
+    band: Band | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import LabelError, MissingInputError
 from streameval.evaluation.families import MetricRequest, finalize
-from streameval.evaluation.intervals import differences, estimated
+from streameval.evaluation.intervals import differences, estimated, resampled_states
 from streameval.evaluation.resampling import NO_INTERVALS
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slices import slice_results
@@ -97,6 +97,7 @@ def finalize_all(
         threshold,
         _estimates=tuple(found),
         _level=resampling.level,
+        _resampled=resampled_states(answered, folded.states, resampling),
     )
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
+from streameval.metrics.bands import band_of
+from streameval.metrics.finalize import computed
 from streameval.options.kinds import of_column
 
 if TYPE_CHECKING:
@@ -13,9 +16,12 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.metrics.curves import CurveKind
+    from streameval.metrics.resampling import Resampled
     from streameval.results import Curve
 
-__all__ = ["curves_of"]
+__all__ = ["BANDED", "curves_of", "with_band"]
+
+BANDED = ("roc", "precision_recall", "gain")  # curves that lie between 0 and 1 and have replicates
 
 
 def curves_of(
@@ -52,3 +58,27 @@ def curves_of(
         with suppress(OptionError):
             found.append(kind.make(values[job][place], jobs[job][0], of, of_column(aul_threshold, of)))
     return found
+
+
+def with_band(curve: Curve, kind: CurveKind, resampled: Resampled, aul_threshold: float, level: float) -> Curve:
+    """The curve with its pointwise sampling intervals, from the curves without each block.
+
+    Parameters
+    ----------
+    curve : of all rows
+    kind : of the curve, one of `BANDED`
+    resampled : gives the state without each block
+    aul_threshold : clusters larger than this count as if all positive
+    level : of the intervals
+    """
+    replicates: list[Curve | None] = []
+    for block, rows in enumerate(resampled.sizes.counts["rows"].tolist()):
+        made = None
+        if rows:
+            state = kind.drawn(resampled.without(block))
+            with suppress(OptionError):
+                made = kind.make(computed(state, kind.metrics(aul_threshold)), state, str(curve.of), aul_threshold)
+            if made is None:
+                return curve  # a replicate of one class
+        replicates.append(made)
+    return replace(curve, band=band_of(curve, replicates, resampled.sizes, level))

@@ -20,9 +20,10 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.resampling import Resampling
     from streameval.metrics.estimates import Estimate
+    from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
 
-__all__ = ["Estimated", "better_end", "block_specs", "concluded", "differences", "estimated"]
+__all__ = ["Estimated", "better_end", "block_specs", "concluded", "differences", "estimated", "resampled_states"]
 
 
 class Estimated(NamedTuple):
@@ -79,6 +80,19 @@ def estimated(
                 finalize = partial(wanted.family.replicates, engine)
                 made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, finalize))
         found += map(Estimated, *made)
+    return found
+
+
+def resampled_states(
+    answered: Sequence[tuple[MetricRequest, Any]], states: Mapping[Any, Any], resampling: Resampling
+) -> dict[tuple[str, str], Resampled]:
+    """What gives the replicates of intervals, by family and column, for curves."""
+    found: dict[tuple[str, str], Resampled] = {}
+    for wanted, state in answered if resampling.level is not None else ():
+        spec = wanted.family.blocks(wanted, resampling) if wanted.metrics else None
+        made = wanted.family.resampled(wanted, state, None if spec is None else states[spec], resampling)
+        if not isinstance(made, str):
+            found[wanted.group, wanted.of] = made
     return found
 
 

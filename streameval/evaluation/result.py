@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
-from streameval.evaluation.curves import curves_of
+from streameval.evaluation.curves import BANDED, curves_of, with_band
 from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.intervals import concluded
 from streameval.evaluation.judging import judged
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.judging import Judged
     from streameval.metrics.estimates import Estimate
+    from streameval.metrics.resampling import Resampled
     from streameval.report.elements import Section
     from streameval.report.evaluation import Evidence
     from streameval.report.values import Meaning
@@ -84,6 +85,7 @@ class Evaluation:
     source: Source = field(default_factory=Source, repr=False, compare=False)
     _estimates: tuple[Estimated, ...] = field(default=(), repr=False, compare=False)
     _level: float | None = field(default=None, repr=False, compare=False)
+    _resampled: Mapping[tuple[str, str], Resampled] = field(default_factory=dict, repr=False, compare=False)
     _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
     judgements: tuple[Judged, ...] = field(default=(), repr=False, compare=False)
 
@@ -314,7 +316,8 @@ class Evaluation:
         """A curve for drawing.
 
         At most 10,000 points; the area is that of the full curve, without NaN scores whatever `nan` says. The states of
-        the evaluation are read once more.
+        the evaluation are read once more. Where the evaluation has sampling intervals, ``roc``, ``precision_recall``
+        and ``gain`` have a band of pointwise intervals.
 
         Parameters
         ----------
@@ -344,7 +347,11 @@ class Evaluation:
         state = kind.drawn(state)
         threshold = of_column(self._threshold, column)
         values = engine.finalize([(state, kind.metrics(threshold))])[0]
-        return kind.make(values, state, column, threshold)
+        curve = kind.make(values, state, column, threshold)
+        resampled = self._resampled.get((kind.family, column))
+        if resampled is None or name not in BANDED:
+            return curve
+        return with_band(curve, kind, resampled, threshold, self._level or LEVEL)
 
     def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
         """How the scores of each class are distributed, for drawing.

@@ -248,7 +248,7 @@ def plot_curve(
     'score (AUC = 0.5000)'
     """
     given: Style = {"of": curve.of, "exact": curve.exact, "ax": ax, "save_to": save_to, "fill": fill, "marker": marker}
-    given["legend"] = legend
+    given["legend"], given["band"] = legend, curve.band
     if agc is not None and curve.name != "gain":
         msg = f"agc={agc!r} is an area of a gain curve, not of {curve.name!r}; leave it out"
         raise OptionError(msg)

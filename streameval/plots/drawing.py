@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from streameval.plots.placement import Place
+    from streameval.results import Band
     from streameval.typing import Array
 
     Points = tuple[Sequence[float], Sequence[float]]
@@ -41,6 +42,7 @@ class BaseStyle(TypedDict, total=False):
     fill : whether to shade the area
     marker : matplotlib marker at each point
     legend : whether to say which line is which (the default), and to write thresholds next to the curve
+    band : pointwise sampling intervals, drawn as a shaded band
     """
 
     of: str | None
@@ -50,6 +52,7 @@ class BaseStyle(TypedDict, total=False):
     fill: bool
     marker: str | None
     legend: bool
+    band: Band | None
 
 
 class Style(BaseStyle, total=False):
@@ -57,7 +60,7 @@ class Style(BaseStyle, total=False):
 
     Attributes
     ----------
-    of, exact, ax, save_to, fill, marker, legend : see `BaseStyle`
+    of, exact, ax, save_to, fill, marker, legend, band : see `BaseStyle`
     truncate : largest x shown, in (0, 1]
     """
 
@@ -159,6 +162,12 @@ class Drawing:
         )
         if self.style.get("fill"):
             self.ax.fill_between(self.x, self.y, color=color, alpha=0.12, linewidth=0)
+        band = self.style.get("band")
+        if band is not None:
+            shown = band.x <= self.limit
+            ends = band.lower[shown], band.upper[shown]
+            told = f"{band.level:.0%} at each point, by {band.unit}"
+            self.ax.fill_between(band.x[shown], *ends, color=color, alpha=0.2, linewidth=0, zorder=2.8, label=told)
 
     def _entry(self, area: float | None, name: str | None) -> str:
         """The curve's line in the legend: the score and the area."""

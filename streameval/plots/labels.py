@@ -18,6 +18,7 @@ from streameval.plots.placement import along, dense_lines, label_box, legend_pla
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
@@ -118,15 +119,16 @@ def _point(figure: Figure, ax: Axes) -> tuple[float, float]:
     return figure.dpi / 72 / width, figure.dpi / 72 / height
 
 
-def _entries(ax: Axes) -> list[Line2D]:
+def _entries(ax: Axes) -> list[Artist]:
     """What the legend explains, curves first."""
     from matplotlib.lines import Line2D
 
-    entries = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
+    entries: list[Any] = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     entries.sort(key=lambda line: line.get_gid() != CURVE)
     if any(curve in _THRESHOLDS for curve in curves_on(ax)):
         entries.append(Line2D([], [], linestyle="", marker="o", markersize=3, color="black", label="threshold"))
-    return entries
+    bands = [band for band in ax.collections if not str(band.get_label()).startswith("_")]
+    return [*entries, *bands[:1]]
 
 
 def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:

@@ -1,0 +1,49 @@
+"""Bands of curves: the interval at each x is that of the curves without each block."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from scipy.special import expit, logit, stdtrit
+
+from streameval import evaluate
+from streameval.plots import plot_curve
+from streameval.states.grouped import Blocks
+from streameval.states.protocol import Batch
+
+
+@pytest.fixture(scope="module")
+def table():
+    """2,000 rows in 400 units."""
+    rng = np.random.default_rng(3)
+    unit = rng.integers(0, 400, 2000)
+    label = (rng.random(400) < 0.4)[unit]
+    return pa.table({"label": label, "unit": unit, "score": 1.5 * label + rng.normal(size=400)[unit]})
+
+
+@pytest.mark.parametrize("name", ["roc", "precision_recall", "gain"])
+def test_bands_are_the_jackknife_of_curves(table, name):
+    """At some x, against curves of the rows of all other blocks."""
+    curve = evaluate(table, score="score", unit="unit", threads=1).curve(name)
+    split = Blocks("unit").split(Batch(np.zeros(2000, np.uint8), None, {"unit": table["unit"].combine_chunks()}))
+    x = curve.band.x[[60, 90, 110]]
+    without = []
+    for block in range(len(split.names)):
+        rest = evaluate(table.filter(pa.array(split.codes != block)), score="score", threads=1).curve(name)
+        without.append(np.interp(x, rest.x, rest.y))
+    count, y = len(without), np.interp(x, curve.x, curve.y)
+    stderr = np.sqrt((count - 1) / count * np.square(without - np.mean(without, axis=0)).sum(axis=0))
+    reach = stdtrit(count - 1, 0.975) * stderr / (y * (1 - y))
+    lower, upper = (np.interp(x, curve.band.x, ends) for ends in (curve.band.lower, curve.band.upper))
+    assert lower == pytest.approx(expit(logit(y) - reach), rel=0.01)
+    assert upper == pytest.approx(expit(logit(y) + reach), rel=0.01)
+    assert (curve.band.level, curve.band.unit) == (0.95, "unit")
+
+
+def test_bands_are_drawn_where_there_are_intervals(table):
+    """The legend says what they are; without intervals there is none."""
+    found = evaluate(table, score="score", unit="unit", ci=0.9, threads=1)
+    legend = [text.get_text() for text in plot_curve(found.curve("roc")).get_legend().get_texts()]
+    assert legend[-1] == "90% at each point, by unit"
+    assert evaluate(table, score="score", threads=1).curve("roc").band is None
