@@ -146,8 +146,9 @@ def evaluate(
         Compare columns on the rows that all have: a row with a NaN or null in one of the scores, or a null id in one of
         the cluster columns, is left out of every metric. `Evaluation.dropped` says how many rows were.
     where : str or pyarrow.compute.Expression, optional
-        Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons, AND, OR, NOT, IN,
-        BETWEEN and IS NULL. Files and row groups that cannot hold such a row are not read.
+        Which rows to evaluate: SQL such as ``"country = 'DE' AND n_chars > 5"``, of comparisons of columns with values
+        or columns, AND, OR, NOT, IN, BETWEEN, IS NULL and LIKE, where a backslash takes a % or _ as it is. Files and
+        row groups that cannot hold such a row are not read.
     by : str or sequence of str, optional
         Evaluate every slice as well, each exactly as if its rows were evaluated alone: for each value of a column
         (``"country"``; null is a value), for each pair of values (``"country,channel"``), for parts of a time
@@ -159,7 +160,7 @@ def evaluate(
     mean_weight : {"rows", "positives", "equal"}
         What a group weighs in its mean.
     max_slices : int
-        Refuse more slices than this.
+        Refuse more slices of one slicing, as soon as they are met.
     ci : float, optional
         Give values their sampling intervals at this level, such as 0.95: where the value of other data drawn alike
         would lie (`streameval.metrics.estimates`). `unit` and `baseline` imply 0.95.

@@ -13,7 +13,6 @@ from streameval.errors import OptionError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, slicing
 from streameval.states.grouped import By, GroupedSpec
-from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +31,6 @@ class Slicing:
     Attributes
     ----------
     keys : the slicings, each by one or several columns
-    most : slices of a slicing at most
 
     Examples
     --------
@@ -41,18 +39,17 @@ class Slicing:
     """
 
     keys: tuple[By, ...] = ()
-    most: int = 10_000
 
     @classmethod
     def of(cls, texts: Sequence[str], most: int) -> Slicing:
-        """The slicings that texts describe.
+        """The slicings that texts describe, each of `most` slices at most.
 
         Raises
         ------
         OptionError
             If a text is not understood.
         """
-        made = cls(tuple(By(tuple(slicing(text))) for text in texts), most)
+        made = cls(tuple(By(tuple(slicing(text)), most) for text in texts))
         for name in made._names:
             if not name:
                 msg = f"by={','.join(made._names)!r}: a column is missing beside a comma; write country,channel"
@@ -91,17 +88,8 @@ class Slicing:
         if not self.keys:
             return {spec: states[spec] for spec in specs}
         for key in self.keys:
-            self._check_number(key, len(states[GroupedSpec(specs[0], key)].groups()))
+            key.check(len(states[GroupedSpec(specs[0], key)].groups()))
         return {spec: states[GroupedSpec(spec, self.keys[0])].total(budget) for spec in dict.fromkeys(specs)}
-
-    def _check_number(self, key: By, found: int) -> None:
-        if found > self.most:
-            name = ",".join(key.columns)
-            msg = (
-                f"by={name!r}: {plural(found, 'slice')}, more than max_slices={self.most:,}; slice by a column of "
-                "fewer values, keep some with where (--where), or raise max_slices (--max-slices)"
-            )
-            raise OptionError(msg)
 
 
 WHOLE = Slicing()  # no slices

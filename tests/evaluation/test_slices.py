@@ -246,9 +246,22 @@ def test_a_slice_of_one_class_has_its_reason() -> None:
 
 def test_too_many_slices_are_refused(folder: Path) -> None:
     """With their number, the column and what to do."""
-    with pytest.raises(OptionError, match=r"by='user': 30 slices, more than max_slices=29; .*\(--where\).*max_slices"):
+    with pytest.raises(
+        OptionError, match=r"by='user': 30 slices( or more)?, more than max_slices=29; .*\(--where\).*max_slices"
+    ):
         evaluate(folder, score="score", nan="drop", by="user", max_slices=29)
     assert evaluate(folder, score="score", nan="drop", by="user", max_slices=30).rows == 6_000
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_a_column_of_ids_is_refused_early(kind: str) -> None:
+    """A million values are not folded first: the first batch says no, with what it has."""
+    rows = 1_500_000
+    data = pa.table({"label": np.zeros(rows, np.int8), "score": pa.nulls(rows, kind), "id": np.arange(rows)})
+    seen: list[int] = []
+    with pytest.raises(OptionError, match=r"by='id': 1,048,576 slices or more, .*--mean-over"):
+        evaluate(data, score="score", nan="drop", by="id", threads=1, progress=lambda done, _: seen.append(done))
+    assert not seen
 
 
 @pytest.mark.parametrize(

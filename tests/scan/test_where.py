@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "i": st.integers(-128, 127),
+    "j": st.integers(-3, 3) | st.integers(-(2**40), 2**40),
     "f": st.sampled_from([-1.5, 0.0, 0.25, 2.0, 1e9]),
     "s": st.sampled_from(["", "DE", "FR", "d'E", "é"]),
     "b": st.booleans(),
 }
-KINDS = {"i": pa.int8(), "f": pa.float64(), "s": pa.string(), "b": pa.bool_()}
+KINDS = {"i": pa.int8(), "j": pa.int64(), "f": pa.float64(), "s": pa.string(), "b": pa.bool_()}
 NUMBERS = st.integers(-400, 400).map(str) | st.sampled_from(["0.5", "-2.5", "127.5", "1e3", "-1e-3", "-129.5"])
 
 
@@ -45,11 +46,16 @@ def literals(name: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def comparisons(draw: st.DrawFn) -> str:
-    """A test of one column."""
+    """A test of one column, or of two."""
     name = draw(st.sampled_from(list(VALUES)))
     value, signs = literals(name), ["=", "<>", "!="] + ["<", "<=", ">", ">="] * (name != "b")
-    kind = draw(st.sampled_from(["sign", "flipped", "in", "null", "between"]))
+    kind = draw(st.sampled_from(["sign", "flipped", "in", "null", "between", "like", "columns"]))
     negated = draw(st.sampled_from(["", "NOT "]))
+    if kind == "like":
+        return f"s {negated}LIKE {quoted(draw(st.sampled_from(['%E', 'd%', '_', '', '%', '_E', 'de', 'DE'])))}"
+    if kind == "columns":
+        one, other = (draw(st.sampled_from("ij")) for _ in range(2))
+        return f"{one} {draw(st.sampled_from(['=', '<>', '<', '>=']))} {other}"
     if kind == "null":
         return f"{name} IS {negated}NULL"
     if kind == "in":
@@ -80,8 +86,9 @@ def table(rows: list[tuple[Any, ...]]) -> pa.Table:
 def told_by_sqlite(rows: list[tuple[Any, ...]], condition: str) -> list[int]:
     """The rows that SQLite keeps."""
     with sqlite3.connect(":memory:") as base:
-        base.execute("CREATE TABLE t (n INTEGER, i INTEGER, f REAL, s TEXT, b INTEGER)")
-        base.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", [(n, *row) for n, row in enumerate(rows)])
+        base.execute("PRAGMA case_sensitive_like = ON")
+        base.execute("CREATE TABLE t (n INTEGER, i INTEGER, j INTEGER, f REAL, s TEXT, b INTEGER)")
+        base.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?)", [(n, *row) for n, row in enumerate(rows)])
         return [n for (n,) in base.execute(f"SELECT n FROM t WHERE {condition} ORDER BY n")]  # noqa: S608
 
 
@@ -185,8 +192,12 @@ def test_every_type_is_compared(tmp_path: Path, where: Any, rows: int) -> None:
         ("s = 'x", "a quote is not closed"),
         (" ", "where=' ' is not a filter"),
         ("i + 1 > 2", "is not taken: a filter has comparisons of a column with a value"),
-        ("s LIKE 'x%'", "s LIKE 'x%'.* is not taken"),
-        ("i = i2", "is not taken"),
+        ("s ILIKE 'x%'", "s ILIKE 'x%'.* is not taken"),
+        ("s LIKE 'x%' ESCAPE '!'", "is not taken"),
+        ("s LIKE 5", "is not taken"),
+        ("i LIKE 'x%'", "column 'i' has type int8; LIKE is for texts"),
+        ("i = f", r"columns 'i' \(int8\) and 'f' \(double\) have values of two kinds; cast one"),
+        ("b < b", "have no order"),
         ("i IN (SELECT 1)", "is not taken"),
         ("i IN ()", "syntax error|is not taken"),
         ("1 = 1", "is not taken"),
@@ -205,12 +216,12 @@ def test_every_type_is_compared(tmp_path: Path, where: Any, rows: int) -> None:
 def test_what_cannot_be_a_filter_is_refused(where: Any, message: str) -> None:
     """Syntax with its place, types with the remedy."""
     with pytest.raises(OptionError, match=message):
-        evaluate(table([(1, 0.5, "x", True)]), score="f", where=where)
+        evaluate(table([(1, 2, 0.5, "x", True)]), score="f", where=where)
 
 
 def test_an_unknown_column_is_suggested(tmp_path: Path) -> None:
     """With the file's name."""
-    pq.write_table(table([(1, 0.5, "x", True)]), tmp_path / "part.parquet")
+    pq.write_table(table([(1, 2, 0.5, "x", True)]), tmp_path / "part.parquet")
     for where in ("labell = 1", pc.field("labell") == 1):
         with pytest.raises(MissingColumnError, match=r"part.parquet: no column 'labell'; did you mean 'label'"):
             evaluate(tmp_path, score="f", where=where)

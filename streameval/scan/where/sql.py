@@ -1,4 +1,4 @@
-"""Conditions in SQL: comparisons, AND, OR, NOT, IN, BETWEEN and IS NULL, parsed by sqlglot.
+"""Conditions in SQL: comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL, parsed by sqlglot.
 
 sqlglot is imported where it is used: only a run with a filter pays for it.
 """
@@ -12,9 +12,9 @@ from streameval.errors import OptionError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["column_name", "column_names", "operands", "parsed"]
+__all__ = ["column_name", "column_names", "compares_columns", "operands", "parsed"]
 
-_SUBSET = "a filter has comparisons of a column with a value, AND, OR, NOT, IN, BETWEEN and IS NULL"
+_SUBSET = "a filter has comparisons of a column with a value or a column, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL"
 
 
 def parsed(text: str) -> Any:
@@ -68,7 +68,12 @@ def _check(node: Any) -> None:
     elif isinstance(node, exp.Not | exp.Paren):
         _check(node.this)
     elif isinstance(node, exp.EQ | exp.NEQ | exp.GT | exp.GTE | exp.LT | exp.LTE):
-        operands(node)
+        if not compares_columns(node):
+            operands(node)
+    elif isinstance(node, exp.Like):
+        _values(node, [node.expression])
+        if not node.expression.is_string:
+            raise _refused(node)
     elif isinstance(node, exp.Between):
         _values(node, [node.args["low"], node.args["high"]])
     elif isinstance(node, exp.In):
@@ -86,7 +91,7 @@ def _values(node: Any, values: list[Any]) -> None:
     from sqlglot import exp
 
     idle = isinstance(node, exp.In) and not values
-    if idle or not _given(node) <= {"this", "expressions", "low", "high", "expression"}:
+    if idle or not _given(node) <= {"this", "expressions", "low", "high", "expression", "negate"}:
         raise _refused(node)
     if not isinstance(node.this, exp.Column):
         raise _refused(node)
@@ -97,6 +102,21 @@ def _values(node: Any, values: list[Any]) -> None:
 
 def _given(node: Any) -> set[str]:
     return {name for name, value in node.args.items() if value}
+
+
+def compares_columns(node: Any) -> bool:
+    """Whether a comparison is one of two columns.
+
+    Examples
+    --------
+    >>> compares_columns(parsed("sent < received")), compares_columns(parsed("sent < 5"))
+    (True, False)
+    """
+    from sqlglot import exp
+
+    if not (isinstance(node.left, exp.Column) and isinstance(node.right, exp.Column)):
+        return False
+    return bool(column_name(node.left) and column_name(node.right))
 
 
 def operands(node: Any) -> tuple[Any, Any, bool]:

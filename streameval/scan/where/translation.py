@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,10 @@ from pyarrow import types
 
 from streameval.errors import OptionError
 from streameval.scan.where.literals import Bounds, bounds
-from streameval.scan.where.sql import column_name, operands
+from streameval.scan.where.sql import column_name, compares_columns, operands
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["decides_by_nan", "translated"]
 
@@ -57,9 +58,46 @@ def translated(node: Any, schema: pa.Schema) -> pc.Expression:
         column = column_name(node.this)
         low, high = (_bounds(column, node.args[end], schema) for end in ("low", "high"))
         return _compared("GTE", column, low, schema) & _compared("LTE", column, high, schema)
+    if isinstance(node, exp.Like):
+        found = _like(column_name(node.this), node.expression.name, schema)
+        return ~found if node.args.get("negate") else found
+    if compares_columns(node):
+        return _both(type(node).__name__, column_name(node.left), column_name(node.right), schema)
     named, value, flipped = operands(node)
-    operator, column = type(node).__name__, column_name(named)
-    return _compared(_MIRRORED[operator] if flipped else operator, column, _bounds(column, value, schema), schema)
+    name, column = type(node).__name__, column_name(named)
+    return _compared(_MIRRORED[name] if flipped else name, column, _bounds(column, value, schema), schema)
+
+
+_ORDER: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
+    "EQ": operator.eq,
+    "NEQ": operator.ne,
+    "GT": operator.gt,
+    "GTE": operator.ge,
+    "LT": operator.lt,
+    "LTE": operator.le,
+}
+_KINDS = (types.is_floating, types.is_signed_integer, types.is_unsigned_integer)  # of which the widest has all values
+
+
+def _both(name: str, one: str, other: str, schema: pa.Schema) -> pc.Expression:
+    """A comparison of two columns; null where one of them is."""
+    kinds = [schema.field(column).type for column in (one, other)]
+    if kinds[0] != kinds[1] and not any(all(map(test, kinds)) for test in _KINDS):
+        msg = f"where: columns {one!r} ({kinds[0]}) and {other!r} ({kinds[1]}) have values of two kinds; cast one"
+        raise OptionError(msg)
+    if types.is_boolean(kinds[0]) and name not in ("EQ", "NEQ"):
+        msg = f"where: column {one!r} is true or false, which have no order; compare with = or <>"
+        raise OptionError(msg)
+    return _ORDER[name](pc.field(one), pc.field(other))
+
+
+def _like(column: str, pattern: str, schema: pa.Schema) -> pc.Expression:
+    """Whether a text has a pattern, in which % stands for any text, _ for any letter, and a backslash for neither."""
+    kind = schema.field(column).type
+    if not (types.is_string(kind) or types.is_large_string(kind)):
+        msg = f"where: column {column!r} has type {kind}; LIKE is for texts: compare it with a value"
+        raise OptionError(msg)
+    return pc.match_like(pc.field(column), pattern)
 
 
 def _bounds(column: str, value: Any, schema: pa.Schema) -> Bounds:
@@ -75,24 +113,24 @@ def _truth(column: str, schema: pa.Schema) -> pc.Expression:
     return pc.field(column)
 
 
-def _compared(operator: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
+def _compared(name: str, column: str, literal: Bounds, schema: pa.Schema) -> pc.Expression:
     """A comparison of a column with a value; null where the column is."""
     field, (down, up) = pc.field(column), (_typed(end, schema.field(column).type) for end in literal)
-    if types.is_boolean(schema.field(column).type) and operator not in ("EQ", "NEQ"):
+    if types.is_boolean(schema.field(column).type) and name not in ("EQ", "NEQ"):
         msg = f"where: column {column!r} is true or false, which have no order; compare with = or <>"
         raise OptionError(msg)
-    if operator == "EQ":
+    if name == "EQ":
         return field == down if _same(literal) else field != field
-    if operator == "NEQ":
+    if name == "NEQ":
         return field != down if _same(literal) else field == field
-    if operator in ("GT", "LTE"):
-        always = operator == "GT"
+    if name in ("GT", "LTE"):
+        always = name == "GT"
         if down is None:
             return field == field if always else field != field
         return field > down if always else field <= down
     if up is None:
-        return field == field if operator == "LT" else field != field
-    return field < up if operator == "LT" else field >= up
+        return field == field if name == "LT" else field != field
+    return field < up if name == "LT" else field >= up
 
 
 def _typed(end: Any, kind: pa.DataType) -> Any:

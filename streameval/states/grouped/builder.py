@@ -72,6 +72,7 @@ class GroupedBuilder:
     def update(self, batch: Batch) -> None:
         """Fold a batch."""
         split = self._key.split(batch)
+        self._key.check(self._found(len(split.names)), more=True)
         if self._woven is not None:
             self._woven.update(batch, split)
             return
@@ -88,6 +89,11 @@ class GroupedBuilder:
                 builders[place[a]].update(_part(moved, a, b))
             else:
                 self._join(_part(moved, a, b), split.codes[order[a:b]], split.names)
+
+    def _found(self, names: int) -> int:
+        """Groups so far, at least, where a batch has `names`."""
+        known = self._woven.known if self._woven else len(self._builders) + max(map(len, self._tables), default=0)
+        return max(names, known)
 
     def _slots(self, names: pa.Array) -> Array:
         """The builder of each group, as an int64 array; −1 for groups that are joined."""

@@ -13,7 +13,7 @@ definitions are permanent: blocks of different nights, scores and slices must li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -27,6 +27,7 @@ from streameval.kernels.grouped.weave import compacted
 from streameval.kernels.hashing import hash_bytes
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.keyed.ids import id_type, identify
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,9 @@ class Key(Protocol):
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values, which `read_key` reads."""
 
+    def check(self, found: int, *, more: bool = False) -> None:
+        """Raise `OptionError` if these are too many groups; `more` says that there may be more."""
+
 
 @dataclass(frozen=True)
 class By:
@@ -80,6 +84,8 @@ class By:
     ----------
     columns : tuple of str
         Columns of booleans, numbers, strings, binaries, dates or times. −0.0 equals 0.0; all NaN are one value.
+    most : int, optional
+        More groups are refused while rows are folded. No part of what the key is.
 
     Examples
     --------
@@ -90,6 +96,7 @@ class By:
     """
 
     columns: tuple[str, ...]
+    most: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.columns, tuple) or not 0 < len(self.columns) == len(set(self.columns)):
@@ -121,6 +128,16 @@ class By:
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""
         return {"by": list(self.columns)}
+
+    def check(self, found: int, *, more: bool = False) -> None:
+        """Raise `OptionError` if these are too many groups; `more` says that there may be more."""
+        if self.most is not None and found > self.most:
+            msg = (
+                f"by={','.join(self.columns)!r}: {plural(found, 'slice')}{' or more' * more}, more than "
+                f"max_slices={self.most:,}; slice by a column of fewer values, keep some with where (--where), take "
+                "the mean over them (--mean-over), or raise max_slices (--max-slices)"
+            )
+            raise OptionError(msg)
 
 
 @dataclass(frozen=True)
@@ -184,6 +201,9 @@ class Blocks:
     def group(self, name: bytes) -> Group:
         """The number of a block."""
         return int(name.partition(b":")[2][1:])
+
+    def check(self, found: int, *, more: bool = False) -> None:
+        """Accept: there are as many as were asked for."""
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""

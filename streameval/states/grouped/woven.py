@@ -86,6 +86,9 @@ class Book:
         with self._lock:
             return list(self._codes)
 
+    def __len__(self) -> int:
+        return len(self._codes)
+
     def __reduce__(self) -> tuple[type[Book], tuple[list[bytes]]]:
         """Carry the names to another process."""
         return Book, (self.names,)
@@ -223,6 +226,11 @@ class WovenBuilder:
         self._inner, self._book = inner, book_of(budget, key)
         self._segments = SegmentBuilder(LAYOUT, budget, max(1, capacity * _INNER_BYTES // _ROW_BYTES))
         self._tables: list[GroupTable] = []
+
+    @property
+    def known(self) -> int:
+        """Groups that the builders of the budget have met."""
+        return len(self._book)
 
     def update(self, batch: Batch, split: Split) -> None:
         """Fold a batch whose groups are known."""
