@@ -131,6 +131,7 @@ _IDS = (*_FOLD, "attribute")
 _LOOK = ("evaluate", "update", "show")
 _RUN = ("evaluate", "attribute", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
 _STORE = (*_RUN[2:], "info")
+_CLUSTER = ("evaluate", "attribute", "update", "replace", "add", "show", "history", "check", "sketch")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 
@@ -216,11 +217,11 @@ OPTIONS = (
            "Files that cannot be read: fail their night, or leave them out and mark it incomplete."),
     Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
            "Threads to run on here. [default: one per processor]"),
-    Option("client", ANY, None, ("evaluate", "attribute", "update", "replace", "add", "show", "check", "sketch"),
+    Option("client", ANY, None, _CLUSTER,
            "nothing", "Run on the workers of this Dask scheduler, tcp://host:8786.", flag="scheduler",
            metavar="ADDRESS"),
     Option("scheduler_timeout", real_number("a number of seconds, at least 0", 0), 10.0,
-           ("evaluate", "attribute", "update", "replace", "add", "show", "check", "sketch"), "nothing",
+           _CLUSTER, "nothing",
            metavar="SECONDS",
            help="Wait this long for a worker if none answers.", needs="a scheduler"),
     Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),

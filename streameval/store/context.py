@@ -51,6 +51,7 @@ class StoreContext:
         self.client = client
         self.run = run
         self.scheduler_timeout = scheduler_timeout
+        self._connected: Workers | None = None
         self.ledger = Ledger(location.child("ledger"))
         self.files = StateFiles(location.child("states"))
         self.compaction = Compaction(location.child("merged"), self.files)
@@ -63,7 +64,7 @@ class StoreContext:
         """The workers that fold partitions, if there is a client; an address is connected to once."""
         found = Workers.of(self.client, self.scheduler_timeout, **{name: self.run[name] for name in _OF_WORKERS})
         if found is not None and isinstance(self.client, str):
-            self.client = found.connection.client
+            self.client, self._connected = found.connection.client, found  # which closes its client when it goes
         return found
 
     def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
