@@ -24,6 +24,7 @@ __all__ = [
     "sum_pieces",
     "take_out",
     "tally",
+    "tally_pairs",
     "tally_sorted",
     "tally_weights",
     "widen",
@@ -161,17 +162,27 @@ def tally(words, counts, table, label):
 
 
 @jit
-def harvest(table, high):
-    """Distinct keys (`high` with the word in its lower bits), negatives and positives of a table by (word, label)."""
-    keys = np.empty(table.shape[0], np.uint64)
-    neg = np.empty(table.shape[0], np.int64)
-    pos = np.empty(table.shape[0], np.int64)
+def tally_pairs(numbers, label, table):
+    """Count rows in ``table[number, label]``."""
+    for i in range(numbers.size):
+        table[np.uint64(numbers[i]), np.uint64(label[i])] += 1
+
+
+@jit
+def harvest(table, high, items):
+    """Distinct keys, negatives and positives of a table by (word, label), which is cleared; at most `items` keys.
+
+    A key is `high` with the word in its lower bits.
+    """
+    room = min(items, table.shape[0]) + 1
+    keys, neg, pos = np.empty(room, np.uint64), np.empty(room, np.int64), np.empty(room, np.int64)
     n = np.uint64(0)
     for i in range(table.shape[0]):
         keys[n] = high | np.uint64(i)
         neg[n] = table[i, 0]
         pos[n] = table[i, 1]
         n += np.uint64((table[i, 0] | table[i, 1]) != 0)
+    table[:] = 0
     return keys[:n], neg[:n], pos[:n]
 
 

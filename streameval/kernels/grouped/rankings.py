@@ -22,25 +22,15 @@ _WORD = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHORT = 1 << 30  # rows of a group whose products fit into a word
 _UNIT = float(1 << 62)
-_BLOCK = 1 << 12  # rows, as in `streameval.kernels.keys`
 
 
 @jit
-def _code(ids, keys, label, shift, words, codes):
+def encode(ids, keys, label, shift, words, codes):
+    """Encode rows with 32-bit ids, the lower half of `ids`, and 32-bit keys: a word is the mixed id, then the key."""
     for i in range(ids.size):
         mixed = np.uint32(np.uint32(ids[i]) * _MIX)
         words[i] = (np.uint64(mixed) << _WORD) | keys[i]
         codes[i] = (np.uint32(mixed >> shift) << np.uint32(1)) | np.uint32(label[i])
-
-
-@jit
-def encode(ids, keys, label, shift, words, codes, counts):
-    """Encode rows with 32-bit ids, the lower half of `ids`, and 32-bit keys: a word is the mixed id, then the key."""
-    for start in range(0, ids.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        _code(ids[part], keys[part], label[part], shift, words[part], codes[part])
-        for code in codes[part]:
-            counts[code] += 1
 
 
 def unmix(mixed: np.ndarray) -> np.ndarray:

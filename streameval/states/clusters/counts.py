@@ -22,9 +22,11 @@ import pyarrow as pa
 from streameval.errors import NullError
 from streameval.kernels.blocks.changes import spread_rows
 from streameval.kernels.blocks.clusters import count_lone
+from streameval.kernels.hot import absorb_id
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
 from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
+from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.clusters.sizes import SizeTable
@@ -32,7 +34,7 @@ from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled, taken_out
-from streameval.states.keyed.ids import SHIFT, id_type, id_words, identify
+from streameval.states.keyed.ids import SHIFT, id_codes, id_type, id_words, identify, mixed
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, Totals
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["ClusterCounts", "ClusterSpec", "id_type"]
 
 _KNOWN = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its bucket fixes: the key's first is lost
+_REPEATS = 4  # rows of a dictionary's entry, on average, from which rows are counted by entry
+_ENTRIES = 1 << 16  # counted entries that are collected at a time
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
 
 
@@ -97,7 +101,7 @@ class ClusterSpec:
 
     def builder(self, budget: Budget, capacity: int) -> _ClusterBuilder:
         """A builder whose segments hold `capacity` rows."""
-        return _ClusterBuilder(self, SegmentBuilder(self.layout, budget, capacity))
+        return _ClusterBuilder(self, budget, capacity)
 
     def empty(self) -> ClusterCounts:
         """The state of no rows."""
@@ -133,14 +137,15 @@ def _read(batches: Iterable[pa.RecordBatch], layout: Layout, budget: Budget) -> 
 
 
 class _ClusterBuilder:
-    def __init__(self, spec: ClusterSpec, segments: SegmentBuilder) -> None:
+    def __init__(self, spec: ClusterSpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        self._segments = segments
+        self._segments = SegmentBuilder(spec.layout, budget, capacity)
+        self._counted = SegmentBuilder(spec.layout, budget, min(capacity, _ENTRIES), counted=True)
         self._null_rows, self._bare_rows = np.zeros((2, 2), np.int64)
 
     def update(self, batch: Batch) -> None:
         array, label = batch.columns[self.spec.column], batch.label
-        bare = np.zeros(label.size, np.uint64) if batch.labelled is None else (~batch.labelled).astype(np.uint64)
+        bare = self._unlabelled(batch) if self.spec.unlabelled else None
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
         if array.null_count:
@@ -150,19 +155,46 @@ class _ClusterBuilder:
                 raise NullError(msg)
             valid = array.is_valid().to_numpy(zero_copy_only=False)
             self._null_rows += np.bincount(label[~valid], minlength=2)
-            self._bare_rows[int(self.spec.nulls == "drop")] += int(bare[~valid].sum())
-            array, label, bare = array.drop_null(), label[valid], bare[valid]
+            if bare is not None:
+                self._bare_rows[int(self.spec.nulls == "drop")] += int(bare[~valid].sum())
+                bare = bare[valid]
+            array, label = array.drop_null(), label[valid]
+        coded = pa.types.is_dictionary(array.type) and len(array.dictionary) * _REPEATS <= len(array)
+        if coded and bare is None:
+            self._add_entries(array, label, batch.partition)
+            return
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)
-        rest = np.column_stack((rest, bare)) if self.spec.unlabelled else rest
+        rest = rest if bare is None else np.column_stack((rest, bare))
         first, label = read_only(first), read_only(label)
-        self._segments.add(len(first), lambda part, *out: encode_id(first[part], label[part], SHIFT, *out), rest)
+
+        def encode(part: slice, *out: Array) -> None:
+            encode_id(first[part], label[part], SHIFT, *out)
+
+        def absorb(part: slice, *out: Array) -> tuple[int, int]:
+            return absorb_id(first[part], label[part], SHIFT, *out), 0
+
+        self._segments.add(len(first), encode, rest, absorb=None if rest.shape[1] else absorb)
+
+    def _unlabelled(self, batch: Batch) -> Array:
+        """A further word: 1 for rows without a label."""
+        return np.zeros(batch.label.size, np.uint64) if batch.labelled is None else (~batch.labelled).astype(np.uint64)
+
+    def _add_entries(self, array: pa.DictionaryArray, label: Array, partition: str) -> None:
+        """Count rows by the entry of their dictionary."""
+        first, rest = identify(array.dictionary, self.spec.type, self.spec.scope, partition)
+        words, table = mixed(first), np.zeros((first.size, 2), np.int64)
+        tally_pairs(read_only(array.indices.to_numpy()), read_only(label), table)
+        for value, counts in enumerate(table.T):
+            used = np.flatnonzero(counts)
+            codes = id_codes(words[used], value)
+            self._counted.add_items(words[used], codes, rest[used], counts[used], NO_WEIGHTS)
 
     def state(self) -> ClusterCounts:
         single = self.spec.nulls == "singleton"
         none = np.zeros(2, np.int64)
         singles, dropped = (self._null_rows, none) if single else (none, self._null_rows)
-        bare = self._bare_rows if self.spec.unlabelled else none
-        return ClusterCounts(self.spec, KeyedCounts.built(self._segments), singles, dropped, bare)
+        keyed = KeyedCounts.built(self._segments).merge(KeyedCounts.built(self._counted))
+        return ClusterCounts(self.spec, keyed, singles, dropped, self._bare_rows)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels import segments as kernels
+from streameval.kernels.keys import count_codes
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import distinct
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
@@ -59,20 +60,15 @@ class SegmentBuilder:
         self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
         self._counts = budget.borrow(self.capacity if counted else 0, np.int64)
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
-        self._table = np.zeros(layout.codes + 2, np.int64)
         self._size = 0
         self._observe = observe
         self._hot: hot.HotKeys | None = None
-        self._may_learn = layout.bits == 64 and not (counted or layout.weighted or layout.partial)
+        self._may_learn = not (counted or layout.weighted or layout.partial)
         self._learns = self._may_learn
         self._segments: list[Segment] = []
-        self.nan_rows = np.zeros(2, np.int64)  # rows by label whose score is NaN
+        self.nan_seen = False  # whether a NaN score was added
+        self.nan_rows = np.zeros(2, np.int64)  # rows stored so far whose score is NaN, by label
         self._nan_weights: tuple[list[float], list[float]] = ([], [])
-
-    @property
-    def nan_seen(self) -> bool:
-        """Whether a NaN score was added."""
-        return bool(self._table[-2:].any() or self.nan_rows.any())
 
     @property
     def nan_weights(self) -> Array:
@@ -82,14 +78,32 @@ class SegmentBuilder:
     def add(
         self,
         rows: int,
-        encode: Callable[[slice, Array, Array, Array], None],
+        encode: Callable[[slice, Array, Array], int | None],
         rest: Array | None = None,
         weights: Array = NO_WEIGHTS,
         counts: Array = NO_COUNTS,
+        absorb: hot.Absorb | None = None,
     ) -> None:
-        """Take `rows` rows; ``encode(part, words, codes, table)`` fills words and codes and counts the codes."""
+        """Take rows.
+
+        Parameters
+        ----------
+        rows : int
+        encode : callable
+            ``encode(part, words, codes)`` fills words and codes of a slice of the rows, and may return the number of
+            NaNs among them.
+        rest, weights, counts : arrays of shape (rows, …), optional
+            Further words, weights, and rows that each item stands for.
+        absorb : callable, optional
+            Faster than `encode` where keys of one word are hot.
+        """
         for part, room in self._rooms(rows):
-            encode(part, self._words[room], self._codes[room], self._table)
+            if absorb is not None and self._hot is not None:
+                left, missing = self._hot.encode(absorb, part, self._words[room], self._codes[room])
+                self._size = room.start + left
+                self.nan_seen |= bool(missing)
+                continue
+            self.nan_seen |= bool(encode(part, self._words[room], self._codes[room]))
             if rest is not None:
                 self._rest[room] = rest[part]
             if weights.size:
@@ -106,7 +120,7 @@ class SegmentBuilder:
             self._hot = hot.HotKeys.learned(*columns, self.layout.codes)
         if self._hot is not None:
             columns = self._words[room], self._rest[room], self._codes[room]
-            self._size = room.start + self._hot.absorb(*columns, self._table)
+            self._size = room.start + self._hot.absorb(*columns)
 
     def _store_hot(self) -> None:
         """Store the counts of the hot keys; which keys are hot is to be learned again."""
@@ -123,7 +137,6 @@ class SegmentBuilder:
         """Take encoded items, with or without counts."""
         for part, room in self._rooms(words.size):
             self._words[room], self._codes[room] = words[part], codes[part]
-            self._table += np.bincount(codes[part], minlength=self._table.size)
             if rest is not None:
                 self._rest[room] = rest[part]
             for mine, given in ((self._counts, counts), (self._weights, weights)):
@@ -155,8 +168,10 @@ class SegmentBuilder:
             return
         if self._observe is not None:
             self._observe(self._rest[: self._size], self._codes[: self._size], self._counts[: self._size])
-        kept = self._size - int(self._table[-2:].sum())
-        starts = np.concatenate(([0], np.cumsum(self._table)))
+        table = np.zeros(self.layout.codes + 2, np.int64)
+        count_codes(self._codes[: self._size], table)
+        kept = self._size - int(table[-2:].sum())
+        starts = np.concatenate(([0], np.cumsum(table)))
         columns = []
         for values in (self._words, self._rest, self._counts, self._weights):
             out = np.empty((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
@@ -166,13 +181,12 @@ class SegmentBuilder:
                 move(given, self._codes[: self._size], starts[:-1].copy(), taken)
             columns.append(out)
         for label in (0, 1):
-            self.nan_rows[label] += self._table[self.layout.codes + label]
+            self.nan_rows[label] += table[self.layout.codes + label]
             a, b = starts[self.layout.codes + label : self.layout.codes + label + 2]
             self._nan_weights[label].append(math.fsum(columns[3][a:b]))
-        codes = np.flatnonzero(self._table[:-2]).astype(np.uint32)
+        codes = np.flatnonzero(table[:-2]).astype(np.uint32)
         if codes.size:
             self._emit(codes, np.append(starts[codes], kept), *(column[:kept] for column in columns))
-        self._table[:] = 0
         self._size = 0
         if self._hot is None or not self._hot.worth:
             self._store_hot()

@@ -72,10 +72,9 @@ class KeyedCounts:
     >>> from streameval.states.keyed.builder import SegmentBuilder
     >>> from streameval.budget import Budget
     >>> layout = Layout(buckets=4, bits=64)
-    >>> def encode(rows, words, codes, table):  # the key is the value, its bucket the lower two bits
+    >>> def encode(rows, words, codes):  # the key is the value, its bucket the lower two bits
     ...     words[:] = rows
     ...     codes[:] = 2 * (rows & 3)
-    ...     np.add.at(table, codes, 1)
     >>> rows = np.array([5, 1, 5], dtype=np.uint64)
     >>> builder = SegmentBuilder(layout, Budget(), capacity=8)
     >>> builder.add(3, lambda part, *out: encode(rows[part], *out))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "taken_out", "tallied", "together"]
 
+_TABLES: list[Array] = []  # of zeros, one a thread: fresh memory is slow
+
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
 
@@ -156,14 +158,18 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool, few: bool = 
     few : bool
         Whether items have no counts and are fewer than 2³², so that a smaller table holds them.
     """
-    table = np.zeros((1 << 16, 2), np.uint32 if few else np.int64)
+    table = _TABLES.pop() if few and _TABLES else np.zeros((1 << 16, 2), np.uint32 if few else np.int64)
+    items = 0
     weights = [np.zeros((2, 1 << 16 if weighted else 0)) for _ in sides]
     for label, (side, (sums, errors)) in enumerate(zip(sides, weights, strict=True)):
         for words, _, counts, weight in side:
+            items += words.size
             kernels.tally(words, counts, table, label)
             if weighted:
                 kernels.tally_weights(words, weight, sums, errors)
-    keys, neg, pos = kernels.harvest(table, np.uint64(bucket << 16))
+    keys, neg, pos = kernels.harvest(table, np.uint64(bucket << 16), items)
+    if few:
+        _TABLES.append(table)
     if not weighted:
         return Counts(keys, _no_rest(keys), neg, pos)
     found = keys & np.uint64(0xFFFF)

@@ -1,23 +1,31 @@
 """Hot keys: the few with many rows, counted in a small table before rows are partitioned.
 
 In data with a heavy tail, or one giant cluster, a few thousand keys have a large part of the rows. They are learned
-from a sample spread over the rows collected first: those seen `SEEN` times or more, of which each slot of a table keeps
-the most frequent. Rows of these keys are counted and take no room; all others are partitioned. What the table holds
-decides speed and memory only: its counts are exact, and a key may have rows both in it and elsewhere.
+from a sample spread over the rows collected first: those seen `SEEN` times or more. Each key has a pair of slots in a
+table, and each pair keeps its two most frequent keys. Rows of these keys are counted and take no room; all others are
+partitioned. What the table holds decides speed and memory only: its counts are exact, and a key may have rows both in
+it and elsewhere.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.keys import SLOT_BITS, absorb, slots_of
+from streameval.kernels.hot import SLOT_BITS, absorb, slots_of, whole_keys
 
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["LEARN", "HotKeys"]
+__all__ = ["LEARN", "Absorb", "HotKeys"]
+
+Absorb = Callable[[slice, "Array", "Array", "Array", "Array"], tuple[int, int]]
+"""Encode a slice of rows into words and codes, without those that are counted in the table of keys and their tally.
+
+Returns how many rows are left, and how many scores are NaN.
+"""
 
 LEARN = 1 << 16  # rows from which keys are learned
 SEEN = 3  # times that a hot key is in the sample
@@ -34,24 +42,26 @@ class HotKeys:
     >>> words = np.array([7, 7, 9, 7, 5, 7, 7], np.uint64)
     >>> codes, none = np.array([2, 3, 4, 2, 2, 2, 3], np.uint32), np.empty((7, 0), np.uint64)
     >>> hot = HotKeys.learned(words, none, codes, 6)
-    >>> table = np.bincount(codes, minlength=6)
-    >>> left = hot.absorb(words, none, codes, table)
-    >>> words[:left].tolist(), table.tolist()
-    ([9, 5], [0, 0, 1, 0, 1, 0])
+    >>> left = hot.absorb(words, none, codes)
+    >>> words[:left].tolist(), codes[:left].tolist()
+    ([9, 5], [4, 2])
     >>> hot.items()[0].tolist(), hot.items()[-1].tolist()
     ([2, 3], [3, 2])
     """
 
-    def __init__(self, words: Array, rest: Array, buckets: Array) -> None:
-        """Of keys that may share a slot: the last one keeps it."""
-        slots = slots_of(words, rest)
-        self._keys = np.zeros((1 << SLOT_BITS, 1 + rest.shape[1]), np.uint64)
-        self._keys[0] = ~np.uint64(0)  # a free slot holds a key of another slot, so that no row is found there
-        self._keys[slots] = np.column_stack((words, rest))
+    def __init__(self, keys: Array, buckets: Array, dtype: np.dtype[Any]) -> None:
+        """Take whole keys, from the least to the most frequent one."""
+        slots = slots_of(keys)
+        self._keys = np.zeros((1 << SLOT_BITS, keys.shape[1]), np.uint64)
+        self._keys[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
         self._buckets = np.zeros(1 << SLOT_BITS, np.int64)
-        self._buckets[slots] = buckets
+        for _ in range(2):  # of the keys that share a slot the last one keeps it
+            self._keys[slots], self._buckets[slots] = keys, buckets
+            left = (self._keys[slots] != keys).any(axis=1)
+            keys, buckets, slots = keys[left], buckets[left], slots[left] + np.uint64(1)
         self._tally = np.zeros((1 << SLOT_BITS, 2), np.int64)
-        self._further = tuple(range(rest.shape[1]))
+        self._further = tuple(range(keys.shape[1] - 1))
+        self._dtype = dtype
         self._rows = 0
 
     @classmethod
@@ -59,23 +69,31 @@ class HotKeys:
         """The hot keys of some rows; None where there are not enough of them. Codes from `known` on have no keys."""
         step = max(1, words.size // _SAMPLE)
         words, rest, codes = words[::step], rest[::step], codes[::step]
-        whole = words.copy()
+        keys = np.column_stack((whole_keys(words, codes), rest))
+        whole = keys[:, 0].copy()
         for column in rest.T:  # two keys taken for one only make the sample a little wrong
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
-        ordered = np.sort(whole)
+        order = np.argsort(whole)
+        ordered = whole[order]
         if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * WORTH < words.size:
             return None
-        _, first, times = np.unique(whole, return_index=True, return_counts=True)
+        starts = np.append(np.flatnonzero(np.diff(ordered, prepend=~ordered[:1])), ordered.size)
+        first, times = order[starts[:-1]], np.diff(starts)
         hot = (times >= SEEN) & (codes[first] < known)
         first, times = first[hot], times[hot]
         first = first[np.argsort(times, kind="stable")]
-        return cls(words[first], rest[first], codes[first] >> 1)
+        return cls(keys[first], codes[first] >> 1, words.dtype)
 
-    def absorb(self, words: Array, rest: Array, codes: Array, table: Array) -> int:
+    def absorb(self, words: Array, rest: Array, codes: Array) -> int:
         """Count the rows of hot keys and move the others to the front; returns how many these are."""
         self._rows += words.size
-        left: int = absorb(words, rest, codes, self._further, self._keys, self._tally, table)
+        left: int = absorb(words, rest, codes, self._further, self._keys, self._tally)
         return left
+
+    def encode(self, absorb: Absorb, part: slice, words: Array, codes: Array) -> tuple[int, int]:
+        """Encode rows and absorb them at once; see `Absorb` for what is returned."""
+        self._rows += words.size
+        return absorb(part, words, codes, self._keys, self._tally)
 
     @property
     def worth(self) -> bool:
@@ -89,4 +107,4 @@ class HotKeys:
         order = np.argsort(codes, kind="stable")
         slots, labels = slots[order], labels[order]
         keys = self._keys[slots]
-        return codes[order], keys[:, 0].copy(), keys[:, 1:].copy(), self._tally[slots, labels]
+        return codes[order], keys[:, 0].astype(self._dtype), keys[:, 1:].copy(), self._tally[slots, labels]

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.kernels import keys as kernels
+from streameval.kernels.hot import absorb_f4
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
@@ -115,7 +116,15 @@ class _ScoreBuilder:
         weight = batch.weight if self.spec.weighted else None
         array, label, weight = split_nulls(batch, self.spec.column, weight, self._null_rows, self._null_weights)
         values = numbers(array, self.spec.type)
-        self._segments.add(len(values), self._encoder(values, label), weights=NO_WEIGHTS if weight is None else weight)
+        weights, absorb = NO_WEIGHTS if weight is None else weight, None
+        if self.spec.type == "f4":
+            bits, labels = read_only(values.view(np.uint32)), read_only(label)
+
+            def absorb(part: slice, *out: Array) -> tuple[int, int]:
+                found: tuple[int, int] = absorb_f4(bits[part], labels[part], *out)
+                return found
+
+        self._segments.add(len(values), self._encoder(values, label), weights=weights, absorb=absorb)
         refuse_nan(self.spec.nan, self._segments.nan_seen or self._null_rows.any(), batch.name, self.spec.column)
 
     def _encoder(self, values: Array, label: Array) -> Any:

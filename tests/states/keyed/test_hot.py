@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.kernels.keys import ID_BUCKETS, MIX, slots_of
+from streameval.kernels.hot import slots_of
+from streameval.kernels.keys import ID_BUCKETS, MIX
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.contingency.class_sizes import encode
@@ -75,11 +76,11 @@ def replaced(keys: np.ndarray) -> Counts:
 
 
 def test_a_free_slot_matches_no_key() -> None:
-    """The key that free slots hold, zeros, has slot 0, and the one that slot 0 holds has another."""
+    """The key that free slots hold, zeros, has slots 0 and 1, and the one that these hold has others."""
     for words in (1, 2, 3, 4):
         keys = np.zeros((2, words), np.uint64)
         keys[1] = ~np.uint64(0)
-        slots = slots_of(keys[:, 0], keys[:, 1:])
+        slots = slots_of(keys)
         assert slots[0] == 0
         assert slots[1] != 0
 
