@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 BATCH_ROWS = 1 << 20
-LONG_BATCH_ROWS = 1 << 14  # for strings and binaries
+LONG_BATCH_ROWS = 1 << 15  # for strings and binaries
 RUN_ROWS = 1 << 22  # rows that a builder collects before it partitions them; fewer under a small limit
 TASK_ROWS = 1 << 20  # rows that make a task worthwhile
 TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time

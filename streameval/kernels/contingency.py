@@ -11,18 +11,22 @@ rows of other classes, its *strays*, take a second table.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import prefetch
 
 __all__ = [
+    "Rows",
     "add_margins",
     "count_dense",
     "count_keys",
     "counted_keys",
     "group_classes",
     "group_clusters",
+    "group_labels",
     "number_keys",
     "slots_for",
     "tally_small",
@@ -33,6 +37,23 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _FIRST_BITS = 6  # of a new table
 _AHEAD = 32  # rows that the lines of a table too large for the cache are asked for ahead
+
+
+class Rows(NamedTuple):
+    """Rows of one label, bucket by bucket.
+
+    Attributes
+    ----------
+    starts : int64 array of shape (n_buckets + 1,)
+    words : uint64 array of shape (n,)
+    rest : uint64 array of shape (n, n_words - 1), the further words
+    counts : int64 array of shape (n,), or empty: one row each
+    """
+
+    starts: np.ndarray
+    words: np.ndarray
+    rest: np.ndarray
+    counts: np.ndarray
 
 
 def slots_for(starts: np.ndarray) -> np.ndarray:
@@ -128,6 +149,32 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
                 count += 1
             numbers[i] = k
     return count
+
+
+@jit
+def group_labels(sides, further, slots, keys, table):
+    """Count rows by key and label; returns how many keys there are.
+
+    `sides` are the `Rows` of both labels. Key k is ``keys[k]``, its rows ``table[k]``.
+    """
+    columns, found, bits = len(further), 0, _FIRST_BITS
+    for b in range(sides[0].starts.size - 1):
+        rows = np.int64(0)
+        for label in range(2):
+            rows += sides[label].starts[b + 1] - sides[label].starts[b]
+        first, bits = found, _cleared(slots, rows, bits)
+        for label in range(2):
+            words, rest, counts = sides[label].words, sides[label].rest, sides[label].counts
+            for i in range(sides[label].starts[b], sides[label].starts[b + 1]):
+                at = _find(words[i], rest, i, columns, keys, slots, bits)
+                k = slots[at]
+                if k < 0:
+                    k = found
+                    bits = _insert(words[i], rest, i, columns, keys, first, k, slots, at, bits)
+                    table[k] = 0
+                    found += 1
+                table[k, label] += counts[i] if counts.size else 1
+    return found
 
 
 @jit

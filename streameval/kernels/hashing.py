@@ -90,5 +90,5 @@ def hash_bytes(data: bytes) -> tuple[int, int]:
     >>> "".join(f"{word:016x}" for word in hash_bytes(b"The quick brown fox jumps over the lazy dog"))
     'e34bbc7bbc071b6c7a433ca9c49a9347'
     """
-    first, second = hash_strings(np.frombuffer(data, np.uint8), read_only(np.array([0, len(data)], np.int64)))
+    first, second = hash_strings(np.frombuffer(data, np.uint8), read_only(np.array([0, len(data)], np.int32)))
     return int(first[0]), int(second[0])

@@ -15,11 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.attribution import MARKS, marked
-from streameval.kernels.hashing import hash_strings
-from streameval.kernels.jit import read_only
 from streameval.kernels.keys import MIX
 from streameval.states.contingency.cells import numbered
-from streameval.states.keyed.ids import id_words, identify
+from streameval.states.keyed.ids import hash_array, id_words, identify
 from streameval.states.protocol import Batch, Small, Totals
 
 if TYPE_CHECKING:
@@ -175,9 +173,7 @@ class Values(Small):
         """With more rows; nulls are left out."""
         if values.null_count:
             group, values = group[values.is_valid().to_numpy(zero_copy_only=False)], values.drop_null()
-        _, offsets, data = values.buffers()
-        bounds = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
-        hashes, _ = hash_strings(read_only(np.frombuffer(data or b"", np.uint8)), read_only(bounds))
+        hashes, _ = hash_array(values)
         more = pa.table([pa.array(group), pa.array(hashes), values], schema=self.spec.schema)
         return self._reduced(pa.concat_tables([self.table, more]))
 

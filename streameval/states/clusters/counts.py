@@ -285,7 +285,7 @@ class ClusterCounts:
         """The size table of a shard; its impure clusters are added to a list."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         tables = []
-        for rows in self.keyed.stretches(shard, budget):
+        for rows in (self.keyed.unordered if impure is None else self.keyed.stretches)(shard, budget):
             large = (
                 [_sizes(rows, clusters, positives, impure)]
                 if isinstance(rows, Counts)

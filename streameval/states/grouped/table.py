@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.hashing import hash_strings
-from streameval.kernels.jit import read_only
+from streameval.states.keyed.ids import hash_array
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +20,7 @@ __all__ = ["GroupTable", "hashed"]
 
 def hashed(names: pa.Array) -> Array:
     """128-bit hashes of names (MurmurHash3), as a uint64 array of shape (n, 2)."""
-    _, offsets, data = names.buffers()
-    bounds = np.frombuffer(offsets, np.int64)[names.offset : names.offset + len(names) + 1]
-    return np.column_stack(hash_strings(read_only(np.frombuffer(data or b"", np.uint8)), read_only(bounds)))
+    return np.column_stack(hash_array(names))
 
 
 @dataclass(frozen=True, eq=False)

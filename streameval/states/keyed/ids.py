@@ -20,7 +20,7 @@ from streameval.kernels.keys import ID_BUCKETS, MIX
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SHIFT", "hash_words", "id_codes", "id_type", "id_words", "identify", "mixed"]
+__all__ = ["SHIFT", "hash_array", "hash_words", "id_codes", "id_type", "id_words", "identify", "mixed"]
 
 SHIFT = np.uint64(64 - (ID_BUCKETS.bit_length() - 1))
 
@@ -75,6 +75,23 @@ def hash_words(data: bytes) -> tuple[int, int]:
     return hash_bytes(data)
 
 
+def hash_array(array: pa.Array) -> tuple[Array, Array]:
+    """Both words of strings or binaries without nulls, each a uint64 array of shape (n,).
+
+    Examples
+    --------
+    >>> [int(word[1]) for word in hash_array(pa.array(["b", "a"]))] == [*hash_words(b"a")]
+    True
+    """
+    width = np.int32 if pa.types.is_string(array.type) or pa.types.is_binary(array.type) else np.int64
+    if width == np.int64:
+        array = array.cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    bounds = np.frombuffer(offsets or bytes(8), width)[array.offset : array.offset + len(array) + 1]
+    words: tuple[Array, Array] = hash_strings(read_only(np.frombuffer(data or b"", np.uint8)), read_only(bounds))
+    return words
+
+
 def identify(array: pa.Array, kind: str, scope: str = "global", partition: str = "") -> tuple[Array, Array]:
     """Words of ids without nulls.
 
@@ -98,10 +115,7 @@ def _words(array: pa.Array, kind: str) -> tuple[Array, Array]:
         index = array.indices.to_numpy(zero_copy_only=False)
         return first[index], rest[index]
     if kind == "hash":
-        large = array.cast(pa.large_binary())
-        _, offsets, data = large.buffers()
-        bounds = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
-        first, second = hash_strings(read_only(np.frombuffer(data or b"", np.uint8)), read_only(bounds))
+        first, second = hash_array(array)
         return first, second.reshape(-1, 1)
     wide = np.uint64 if kind == "unsigned" else np.int64
     first = array.to_numpy(zero_copy_only=False).astype(wide, copy=False).view(np.uint64)
