@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit, read_only
-from streameval.kernels.prefetch import eight_bytes
+from streameval.kernels.prefetch import byte_at, eight_at
 
 __all__ = ["hash_bytes", "hash_strings"]
 
@@ -22,12 +22,12 @@ _MIX2 = np.uint64(0xC4CEB9FE1A85EC53)
 _FIVE = np.uint64(5)
 
 
-@jit
+@inlined
 def _rotate(x, left):
     return (x << np.uint64(left)) | (x >> np.uint64(64 - left))
 
 
-@jit
+@inlined
 def _finish(x):
     x = (x ^ (x >> np.uint64(33))) * _MIX1
     x = (x ^ (x >> np.uint64(33))) * _MIX2
@@ -37,27 +37,27 @@ def _finish(x):
 @inlined
 def _word(data, start, count):
     """Little-endian word of `count` bytes, at most 8; read at once where eight bytes end there."""
-    if start + count >= 8 and count:
-        return eight_bytes(data, start + count - 8) >> np.uint64(64 - 8 * count)
+    if start + count >= 8:
+        return eight_at(data, start + count - 8) >> np.uint64(64 - 8 * count)
     word = np.uint64(0)
     for i in range(count):
-        word |= np.uint64(data[start + i]) << np.uint64(8 * i)
+        word |= byte_at(data, start + i) << np.uint64(8 * i)
     return word
 
 
 @inlined
 def _murmur(data, start, size):
+    """Hash the `size` bytes from `start` on of what lies at the address `data`."""
     h1, h2 = np.uint64(0), np.uint64(0)
-    blocks = size // 16
-    for b in range(blocks):
-        k1 = eight_bytes(data, start + 16 * b) * _C1
+    for b in range(size >> 4):
+        k1 = eight_at(data, start + 16 * b) * _C1
         h1 ^= _rotate(k1, 31) * _C2
         h1 = (_rotate(h1, 27) + h2) * _FIVE + _ADD1
-        k2 = eight_bytes(data, start + 16 * b + 8) * _C2
+        k2 = eight_at(data, start + 16 * b + 8) * _C2
         h2 ^= _rotate(k2, 33) * _C1
         h2 = (_rotate(h2, 31) + h1) * _FIVE + _ADD2
-    tail = start + 16 * blocks
-    rest = size - 16 * blocks
+    rest = size & 15
+    tail = start + size - rest
     if rest > 8:
         h2 ^= _rotate(_word(data, tail + 8, rest - 8) * _C2, 33) * _C1
     if rest > 0:
@@ -74,11 +74,12 @@ def _murmur(data, start, size):
 @jit
 def hash_strings(data, offsets):
     """Hash the strings ``data[offsets[i] : offsets[i + 1]]`` of a uint8 array; returns two uint64 arrays."""
-    n = offsets.size - 1
+    n, address = offsets.size - 1, np.uint64(data.ctypes.data)
     first = np.empty(n, np.uint64)
     second = np.empty(n, np.uint64)
     for i in range(n):
-        first[i], second[i] = _murmur(data, offsets[i], offsets[i + 1] - offsets[i])
+        start = np.int64(offsets[i])
+        first[i], second[i] = _murmur(address, start, np.int64(offsets[i + 1]) - start)
     return first, second
 
 

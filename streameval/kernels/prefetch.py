@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-__all__ = ["LINE", "eight_bytes", "prefetch", "word_at"]
+__all__ = ["LINE", "byte_at", "eight_at", "eight_bytes", "prefetch", "word_at"]
 
 LINE = 64  # bytes of a cache line
 _FOR_WRITING, _KEEP, _DATA = 1, 3, 1  # arguments of LLVM's prefetch
@@ -72,6 +72,50 @@ def eight_bytes(_typing, array, _start):
         return builder.load(builder.bitcast(place, ir.IntType(64).as_pointer()), align=1)
 
     return types.uint64(array, types.intp), generate
+
+
+@intrinsic
+def eight_at(_typing, _address, _start):
+    """`eight_bytes` of an array that lies at an address: a function that is given arrays counts references to them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.kernels.jit import jit
+    >>> @jit
+    ... def one(values):
+    ...     return eight_at(np.uint64(values.ctypes.data), 1)
+    >>> one(np.array([9, 1, 1, 0, 0, 0, 0, 0, 0], np.uint8))
+    257
+    """
+
+    def generate(_context, builder, _signature, arguments):
+        place = builder.inttoptr(builder.add(*arguments), ir.IntType(64).as_pointer())
+        return builder.load(place, align=1)
+
+    return types.uint64(types.uint64, types.int64), generate
+
+
+@intrinsic
+def byte_at(_typing, _address, _start):
+    """A byte of an array that lies at an address.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from streameval.kernels.jit import jit
+    >>> @jit
+    ... def one(values):
+    ...     return byte_at(np.uint64(values.ctypes.data), 1)
+    >>> one(np.array([9, 7], np.uint8))
+    7
+    """
+
+    def generate(_context, builder, _signature, arguments):
+        place = builder.inttoptr(builder.add(*arguments), ir.IntType(8).as_pointer())
+        return builder.zext(builder.load(place), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.int64), generate
 
 
 @intrinsic
