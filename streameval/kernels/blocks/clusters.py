@@ -27,7 +27,7 @@ _ONE = np.uint64(1)
 
 
 @jit
-def encode_cells(ids, second, blocks, label, words, codes, counts):
+def encode_cells(ids, second, blocks, label, words, codes):
     """Encode rows by the id of their cluster and their block.
 
     `second` has the second words of ids, or is empty; it is overwritten with those of the keys.
@@ -38,9 +38,7 @@ def encode_cells(ids, second, blocks, label, words, codes, counts):
             low = second[i] >> _FREE
             second[i] = (second[i] << _BITS) | blocks[i]
         words[i] = (mixed & _TOP) | ((mixed << _BITS) & ~_TOP) | low
-        code = (np.uint32(mixed >> _CODE) << np.uint32(1)) | np.uint32(label[i])
-        codes[i] = code
-        counts[code] += 1
+        codes[i] = (np.uint32(mixed >> _CODE) << np.uint32(1)) | np.uint32(label[i])
 
 
 @jit
