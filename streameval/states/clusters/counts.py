@@ -22,8 +22,8 @@ import pyarrow as pa
 from streameval.errors import NullError
 from streameval.kernels.blocks.changes import spread_rows
 from streameval.kernels.blocks.clusters import count_lone
-from streameval.kernels.hot import absorb_id
 from streameval.kernels.jit import read_only
+from streameval.kernels.keyed.hot import absorb_id
 from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
 from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
 from streameval.kernels.segments import tally_pairs

@@ -27,6 +27,7 @@ import numpy as np
 from streameval.budget import Budget
 from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import segments as kernels
+from streameval.kernels.contingency import Rows
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.grouping import Columns, Counts, Labelled, aligned, distinct, hashed, tallied, together
 from streameval.states.keyed.layout import (
@@ -217,7 +218,8 @@ class KeyedCounts:
         if self.layout.words == 1 or self.layout.weighted or (stop - start == 1 and items > REFINE):
             yield from self.stretches(interval, budget)
         elif items:
-            yield hashed(*self.gather(start, stop))
+            sides = self.gather(start, stop)
+            yield hashed(*(Rows(side.starts, side.words, side.rest, side.counts) for side in sides))
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some buckets hold rows uncounted, with a spare bit for the label."""

@@ -20,8 +20,6 @@ from streameval.typing import Array
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from streameval.states.keyed.layout import Side
-
 __all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "hashed", "taken_out", "tallied", "together"]
 
 _TABLES: list[Array] = []  # of zeros, one a thread: fresh memory is slow
@@ -127,22 +125,21 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
     return grouped
 
 
-def hashed(neg: Side, pos: Side) -> Counts:
-    """Distinct keys in no order, with their counts; of rows without weights.
+def hashed(neg: Rows, pos: Rows) -> Counts:
+    """Distinct keys in no order, with their counts by label.
 
     Examples
     --------
-    >>> from streameval.states.keyed.layout import Side
-    >>> rest, none = np.zeros((2, 1), np.uint64), np.empty(0, np.int64)
-    >>> side = Side(np.array([0, 2]), np.array([7, 5], np.uint64), rest, none, np.empty(0))
-    >>> counts = hashed(side, Side(np.array([0, 1]), side.words[:1], rest[:1], none, np.empty(0)))
+    >>> words, rest, none = np.array([7, 5], np.uint64), np.zeros((2, 1), np.uint64), np.empty(0, np.int64)
+    >>> sides = Rows(np.array([0, 2]), words, rest, none), Rows(np.array([0, 1]), words[:1], rest[:1], none)
+    >>> counts = hashed(*sides)
     >>> counts.keys.tolist(), counts.neg.tolist(), counts.pos.tolist()
     ([7, 5], [1, 1], [1, 0])
     """
-    starts, size = neg.starts + pos.starts, neg.words.size + pos.words.size
-    keys, table = np.empty((size, 1 + neg.rest.shape[1]), np.uint64), np.empty((size, 2), np.int64)
-    sides = tuple(Rows(side.starts, side.words, side.rest, side.counts) for side in (neg, pos))
-    found = group_labels(sides, tuple(range(neg.rest.shape[1])), slots_for(starts), keys, table)
+    size, columns = neg.words.size + pos.words.size, neg.rest.shape[1]
+    keys, table = np.empty((size, 1 + columns), np.uint64), np.empty((size, 2), np.int64)
+    slots = slots_for(neg.starts + pos.starts)
+    found = group_labels((neg, pos), tuple(range(columns)), slots, keys, table)
     keys, table = keys[:found], table[:found]
     return Counts(keys[:, 0].copy(), keys[:, 1:].copy(), table[:, 0].copy(), table[:, 1].copy())
 

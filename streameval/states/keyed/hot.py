@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.hot import SLOT_BITS, absorb, slots_of, whole_keys
+from streameval.kernels.keyed.hot import SLOT_BITS, absorb, slots_of, whole_keys
 
 if TYPE_CHECKING:
     from streameval.typing import Array

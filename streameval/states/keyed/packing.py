@@ -2,7 +2,7 @@
 
 A row of what is stored is a *piece*: the items of one code (`streameval.states.keyed.counts`) in ascending order, at
 most 2¹⁶ of them, so that reading is one pass that adds up differences where the segments keep their words. Sorted words
-are stored as differences (`streameval.kernels.packing`): about 1 byte a row for scores of 16-bit words, 5 for 64-bit
+are stored as differences (`streameval.kernels.keyed.packing`): about 1 byte a row for scores of 16-bit words, 5 for 64-bit
 words.
 
 ================  ======================================================================
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels import packing as kernels
+from streameval.kernels.keyed import packing as kernels
 from streameval.kernels.segments import sum_pieces
 from streameval.states.keyed.layout import Segment
 

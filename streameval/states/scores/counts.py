@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.kernels import keys as kernels
-from streameval.kernels.hot import absorb_f4
 from streameval.kernels.jit import read_only
+from streameval.kernels.keyed.hot import absorb_f4
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
-from streameval.kernels.hot import slots_of
+from streameval.kernels.keyed.hot import slots_of
 from streameval.kernels.keys import ID_BUCKETS, MIX
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable

@@ -1,0 +1,1 @@
+"""Loops over keyed rows: hot keys, and packed tables."""
