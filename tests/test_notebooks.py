@@ -5,13 +5,19 @@ Running them takes minutes, so that it is left out unless asked for: ``pytest -m
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import resource
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import nbformat
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
@@ -137,6 +143,42 @@ def test_a_stored_notebook_is_small_complete_and_of_no_machine(path: Path) -> No
         assert not any(output.get("name") == "stderr" for output in cell.outputs), cell.source
         for text in (*texts(cell), cell.source):
             assert not PATH.search(text), text
+
+
+def fenced(path: Path, language: str) -> str:
+    """The first block of a language among the texts of a notebook."""
+    text = "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+    return text.partition(f"```{language}\n")[2].partition("\n```")[0]
+
+
+def test_what_a_scheduler_runs_ends_with_the_gate(tmp_path: Path) -> None:
+    """The line of cron and the task of Airflow, as far as they run without these: good nights, then a broken one."""
+    path = next(path for path in NOTEBOOKS if path.stem == "nights_and_cluster")
+    cron = fenced(path, "cron").split(maxsplit=5)
+    assert all(re.fullmatch(r"[\d*/,-]+", field) for field in cron[:5])
+    task = ast.parse(fenced(path, "python"))
+    words = {k.arg: k.value for call in ast.walk(task) if isinstance(call, ast.Call) for k in call.keywords}
+    airflow = ast.literal_eval(words["bash_command"])
+    assert cron[5].partition(" || ")[0] == airflow
+    source = ROOT / "tests" / "data" / "spam_messages"
+    for night in ("night=2026-01-01", "night=2026-01-02"):
+        shutil.copytree(source / night, tmp_path / "data" / night)
+    (tmp_path / "rules.toml").write_text('auc_floor = "roc_auc[score_lr] >= 0.9"\n')
+    script = tmp_path / "bin" / "streameval"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m streameval "$@"\n')
+    script.chmod(0o755)
+    env = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    begin = airflow.replace("--on-error skip", "--on-error skip --score score_lr", 1)
+    for command, status in ((begin, 0), (airflow, 0), (airflow, 3), (airflow, 3)):
+        if status:
+            broken = pq.read_table(source / "night=2026-01-03", partitioning=None)
+            place = broken.schema.get_field_index("score_lr")
+            turned = broken.set_column(place, "score_lr", pc.subtract(1.0, broken["score_lr"]).cast("float32"))
+            (tmp_path / "data" / "night=2026-01-03").mkdir(exist_ok=True)
+            pq.write_table(turned, tmp_path / "data" / "night=2026-01-03" / "part-0.parquet")
+        done = subprocess.run(["/bin/sh", "-c", command], cwd=tmp_path, env=env, capture_output=True, check=False)
+        assert done.returncode == status, done.stderr
 
 
 @pytest.mark.parametrize("text", ["saved to /home/me/data/x.png", "'/tmp/a/b'", "C:\\\\data", "file:///x"])
