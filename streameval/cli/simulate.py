@@ -98,7 +98,10 @@ def _counter(advance: Callable[..., None]) -> Callable[[int], None]:
     ]
 )
 def demo(rows: int | None, out: tuple[str, ...]) -> None:
-    """Simulate a small data set, evaluate it, print the table."""
+    """Simulate a small data set, evaluate it, print the table.
+
+    With --out the scores are compared as well: intervals over campaigns, differences and verdicts.
+    """
     import tempfile
     from pathlib import Path
 
@@ -110,8 +113,9 @@ def demo(rows: int | None, out: tuple[str, ...]) -> None:
     check_out(out)
     with tempfile.TemporaryDirectory(prefix="streameval-demo-") as folder, progress_bar(False) as advance:
         made = make(Path(folder) / "data", rows=rows or 200_000, partitions=14, singletons=0.7, lone_positives=0.02)
-        found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance)
-    told = f"streameval demo --rows {made.rows}"
+        more: dict[str, Any] = {"unit": "campaign", "baseline": "score_b"} if out else {}
+        found = run(made.path, score=["score_a", "score_b"], cluster="cluster", progress=advance, **more)
+    told = f"streameval demo --rows {made.rows} --out FILE"
     for path in out:
         replace(found, source=Source((f"{plural(made.rows, 'simulated message')}",), 0, told)).save(path)
     size = f"{made.bytes / 1e6:.1f} MB of Parquet"

@@ -112,9 +112,8 @@ def _note(found: int, shown: int, first: Sequence[Scalar], picked: Sequence[int]
     """How the rows are ordered, and what is left out."""
     notes = []
     if leading is not None:
-        notes.append(
-            f"First what hurts most: rows times what {leading.metric}{_of(leading)} lacks of its value on all rows."
-        )
+        what = f"{leading.metric}{_of(leading)}"
+        notes.append(f"What hurts most comes first: rows × the shortfall of {what} against all rows.")
     if found > shown:
         notes.append(
             f"The {shown} slices with the most rows; {plural(found - shown, 'slice')} not shown: "

@@ -99,10 +99,10 @@ def test_a_page_needs_nothing_and_is_whole(
     assert tab.run("document.documentElement.scrollWidth") <= width
     if name not in ("empty", "check"):
         hidden = (
-            "[...document.querySelectorAll('main table, main figure > svg')].filter(e => !e.getClientRects().length)"
+            "[...document.querySelectorAll('main table, main svg[role=img]')].filter(e => !e.getClientRects().length)"
         )
         assert tab.run("document.querySelectorAll('main table').length") > 0
-        assert tab.run("document.querySelectorAll('main figure > svg').length") > 0
+        assert tab.run("document.querySelectorAll('main svg[role=img]').length") > 0
         assert tab.run(f"{hidden}.length") == 0
     background = tab.run("getComputedStyle(document.body).backgroundColor")
     assert background == ("rgb(21, 24, 28)" if dark else "rgb(255, 255, 255)")

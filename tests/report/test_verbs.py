@@ -1,0 +1,134 @@
+"""``--out`` on every verb that reads: the same results in every format, and pages that say what they are of."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from test_page import DATA, Reader
+
+from streameval import Store, attribute
+from streameval.cli import main
+
+if TYPE_CHECKING:
+    from click.testing import Result
+
+
+def run(*words: str | Path, status: int = 0) -> Result:
+    """A command, and its status."""
+    done = CliRunner().invoke(main, [str(word) for word in words])
+    assert done.exit_code == status, done.output
+    return done
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of the real messages, checked once."""
+    place = tmp_path_factory.mktemp("verbs") / "store"
+    made = Store(place)
+    made.update(DATA, score="score_lr", cluster="cluster_loose")
+    made.check("roc_auc[score_lr] >= 0.99", since="2026-01-01")
+    return place
+
+
+def outs(folder: Path, *endings: str) -> tuple[list[str], dict[str, Path]]:
+    """Words of ``--out``, and the files."""
+    files = {ending: folder / f"x.{ending}" for ending in endings}
+    return [word for path in files.values() for word in ("--out", str(path))], files
+
+
+def test_a_check_is_written_with_every_judgement(store: Path, tmp_path: Path) -> None:
+    """Status 3 all the same; rules, values and outcomes in each format."""
+    words, files = outs(tmp_path, "html", "json", "csv", "parquet")
+    run("check", store, "--rule", "roc_auc[score_lr] >= 0.99", "--since", "2026-01-01", "--again", *words, status=3)
+    told = json.loads(files["json"].read_text())
+    table = pq.read_table(files["parquet"]).to_pylist()
+    assert [row["value"] for row in table] == [rule["value"] for rule in told["rules"]]
+    assert len(list(csv.reader(files["csv"].read_text().splitlines()))) == len(table) + 1
+    page = Reader(files["html"].read_text())
+    assert f"{len(told['failing'])} of 14 nights fail: {told['failing'][0]}," in "".join(page.texts["p"])
+    assert page.texts["code"] == [f"streameval check {store} --rule 'roc_auc[score_lr] >= 0.99' --since 2026-01-01"]
+
+
+def test_a_history_is_written_night_by_night(store: Path, tmp_path: Path) -> None:
+    """Values of each night and up to it; the page marks the nights that fail."""
+    words, files = outs(tmp_path, "html", "json", "csv", "parquet")
+    run("history", store, "--metric", "roc_auc", "--of", "score_lr", *words)
+    points = json.loads(files["json"].read_text())["points"]
+    table = pq.read_table(files["parquet"]).to_pylist()
+    assert [row["night_value"] for row in table] == [point["night"]["value"] for point in points]
+    assert [float(row["cumulative_value"]) for row in csv.DictReader(files["csv"].read_text().splitlines())] == [
+        point["cumulative"]["value"] for point in points
+    ]
+    text = files["html"].read_text()
+    worst = min(points, key=lambda point: point["night"]["value"])
+    assert f"it was lowest in {worst['partition']}, {worst['night']['value']:.4f}" in text
+    assert "nights fail a rule" in text
+
+
+def test_a_store_is_a_page_with_its_nights(store: Path, tmp_path: Path) -> None:
+    """`show`, `Store.report` and `evaluate` of a store say the same: values, nights, rules, and what repeats it."""
+    words, files = outs(tmp_path, "html", "csv")
+    run("show", store, "--last", "7", *words)
+    text = files["html"].read_text()
+    assert text == Store(store).report(last=7)
+    page = Reader(text)
+    assert {"Results", "Curves", "Nights", "What was read"} <= set(page.texts["h2"])
+    assert f"streameval show {store} --last 7" in page.texts["code"]
+    assert "night=2026-01-14" in page.texts["bdi"]
+    assert "night=2026-01-01" not in page.texts["bdi"]
+    assert "FAIL" in page.texts["bdi"]
+
+
+def test_examples_stay_off_the_page_unless_asked_for(tmp_path: Path) -> None:
+    """They are contents of rows: JSON has them, a page only with ``--with-examples``."""
+    words = ["attribute", DATA, "--cluster", "cluster_loose", "--classes", "campaign", "--examples", "source"]
+    run(*words, "--quiet", "--out", tmp_path / "a.html", "--out", tmp_path / "a.json")
+    run(*words, "--quiet", "--with-examples", "--out", tmp_path / "b.html")
+    found = json.loads((tmp_path / "a.json").read_text())
+    shown = found["merges"][0]["examples"][0]["values"][0]
+    assert shown not in (tmp_path / "a.html").read_text()
+    assert shown in (tmp_path / "b.html").read_text()
+    done = run("attribute", DATA, "--cluster", "cluster_loose", "--classes", "campaign", "--with-examples", status=2)
+    assert "would change nothing without a page and examples" in done.output
+
+
+def test_an_attribution_says_what_joining_would_bring(tmp_path: Path) -> None:
+    """The largest gain of merges and of splits, as the tables have it."""
+    found = attribute(DATA, cluster="cluster_loose", classes="campaign")
+    gain = max(found.splits["gain"].to_pylist()) if found.splits is not None else 0.0
+    assert (
+        f"Joining the pure clusters of class 16 would raise the adjusted Rand index by {gain:.4f}." in found.to_html()
+    )
+    found.save(tmp_path / "tables")
+    assert {path.name for path in (tmp_path / "tables").iterdir()} >= {"merges.parquet", "totals.json"}
+
+
+def test_the_demo_writes_a_page(tmp_path: Path) -> None:
+    """Intervals over campaigns, a verdict, and no path of the machine."""
+    words, files = outs(tmp_path, "html", "parquet")
+    run("demo", "--rows", "5000", *words)
+    text = files["html"].read_text()
+    assert "score_a is better than score_b in ROC AUC by" in text
+    assert "effective campaigns" in text
+    assert str(tmp_path.parents[2]) not in text
+    assert "streameval demo --rows 5000" in text
+
+
+def test_no_path_of_the_machine_stands_on_a_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data named by a relative path: no directory above it is told, nor by files that were left out."""
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    for path in DATA.glob("night=2026-01-0*/part-0.parquet"):
+        Path("data", f"{path.parent.name}.parquet").write_bytes(path.read_bytes())
+    Path("data", "broken.parquet").write_bytes(b"PAR1 nothing")
+    run("evaluate", "data", "--score", "score_lr", "--on-error", "skip", "--quiet", "--out", "a.html")
+    text = Path("a.html").read_text()
+    assert "data/broken.parquet" in text
+    assert str(tmp_path) not in text
+    assert "/home" not in text
