@@ -21,6 +21,7 @@ __all__ = [
     "repetitive",
     "scatter",
     "scatter_rows",
+    "stretches",
     "sum_pieces",
     "take_out",
     "tally",
@@ -363,3 +364,23 @@ def align(key0, rest0, key1, rest1):
             j += 1
         k += 1
     return keys[:k], rest[:k], at0, at1
+
+
+@jit
+def stretches(items, most, dense):
+    """Buckets in stretches of at most `most` items, one of more than `dense` alone: first and last bucket of each."""
+    first, last = np.empty(items.size, np.int64), np.empty(items.size, np.int64)
+    count, total, full = 0, np.int64(0), False
+    for j in range(items.size):
+        if not items[j]:
+            continue
+        if total and (full or items[j] > dense or total + items[j] > most):
+            count += 1
+            total = np.int64(0)
+        if not total:
+            first[count] = j
+        last[count] = j
+        total += items[j]
+        full = items[j] > dense
+    count += total > 0
+    return first[:count], last[:count]

@@ -56,13 +56,13 @@ class Batch:
 
     def taken(self, rows: Array, names: Iterable[str] | None = None) -> Batch:
         """Some rows, in any order; with `names` these columns alone."""
-        at, kept = pa.array(rows), np.arange(self.label.size) if self.kept is None else self.kept
+        at = pa.array(rows)
         return replace(
             self,
             label=self.label[rows],
             weight=None if self.weight is None else self.weight[rows],
-            columns={name: self.columns[name].take(at) for name in (self.columns if names is None else names)},
-            kept=kept[rows],
+            columns={name: _taken(self.columns[name], rows, at) for name in (self.columns if names is None else names)},
+            kept=rows if self.kept is None else self.kept[rows],
             labelled=None if self.labelled is None else self.labelled[rows],
         )
 
@@ -75,6 +75,14 @@ class Batch:
     def offsets(self) -> Array:
         """Row number of each row in its file, as an int64 array of shape (n,)."""
         return self.row + (np.arange(self.label.size) if self.kept is None else self.kept)
+
+
+def _taken(column: pa.Array, rows: Array, at: pa.Array) -> pa.Array:
+    """Some rows of a column; numbers without nulls by NumPy, which is faster."""
+    kind = column.type
+    if column.null_count or not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return column.take(at)
+    return pa.array(column.to_numpy()[rows], kind)
 
 
 def takes_unlabelled(spec: Any) -> bool:

@@ -19,6 +19,7 @@ __all__ = [
     "count_codes",
     "encode_f4",
     "encode_keys",
+    "ordered",
     "recoded",
     "unwoven",
 ]
@@ -144,3 +145,19 @@ def compacted(codes, bound):
     for i in range(codes.size):
         out[i] = places[codes[i]]
     return found[:count], out
+
+
+@jit
+def ordered(places, count):
+    """Rows in the order of their places below `count`, and where each place starts."""
+    starts = np.zeros(count + 1, np.int64)
+    for i in range(places.size):
+        starts[places[i] + 1] += 1
+    for place in range(count):
+        starts[place + 1] += starts[place]
+    cursor, order = starts[:-1].copy(), np.empty(places.size, np.int64)
+    for i in range(places.size):
+        at = cursor[places[i]]
+        cursor[places[i]] = at + 1
+        order[np.uint64(at)] = i
+    return order, starts

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError
+from streameval.kernels.grouped.weave import ordered
 from streameval.states.grouped.joined import Joined, add_items, joined_layout
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, hashed
@@ -81,13 +82,12 @@ class GroupedBuilder:
         if len(slots) == 1 and slots[0] >= 0:
             builders[slots[0]].update(batch)
             return
-        place = slots[split.codes]
-        order = np.argsort(place.astype(np.int16) if len(builders) < 1 << 15 else place, kind="stable")  # a radix sort
-        moved, place = batch.taken(order, self._inner.columns), place[order]
-        for a, b in pairwise([*np.flatnonzero(np.diff(place, prepend=-2)).tolist(), place.size]):
-            if place[a] >= 0:
-                builders[place[a]].update(_part(moved, a, b))
-            else:
+        order, starts = ordered(slots[split.codes] + 1, len(builders) + 1)  # those that are joined come first
+        moved = batch.taken(order, self._inner.columns)
+        for slot, (a, b) in enumerate(pairwise(starts.tolist()), start=-1):
+            if a < b and slot >= 0:
+                builders[slot].update(_part(moved, a, b))
+            elif a < b:
                 self._join(_part(moved, a, b), split.codes[order[a:b]], split.names)
 
     def _found(self, names: int) -> int:

@@ -411,16 +411,8 @@ def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
 
 def _batches(items: Array) -> Iterator[tuple[int, int]]:
     """Split buckets into stretches of at most `CHUNK` items; a bucket of more than `DENSE` stands alone."""
-    used = np.flatnonzero(items)
-    start, last, total, full = 0, 0, 0, False
-    for j, size in zip(used.tolist(), items[used].tolist(), strict=True):
-        if total and (full or size > DENSE or total + size > CHUNK):
-            yield start, last + 1
-            total = 0
-        start = start if total else j
-        last, total, full = j, total + size, size > DENSE
-    if total:
-        yield start, last + 1
+    first, last = kernels.stretches(items, CHUNK, DENSE)
+    yield from zip(first.tolist(), (last + 1).tolist(), strict=True)
 
 
 def _extremes(pieces: Iterator[Array]) -> tuple[int, int]:
