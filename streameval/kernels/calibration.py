@@ -11,7 +11,7 @@ import numpy as np
 from streameval.kernels.exact import multiply_add, two_sum
 from streameval.kernels.jit import jit
 
-__all__ = ["drift_counts", "drift_weights", "pool_counts", "pool_weights"]
+__all__ = ["drift_counts", "drift_weights", "logit_counts", "newton_counts", "pool_counts", "pool_weights"]
 
 _ONE = np.uint64(1 << 62)
 _SMALL = 1 << 31  # counts whose products fit a word
@@ -102,3 +102,55 @@ def pool_weights(neg, pos):
             count -= 1
         count += 1
     return n[:count].copy(), p[:count].copy(), last[:count].copy()
+
+
+@jit
+def logit_counts(neg, pos, logits, scale, span, negatives, positives, offsets):
+    """Count groups in bins of width 1/scale over (−span, span), the outermost ones open.
+
+    `offsets` takes Σ (p + n)·d in units of 2⁻²⁰, d the distance from a bin's centre in bins, within (−½, ½).
+    """
+    most = negatives.size - 1
+    for i in range(neg.size):
+        place = (logits[i] + span) * scale
+        at = min(max(np.int64(np.floor(place)), 0), most)
+        off = min(max(place - at - 0.5, -0.5), 0.5)
+        negatives[at] += neg[i]
+        positives[at] += pos[i]
+        offsets[at] += (neg[i] + pos[i]) * np.int64(np.rint(off * 1048576.0))
+
+
+@jit
+def _add_fixed(sums, i, value):
+    """Add a number to a sum in fixed point: whole units, and the rest in units of 2⁻⁶² below 1."""
+    whole = np.floor(value)
+    rest = sums[i, 1] + np.int64((value - whole) * 4611686018427387904.0)
+    carry = rest >> 62
+    sums[i, 0] += np.int64(whole) + carry
+    sums[i, 1] = rest - (carry << 62)
+
+
+@jit
+def newton_counts(neg, pos, logits, lost, turn):
+    """Gradient and curvature of the logistic likelihood, as five sums in fixed point, an int64 array of shape (5, 2).
+
+    Parameters
+    ----------
+    neg, pos : counts of each group
+    logits : x
+    lost : exp(−|z|), z = a + b·x
+    turn : whether z is negative
+    """
+    sums = np.zeros((5, 2), np.int64)
+    for i in range(neg.size):
+        one = 1.0 / (1.0 + lost[i])
+        share, other = (lost[i] * one, one) if turn[i] else (one, lost[i] * one)
+        slack = pos[i] * other - neg[i] * share
+        curve = (neg[i] + pos[i]) * share * other
+        x = logits[i]
+        _add_fixed(sums, 0, slack)
+        _add_fixed(sums, 1, slack * x)
+        _add_fixed(sums, 2, curve)
+        _add_fixed(sums, 3, curve * x)
+        _add_fixed(sums, 4, curve * x * x)
+    return sums

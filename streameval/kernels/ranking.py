@@ -293,8 +293,12 @@ def deepest_counts(neg, pos, before_neg, before_pos, part, whole):
     for i in range(neg.size):
         true += pos[i]
         false += neg[i]
-        if true > best_true and pos[i] and _compared(true, whole, part, true + false) >= 0:
-            where, best_true, best_false = i, true, false
+        if true > best_true and pos[i]:
+            found, due = float(true) * whole, float(part) * (true + false)
+            if found < due * (1.0 - _CLOSE):
+                continue
+            if found > due * (1.0 + _CLOSE) or _compared(true, whole, part, true + false) >= 0:
+                where, best_true, best_false = i, true, false
     return where, best_true, best_false
 
 

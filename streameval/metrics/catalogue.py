@@ -48,7 +48,7 @@ from streameval.metrics.contingency.clustering import (
 from streameval.metrics.scores.best_thresholds import CostMin, FbetaMax
 from streameval.metrics.scores.calibration.cumulative import CumulativeError
 from streameval.metrics.scores.calibration.isotonic import Corp
-from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
+from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
 from streameval.metrics.scores.gain import Agc, truncated
@@ -284,7 +284,7 @@ CATALOGUE: tuple[Entry, ...] = (
           scale="plain"),
     Entry("calibration_in_the_large", "score", "calibration", False, -math.inf, math.inf, None,
           "Intercept with slope 1: above 0 scores are too low on the whole.", _COX,
-          Recalibration("calibration_in_the_large", LogisticFit(joint=False)),
+          Recalibration("calibration_in_the_large", joint=False),
           scale="plain"),
     Entry("agc_approx", "sample", "gain", False, -1, 1, "higher",
           "agc of a sample in quantile bins (--approx-agc).", "Théberge, agc",

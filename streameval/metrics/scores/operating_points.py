@@ -120,6 +120,11 @@ class OperatingPoint:
         """The point of a part of the rows: a number of points stays the same share of them."""
         return self if self.kind != "k" else replace(self, at=max(1, round(self.at * share)))
 
+    def basis(self, part: ScorePart) -> OperatingPoint:
+        """The point that measures of one threshold share; from bins each measure has bounds of its own."""
+        first = KINDS[self.kind][0]
+        return replace(self, measure=first) if part.exact and self.measure != first else self
+
     def due(self, total: Totals) -> Any:
         """What must be reached, or may not be exceeded, in rows or in the measure."""
         if self.kind in ("k", "share"):
@@ -169,7 +174,7 @@ class OperatingPoint:
     def _last(self, part: ScorePart) -> int | None:
         """The last group that is taken; −1 or None if there is none."""
         if self.kind == "threshold":
-            return int(np.count_nonzero(part.scores >= self.at)) - 1
+            return _reaching(part, self.at) - 1
         due = self.due(part.total)
         if self.kind in ("k", "share"):
             return reached(part.rows, part.before.rows, due)
@@ -241,6 +246,18 @@ class OperatingPoint:
             value = best.true / (best.true + best.false)
             reason += f"; the highest is {value:.6g}, at threshold {best.threshold:.6g}"
         return Scalar.undefined(self.name, reason)
+
+
+def _reaching(part: ScorePart, threshold: float) -> int:
+    """Groups at or above a threshold, by bisection: a score is decoded when it is asked for."""
+    low, high = 0, part.n.size
+    while low < high:
+        middle = (low + high) // 2
+        if part.score(middle) >= threshold:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _no_point(text: str) -> OptionError:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -205,7 +206,7 @@ def best_share(
 def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     """The first group with the largest T among those whose precision reaches a share, with its T and F; −1 if none."""
     at = part.n, part.p, part.before.n, part.before.p
-    share = Fraction(str(float(precision)))
+    share = _decimal(float(precision))
     if integers(part.n) and share.denominator < _WORD:
         found = ranking.deepest_counts(*at, share.numerator, share.denominator)
         return int(found[0]), int(found[1]), int(found[2])
@@ -240,6 +241,12 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
     return area, points * (2 * before.rows + points) - area, points, doubt(part, keep)
 
 
+@lru_cache(maxsize=256)
+def _decimal(share: float) -> Fraction:
+    """A number as the decimal it is written as."""
+    return Fraction(str(share))
+
+
 def limit(share: float, size: Any, *, most: bool) -> Any:
     """A share of a size, as the decimal it is written as: the largest count within it, or the smallest that reaches it.
 
@@ -252,7 +259,7 @@ def limit(share: float, size: Any, *, most: bool) -> Any:
     """
     if isinstance(size, float):
         return share * size * (1 + _TOLERANCE if most else 1 - _TOLERANCE)
-    exact = Fraction(str(float(share))) * size
+    exact = _decimal(float(share)) * size
     return math.floor(exact) if most else math.ceil(exact)
 
 
