@@ -75,9 +75,10 @@ def finalize_all(
             w.family.check(w, state, f"{where}: weight column {plan.weight!r}")
         for reason, rows in w.family.counted(w, state).dropped:
             dropped.setdefault(reason, rows)  # a second state of the column may hold a sample of them
-    results, found = tuple(finalize(engine, answered)), []
+    looked = answered if resampling.level is None else [(w, w.family.swept(engine, w, state)) for w, state in answered]
+    results, found = tuple(finalize(engine, looked)), []
     if resampling.level is not None:
-        found = estimated(engine, answered, folded.states, results, resampling)
+        found = estimated(engine, looked, folded.states, results, resampling)
         results = tuple(one.own.scalar_with(resampling.level) for one in found)
         results += tuple(differences(found, wanted, resampling))
     results += tuple(slice_results(engine, slicing, folded.states, wanted, weighted=plan.weight is not None))

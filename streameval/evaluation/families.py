@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streameval.errors import OptionError, SchemaError, WeightError
 from streameval.metrics.finalize import computed, in_rounds
+from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, SweptTable, WithoutClasses, WithoutRows
 from streameval.metrics.resampling import SplitState
 from streameval.metrics.scores.group_means import group_means
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec, id_type
+from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import GroupedSpec
 from streameval.states.scores.counts import ScoreSpec
@@ -46,10 +48,12 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.scan import Scan
+    from streameval.states.clusters.size_blocks import SizeChanges
 
 __all__ = ["FAMILIES", "Counted", "Family", "MetricRequest", "finalize", "planned", "scalar"]
 
 NO_BLOCKS = "its states keep no blocks to leave out"
+_UNLABELLED = "the positives of rows without a label are an estimate of their own"
 _LIGHTEST = 1e-300  # share of all weight that a class may have: below it, products leave float64
 
 
@@ -107,16 +111,23 @@ class Family(Protocol):
     def matched(self, metrics: Sequence[Metric]) -> bool:
         """Whether the metrics need the best matching of a table."""
 
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """What takes the state's place where it is to have replicates: often one sweep gives these and its values."""
+
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """The results of several states."""
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
         """The spec of a state to fold for sampling intervals; None where there is none to fold."""
 
-    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+    def resampled(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str:
         """What gives the replicates of intervals, from a state and that of `blocks`; or why there are none."""
 
-    def paired(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str | None:
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
         """What gives the replicates of differences between columns; None if it is what gives those of intervals."""
 
     def replicates(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
@@ -162,6 +173,10 @@ class _Sharded:
         """There is no table."""
         return False
 
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """The state itself."""
+        return state
+
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """All shards of all states side by side, once more for metrics that take several steps."""
         values = in_rounds(engine.finalize, jobs)
@@ -174,11 +189,15 @@ class _Sharded:
         """None."""
         return None
 
-    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+    def resampled(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str:
         """None."""
         return NO_BLOCKS
 
-    def paired(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str | None:
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
         """Intervals and differences have the same replicates."""
         return None
 
@@ -226,7 +245,9 @@ class _Scores(_Sharded):
         spec = wanted.spec
         return GroupedSpec(ScoreSpec(spec.column, spec.type, spec.weighted, spec.nan), resampling.blocks)
 
-    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+    def resampled(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str:
         """The state without each block."""
         return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
 
@@ -276,7 +297,9 @@ class _Samples(_Scores):
         """None."""
         return None
 
-    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+    def resampled(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str:
         """None: the rows that were drawn decide the error, which the values have."""
         return "the rows that were drawn decide its error, see bound and stderr; agc has an interval"
 
@@ -302,6 +325,42 @@ class _Clusters(_Sharded):
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
         """All rows in clusters."""
         return Counted(*_totals(state), ((f"null cluster {wanted.of}", int(state.dropped_rows.sum())),))
+
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """Its size table, with and without each block of clusters."""
+        if wanted.spec.unlabelled or not wanted.metrics:
+            return state
+        changes = _changes(engine, state)
+        return SweptClusters(changes.table, state.dropped_rows, changes)
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """Clusters by block of the unit, which other clusterings have as well."""
+        paired = resampling.unit is not None and not wanted.spec.unlabelled
+        return GroupedSpec(wanted.spec, resampling.blocks) if paired else None
+
+    def resampled(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str:
+        """The state without each block of clusters: these are the units."""
+        if wanted.spec.unlabelled:
+            return _UNLABELLED
+        return WithoutRows(state.changes, wanted.of, int(state.table.clusters.sum()))
+
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """The state without each block of a unit that both clusterings have."""
+        if wanted.spec.unlabelled:
+            return _UNLABELLED
+        if blocks is None:
+            return "clusterings have no units in common: name a column of units (--unit)"
+        return WithoutRows(_changes(engine, blocks), resampling.named_unit)
+
+
+def _changes(engine: Engine, state: Any) -> SizeChanges:
+    """The changes of a state with clusters, wherever its rows are."""
+    found: SizeChanges = engine.finalize([(state, [SweepClusters()])])[0][0]
+    return found
 
 
 class _Contingency:
@@ -337,11 +396,19 @@ class _Contingency:
         """Whether one of them is an assignment score."""
         return _assignment_cells(metrics) is not None
 
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """Its summary, with and without each block of classes."""
+        summary, (first, *others) = engine.watched(state, ClassBlocks)
+        replicates, limit = first.merge(others).replicates(summary), _assignment_cells(wanted.metrics)
+        engine.budget.release_spares()
+        return SweptTable(state, replicates, summary if limit is None else engine.summary(state, limit))
+
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """One table after the other: two passes summarise it, and the summary is the one part that metrics see."""
         results = []
         for state, metrics in jobs:
-            summary = engine.summary(state, _assignment_cells(metrics))
+            known = isinstance(state, SweptTable)
+            summary = state.summary if known else engine.summary(state, _assignment_cells(metrics))
             results.append([scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
             engine.budget.release_spares()
         return results
@@ -350,12 +417,18 @@ class _Contingency:
         """None: classes are in the state itself."""
         return None
 
-    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """None."""
-        return NO_BLOCKS
+    def resampled(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str:
+        """The table without each block of classes: these are the units."""
+        return WithoutClasses(state.replicates, wanted.spec.classes)
 
-    def paired(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str | None:
-        """Intervals and differences have the same replicates."""
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """Classes are units of all clusterings, but for null classes, of which the state knows no origin."""
+        if state.replicates.classless:
+            return f"rows with a null class {wanted.spec.classes} have no block: leave them out (--nulls drop)"
         return None
 
     def replicates(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:

@@ -71,7 +71,7 @@ def estimated(
         blocks = None if spec is None else states[spec]
         made: list[list[Estimate]] = []
         for split in (wanted.family.resampled, wanted.family.paired):
-            resampled = split(wanted, state, blocks, resampling)
+            resampled = split(engine, wanted, state, blocks, resampling)
             if resampled is None:
                 made.append(made[0])
             elif isinstance(resampled, str):

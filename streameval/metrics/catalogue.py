@@ -41,6 +41,8 @@ from streameval.metrics.clusters.lift import Aul, RocAucBySize
 from streameval.metrics.contingency.assignment import ASSIGNMENT_CELLS
 from streameval.metrics.contingency.clustering import (
     CLUSTERING_METRICS,
+    ClusteringMetric,
+    clustering_metric,
     clustering_metric_names,
     clustering_metrics,
     names_measure,
@@ -95,6 +97,7 @@ class Entry:
     thresholded : whether it takes the rows beyond a threshold that depends on the data: few blocks then
     beyond : which rows beyond its threshold decide how sure it is: ``rows``, ``positives`` or ``negatives``
     no_interval : why it has no sampling interval
+    units : which units decide how sure it is, kinds of `streameval.metrics.estimates.Sizes.counts`
     rowwise : metric of its standard error where each row is a unit, without replicates
     """
 
@@ -113,6 +116,7 @@ class Entry:
     thresholded: bool = False
     beyond: str = ""
     no_interval: str = ""
+    units: tuple[str, ...] = ("rows", "positives", "negatives")
     rowwise: Any = None
 
     def named(self, name: str) -> Any:
@@ -479,26 +483,17 @@ def _glob(name: str) -> str:
 @lru_cache(maxsize=1)
 def _clustering_rows() -> tuple[Entry, ...]:
     """A row for every name of clusters against classes; numeric variants are not enumerated."""
-    defaults = {metric.name for metric in CLUSTERING_METRICS}
-    rows = []
-    for m in clustering_metrics(clustering_metric_names()):
-        subject = "pairwise" if m.name.startswith("pairwise.") else "clustering"
-        rows.append(
-            Entry(
-                m.name,
-                m.family,
-                subject,
-                m.name in defaults,
-                m.low,
-                m.high,
-                m.better,
-                m.meaning,
-                m.source,
-                m,
-                scale="logit" if (m.low, m.high) == (0, 1) else "log" if m.low == 0 else "plain",
-            )
-        )
-    return tuple(rows)
+    return tuple(_clustering_row(metric) for metric in clustering_metrics(clustering_metric_names()))
+
+
+def _clustering_row(m: ClusteringMetric) -> Entry:
+    """The row of a metric of clusters against classes."""
+    subject = "pairwise" if m.name.startswith("pairwise.") else "clustering"
+    default = any(m.name == metric.name for metric in CLUSTERING_METRICS)
+    return Entry(
+        m.name, m.family, subject, default, m.low, m.high, m.better, m.meaning, m.source, m,
+        scale=m.scale, no_interval=m.no_interval, units=("pairs",) if m.of_pairs else ("rows",),
+    )  # fmt: skip
 
 
 def entries(pattern: str | None = None) -> Iterator[Entry]:
@@ -523,10 +518,9 @@ def entry_of(name: str) -> Entry | None:
     Examples
     --------
     >>> [entry_of(name).name for name in ("roc_auc", "tpr@fpr=0.01", "assignment_score/m3/raw")]
-    ['roc_auc', 'tpr@fpr=X', 'assignment_score']
+    ['roc_auc', 'tpr@fpr=X', 'assignment_score/m3/raw']
     """
-    stem = name.partition("/")[0]
-    for entry in (*CATALOGUE, *_clustering_rows()):
-        if entry.name in (name, stem) or ("@" in entry.name and fnmatchcase(name, _glob(entry.name))):
+    for entry in CATALOGUE:
+        if entry.name == name or ("@" in entry.name and fnmatchcase(name, _glob(entry.name))):
             return entry
-    return None
+    return _clustering_row(clustering_metric(name)) if names_measure(name) else None

@@ -94,6 +94,10 @@ class Sizes:
     units: int | None = None
     single: bool = False
 
+    def of(self, kinds: Sequence[str]) -> Sizes:
+        """Some kinds of units alone."""
+        return replace(self, counts={kind: counts for kind, counts in self.counts.items() if kind in kinds})
+
     @property
     def effective(self) -> dict[str, float]:
         """Effective units of each kind that occurs."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -49,7 +49,11 @@ class Resampled(Protocol):
     def without(self, block: int) -> Any:
         """A state of the rows of all other blocks, for the metrics of the family."""
 
-    def merged(self, count: int) -> Resampled:
+
+class Thresholded(Resampled, Protocol):
+    """A state whose metrics may depend on the rows beyond a threshold."""
+
+    def merged(self, count: int) -> Thresholded:
         """The same rows in fewer blocks, block b in b modulo `count`."""
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
@@ -126,10 +130,10 @@ def estimates(
     for few in (False, True):
         at = [i for i, kind in enumerate(kinds) if kind.thresholded == few and not kind.no_interval]
         if at:
-            split = resampled.merged(FEW_BLOCKS) if few else resampled
+            split = cast("Thresholded", resampled).merged(FEW_BLOCKS) if few else resampled
             replicates = _replicates([metrics[i] for i in at], rows, split, finalize)
             for row, i in zip(replicates, at, strict=True):
-                estimate = Estimate(values[i], row, split.sizes, kinds[i].scale)
+                estimate = Estimate(values[i], row, split.sizes.of(kinds[i].units), kinds[i].scale)
                 found[i] = replace(estimate, reason=_reason(estimate, metrics[i], kinds[i], split))
     refused = [
         without_replicates([v], resampled.sizes.unit, k.no_interval)[0] for v, k in zip(values, kinds, strict=True)
@@ -187,7 +191,7 @@ def _beyond(value: Scalar, kind: Entry, split: Resampled) -> float:
     """Effective units beyond the threshold; of positives on the side that has fewer."""
     if value.threshold is None:
         return math.inf
-    above = split.beyond(value.threshold)[kind.beyond]
+    above = cast("Thresholded", split).beyond(value.threshold)[kind.beyond]
     sides = [above, split.sizes.counts[kind.beyond] - above] if kind.beyond == "positives" else [above]
     if split.sizes.single:
         return min(float(side.sum()) for side in sides)

@@ -8,6 +8,7 @@ memory inherit them as methods; `get_score`, `adjust_to_null`, the metrics of an
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache, wraps
 from math import inf
@@ -18,7 +19,7 @@ import numpy as np
 from streameval.errors import DataError, OptionError
 from streameval.metrics.contingency import association, fisher, measures, twoway
 from streameval.metrics.contingency.association import OneSided
-from streameval.metrics.contingency.measure import HIGHER, LOWER, Measure
+from streameval.metrics.contingency.measure import EXPECTED, GROWS, HIGHER, LOWER, MATCHED, Measure
 from streameval.metrics.contingency.null_models import CountedStatistics, TableStatistics
 from streameval.states.contingency.summary import summarize
 
@@ -48,27 +49,29 @@ class TableMeasures:
 
     measured = "facts"
 
-    adjusted_rand_index = Measure(measures.adjusted_rand_index, -1, 1, HIGHER, default=True)
-    rand_index = Measure(measures.rand_index, 0, 1, HIGHER, default=True)
-    fowlkes_mallows = Measure(measures.fowlkes_mallows, 0, 1, HIGHER, default=True)
-    adjusted_fowlkes_mallows = Measure(measures.adjusted_fowlkes_mallows, -inf, 1, HIGHER, default=True)
-    mirkin_match_coeff = Measure(measures.mirkin_match_coeff, 0, 1, HIGHER, default=True)
-    mirkin_mismatch_coeff = Measure(measures.mirkin_mismatch_coeff, 0, 1, LOWER, default=True)
+    adjusted_rand_index = Measure(measures.adjusted_rand_index, -1, 1, HIGHER, default=True, of_pairs=True)
+    rand_index = Measure(measures.rand_index, 0, 1, HIGHER, default=True, of_pairs=True)
+    fowlkes_mallows = Measure(measures.fowlkes_mallows, 0, 1, HIGHER, default=True, of_pairs=True)
+    adjusted_fowlkes_mallows = Measure(measures.adjusted_fowlkes_mallows, -inf, 1, HIGHER, default=True, of_pairs=True)
+    mirkin_match_coeff = Measure(measures.mirkin_match_coeff, 0, 1, HIGHER, default=True, of_pairs=True, counts=True)
+    mirkin_mismatch_coeff = Measure(
+        measures.mirkin_mismatch_coeff, 0, 1, LOWER, default=True, of_pairs=True, counts=True
+    )
     mutual_info_score = Measure(measures.mutual_info_score, 0, inf, HIGHER, default=True)
-    adjusted_mutual_info = Measure(measures.adjusted_mutual_info, -inf, 1, HIGHER, default=True)
+    adjusted_mutual_info = Measure(measures.adjusted_mutual_info, -inf, 1, HIGHER, default=True, no_interval=EXPECTED)
     entropy_scores = Measure(measures.entropy_scores, 0, 1, HIGHER, measures.EntropyScores._fields, default=True)
     vi_distance = Measure(measures.vi_distance, 0, 1, LOWER, default=True)
     vi_similarity = Measure(measures.vi_similarity, 0, 1, HIGHER, default=True)
-    split_join_distance = Measure(measures.split_join_distance, 0, 1, LOWER, default=True)
-    split_join_similarity = Measure(measures.split_join_similarity, 0, 1, HIGHER, default=True)
+    split_join_distance = Measure(measures.split_join_distance, 0, 1, LOWER, default=True, counts=True)
+    split_join_similarity = Measure(measures.split_join_similarity, 0, 1, HIGHER, default=True, counts=True)
     bc_metrics = Measure(
         measures.bc_metrics, 0, 1, HIGHER, ("bcubed_precision", "bcubed_recall", "bcubed_fscore"), default=True
     )
     muc_scores = Measure(measures.muc_scores, 0, 1, HIGHER, ("muc_precision", "muc_recall", "muc_fscore"), default=True)
     talburt_wang_index = Measure(measures.talburt_wang_index, 0, 1, HIGHER, default=True)
-    chisq_score = Measure(measures.chisq_score, 0, inf, HIGHER, default=True)
-    g_score = Measure(measures.g_score, 0, inf, HIGHER, default=True)
-    assignment_score = Measure(measures.assignment_score, 0, 1, HIGHER)
+    chisq_score = Measure(measures.chisq_score, 0, inf, HIGHER, default=True, no_interval=GROWS)
+    g_score = Measure(measures.g_score, 0, inf, HIGHER, default=True, no_interval=GROWS)
+    assignment_score = Measure(measures.assignment_score, 0, 1, HIGHER, no_interval=MATCHED)
 
     assignment_score_m1 = assignment_score.under("m1")
     assignment_score_m2r = assignment_score.under("m2r")
@@ -155,23 +158,23 @@ class PairMeasures:
     sensitivity = Measure(twoway.recall, 0, 1, HIGHER)
     specificity = Measure(twoway.specificity, 0, 1, HIGHER)
     bias_index = Measure(twoway.bias_index, 0, 1, LOWER)
-    chisq_score = Measure(twoway.chisq_score, 0, inf, HIGHER)
+    chisq_score = Measure(twoway.chisq_score, 0, inf, HIGHER, no_interval=GROWS)
     cole_coeff = Measure(association.cole_coeff, -1, 1, HIGHER)
-    covar = Measure(twoway.covar, -inf, inf, HIGHER)
+    covar = Measure(twoway.covar, -inf, inf, HIGHER, no_interval=GROWS)
     dice_coeff = Measure(twoway.dice_coeff, 0, 1, HIGHER)
     diseq_coeff = Measure(association.diseq_coeff, -0.25, 0.25, HIGHER)
     entropy_scores = Measure(_of_cells(measures.entropy_scores), 0, 1, HIGHER, measures.EntropyScores._fields)
     frequency_bias = Measure(twoway.frequency_bias, 0, inf, None)
     fscore = Measure(twoway.fscore, 0, 1, HIGHER)
-    g_score = Measure(_of_cells(measures.g_score), 0, inf, HIGHER)
-    hypergeometric = Measure(fisher.hypergeometric, -inf, inf, HIGHER)
+    g_score = Measure(_of_cells(measures.g_score), 0, inf, HIGHER, no_interval=GROWS)
+    hypergeometric = Measure(fisher.hypergeometric, -inf, inf, HIGHER, no_interval=GROWS)
     informedness = Measure(association.informedness, -1, 1, HIGHER)
     jaccard_coeff = Measure(twoway.jaccard_coeff, 0, 1, HIGHER)
-    kappa = Measure(association.kappa, -1, 1, HIGHER)
+    kappa = Measure(association.kappa, -1, 1, HIGHER, scale="fisher")
     kappas = Measure(association.kappas, -inf, 1, HIGHER, OneSided._fields)
     loevinger_coeff = Measure(association.loevinger_coeff, -inf, 1, HIGHER)
     markedness = Measure(association.markedness, -1, 1, HIGHER)
-    matthews_corr = Measure(association.matthews_corr, -1, 1, HIGHER)
+    matthews_corr = Measure(association.matthews_corr, -1, 1, HIGHER, scale="fisher")
     mic_scores = Measure(_mic_scores, -1, 1, HIGHER, OneSided._fields)
     mp_corr = Measure(association.mp_corr, -1, 1, HIGHER)
     mutual_info_score = Measure(_of_cells(measures.mutual_info_score), 0, inf, HIGHER)
@@ -201,7 +204,7 @@ def _of_pairs(measure: Measure[..., Any]) -> Measure[..., Any]:
     def function(facts: TableStatistics, /, *args: Any, **kwargs: Any) -> Any:
         return measure.function(facts.pairs, *args, **kwargs)
 
-    return Measure(function, measure.low, measure.high, measure.better, measure.elements)
+    return replace(measure, function=function, of_pairs=True)
 
 
 def _cell(name: str, meaning: str) -> Measure[..., Any]:
@@ -209,7 +212,7 @@ def _cell(name: str, meaning: str) -> Measure[..., Any]:
         return getattr(facts.pairs, name)
 
     function.__doc__ = f"{meaning}\n\nReferences\n----------\nHubert, L. and Arabie, P. (1985), Comparing partitions."
-    return Measure(function, 0, inf, HIGHER if name.startswith("T") else LOWER)
+    return Measure(function, 0, inf, HIGHER if name.startswith("T") else LOWER, no_interval=GROWS)
 
 
 MEASURES: dict[str, Measure[..., Any]] = {

@@ -71,6 +71,12 @@ class ClusteringMetric:
         Which end is better; None where neither is.
     meaning, source : str
         One line each, for lists of metrics.
+    scale : str
+        Scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`.
+    of_pairs : bool
+        Whether it is a function of pair counts alone.
+    no_interval : str
+        Why it has no sampling interval.
 
     Examples
     --------
@@ -96,10 +102,14 @@ class ClusteringMetric:
     better: Literal["higher", "lower"] | None = None
     meaning: str = ""
     source: str = ""
+    scale: str = "plain"
+    of_pairs: bool = False
+    no_interval: str = ""
 
     @classmethod
     def of(cls, name: str, measure: Measure[..., Any], element: tuple[int, ...] = ()) -> ClusteringMetric:
         """The metric of a measure, or of one of its values."""
+        by_range = "logit" if (measure.low, measure.high) == (0, 1) else "log" if measure.low == 0 else "plain"
         return cls(
             name,
             measure.function,
@@ -110,6 +120,9 @@ class ClusteringMetric:
             better=measure.better,
             meaning=measure.meaning,
             source=measure.source,
+            scale=measure.scale or by_range,
+            of_pairs=measure.of_pairs,
+            no_interval=measure.no_interval,
         )
 
     def partial(self, part: Summary) -> tuple[float, float] | str:
@@ -148,17 +161,18 @@ class ClusteringMetric:
         return float(value)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=8)
 def _facts(summary: Summary) -> CountedStatistics:
     known = summary.matching
     return CountedStatistics(summary, solve=lambda: known[0]) if known is not None else CountedStatistics(summary)
 
 
 def _defaults() -> Iterable[ClusteringMetric]:
-    for name, measure in TABLE_MEASURES.items():
-        if measure.default and measure.elements:
+    for name in (name for name, measure in TABLE_MEASURES.items() if measure.default):
+        measure = MetricName.of(name).found()
+        if measure.elements:
             yield from (ClusteringMetric.of(each, measure, (i,)) for i, each in enumerate(measure.elements))
-        elif measure.default:
+        else:
             yield ClusteringMetric.of(name, measure)
 
 

@@ -15,10 +15,15 @@ from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, Par
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["HIGHER", "LOWER", "Measure"]
+__all__ = ["EXPECTED", "GROWS", "HIGHER", "LOWER", "MATCHED", "NULL_MODEL", "Measure"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+EXPECTED: Final = "its expected value under chance is only known for all classes together"
+MATCHED: Final = "the best matching is only solved for all classes together"
+NULL_MODEL: Final = "a null model corrects it, which is only known for all classes together"
+GROWS: Final = "it grows with the rows, as totals and test statistics do"
 
 HIGHER: Final = "higher"
 LOWER: Final = "lower"
@@ -40,6 +45,16 @@ class Measure(Generic[P, T]):
         Names of the values of a tuple, empty for a single number.
     default : bool
         Whether an evaluation computes it when no metric is picked.
+    model : str, optional
+        The null model that is fixed.
+    of_pairs : bool
+        Whether it is a function of pair counts alone: squared class sizes then decide how sure it is.
+    scale : str
+        Scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`; by its range if empty.
+    no_interval : str
+        Why it has no sampling interval.
+    counts : bool
+        Whether its value is a number of rows or pairs unless it is normalized.
     """
 
     function: Callable[Concatenate[Any, P], T]
@@ -49,6 +64,10 @@ class Measure(Generic[P, T]):
     elements: tuple[str, ...] = ()
     default: bool = False
     model: str | None = None
+    of_pairs: bool = False
+    scale: str = ""
+    no_interval: str = ""
+    counts: bool = False
     method: Callable[Concatenate[Any, P], T] = field(init=False, repr=False)
 
     def __set_name__(self, owner: Any, name: str) -> None:
@@ -106,4 +125,5 @@ class Measure(Generic[P, T]):
         del fixed.__wrapped__  # its signature is its own
         see = f"The null model is ``{model}``; see `{function.__name__}`."
         fixed.__doc__ = f"{self.meaning}\n\n{see}\n\nReferences\n----------\n{self.source}"
-        return Measure(fixed, self.low if model == "m1" else float("-inf"), self.high, self.better, model=model)
+        low = self.low if model == "m1" else float("-inf")
+        return Measure(fixed, low, self.high, self.better, model=model, no_interval=NULL_MODEL)

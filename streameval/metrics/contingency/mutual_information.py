@@ -78,7 +78,7 @@ class Entropies(NamedTuple):
         return self.classes + self.clusters - 2 * self.mutual
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)
 def entropies(summary: Summary) -> Entropies:
     """Entropies of both partitions of a table and their mutual information, in nats.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 from streameval.errors import OptionError
 from streameval.metrics.contingency.adjustment import adjusted
 from streameval.metrics.contingency.catalogue import MEASURES, PAIR_MEASURES, TABLE_MEASURES, measure_by_name
-from streameval.metrics.contingency.measure import Measure
+from streameval.metrics.contingency.measure import GROWS, NULL_MODEL, Measure
 from streameval.metrics.contingency.null_models import MODELS, TableStatistics, ceilings, null_statistics
 
 if TYPE_CHECKING:
@@ -101,7 +101,24 @@ class MetricName(NamedTuple):
         if options.get("model", "m1") != "m1":
             low = -math.inf
         function: Callable[..., Any] = partial(measure.function, **options) if options else measure.function
-        return Measure(function, low, high, measure.better, measure.elements)
+        return Measure(
+            function,
+            low,
+            high,
+            measure.better,
+            measure.elements,
+            of_pairs=measure.of_pairs,
+            scale=measure.scale,
+            no_interval=self._no_interval(measure, options),
+        )
+
+    def _no_interval(self, measure: Measure[..., Any], options: dict[str, Any]) -> str:
+        """Why the variant has no sampling interval; empty if it has one."""
+        if measure.no_interval:
+            return measure.no_interval
+        if measure.takes("model") and options.get("model", "m1") is not None:
+            return NULL_MODEL
+        return GROWS if measure.counts and not options.get("normalize", True) else ""
 
     def options(self) -> dict[str, Any]:
         """Arguments of the measure that the variant stands for.
@@ -150,7 +167,14 @@ class MetricName(NamedTuple):
             return adjusted(map(measure.function, (facts, null_statistics(facts, model), *ceilings(facts))))
 
         function.__doc__ = f"{name}, adjusted for chance: (x − null) / (ceiling − null).\n\n{measure.function.__doc__}"
-        return Measure(function, -math.inf, math.inf, "higher" if measure.better else None, measure.elements)
+        return Measure(
+            function,
+            -math.inf,
+            math.inf,
+            "higher" if measure.better else None,
+            measure.elements,
+            no_interval=NULL_MODEL,
+        )
 
     def _beta(self, text: str) -> float:
         try:

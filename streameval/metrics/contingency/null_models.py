@@ -137,7 +137,7 @@ class CountedStatistics:
         excess = self.summary.inertia - (1 << INERTIA_BITS)
         return self.total * Fraction(excess, 1 << INERTIA_BITS) if excess > 0 else 0
 
-    @property
+    @cached_property
     def entropies(self) -> Entropies:
         """Entropies of both margins and their mutual information, in nats."""
         return entropies(self.summary)

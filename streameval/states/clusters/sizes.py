@@ -5,17 +5,20 @@ The area under the lift curve and the ROC curve by size depend on nothing else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from streameval.states.protocol import Small, Totals
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["SizeTable"]
+__all__ = ["SizeState", "SizeTable"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,3 +103,28 @@ class SizeTable:
         rows = self.size * self.clusters
         out = self.labelled == 0
         return int((rows - self.labelled).sum()), int(out.sum()), int(rows[out].sum())
+
+
+@dataclass(frozen=True, eq=False)
+class SizeState(Small):
+    """A size table in place of a state, for metrics that read nothing else.
+
+    Attributes
+    ----------
+    table : SizeTable of which every row has a label
+    dropped_rows : int64 array of shape (2,), null ids left out, by label
+    """
+
+    spec: ClassVar[None] = None  # it is in this process, whatever state it comes from
+
+    table: SizeTable
+    dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
+
+    def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[SizeTable]:
+        """One: the size table."""
+        yield self.table
+
+    def totals(self) -> Totals:
+        """Rows in clusters."""
+        rows, pos = int((self.table.size * self.table.clusters).sum()), int(self.table.positives.sum())
+        return Totals(rows - pos, pos, float(rows - pos), float(pos))

@@ -107,6 +107,7 @@ def once(function: Callable[[], object]) -> Callable[[int, int], None]:
         {"sample": 0.5, "approx_agc": True, "weight": "weight", "truncate": (0.1, 200), "metrics": "agc_approx*"},
         {"classes": "campaign", "metrics": ["aul", "adjusted_rand_index", "bcubed_*"]},
         {"classes": "campaign", "metrics": ["aul", "assignment_score"]},
+        {"baseline": "cluster_loose", "unit": "campaign", "classes": "campaign", "metrics": ["lift", "clustering"]},
     ],
     ids=lambda options: next(iter(options)),
 )
@@ -115,6 +116,17 @@ def test_real_data_give_the_bytes_of_threads(client: Any, options: dict[str, Any
     options = COLUMNS | {"nulls": "singleton"} | options
     there, here = evaluate(str(REAL), client=client, **options), evaluate(str(REAL), threads=2, **options)
     assert there.to_json() == here.to_json()
+
+
+def test_intervals_of_clusters_are_those_of_threads(client: Any, simulated: Path) -> None:
+    """Sweeps of several ranges, by cluster, by class and by a unit that two clusterings share."""
+    columns: dict[str, Any] = {"cluster": ["cluster", "campaign"], "classes": "campaign", "unit": "campaign"}
+    options = columns | {"metrics": ["aul", "roc_auc_by_size", "adjusted_rand_index", "bcubed_*", "v_measure"]}
+    there, here = (
+        evaluate(simulated, **options, baseline="cluster", **on) for on in ({"client": client}, {"threads": 2})
+    )
+    assert there.to_json() == here.to_json()
+    assert here.difference("aul", "campaign", "cluster").stderr > 0
 
 
 @pytest.mark.parametrize("passes", [1, 2])

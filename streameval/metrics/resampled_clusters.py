@@ -1,0 +1,129 @@
+"""What gives the replicates of metrics of clusters, and of clusters against classes.
+
+Both come from one sweep over a state that gives its value as well: `SweptClusters` and `SweptTable` take the place of
+the state then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streameval.metrics.estimates import Sizes
+from streameval.states.clusters.size_blocks import SizeChanges
+from streameval.states.clusters.sizes import SizeState
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.contingency.class_blocks import ClassReplicates
+    from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.summary import Summary
+    from streameval.states.protocol import Totals
+    from streameval.typing import Array
+
+__all__ = ["SweepClusters", "SweptClusters", "SweptTable", "WithoutClasses", "WithoutRows"]
+
+
+@dataclass(frozen=True)
+class SweepClusters:
+    """A metric whose value is the `SizeChanges` of a state with clusters."""
+
+    reads: ClassVar[str] = "by_block"
+    name: str = "size changes"
+
+    def partial(self, part: SizeChanges) -> SizeChanges:
+        """The changes of a shard."""
+        return part
+
+    def combine(self, partials: Sequence[SizeChanges], state: Any) -> SizeChanges:
+        """Those of all shards."""
+        return SizeChanges.union(partials)
+
+
+@dataclass(frozen=True, eq=False)
+class SweptClusters(SizeState):
+    """The size table of a state, which was swept for its replicates as well.
+
+    Attributes
+    ----------
+    changes : SizeChanges without each block of clusters
+    """
+
+    changes: SizeChanges | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SweptTable:
+    """The summary of a contingency table, which was swept for its replicates as well.
+
+    Attributes
+    ----------
+    state : the table
+    replicates : ClassReplicates
+    summary : Summary of all classes, with the best matching where that is needed
+    """
+
+    state: ContingencyCounts
+    replicates: ClassReplicates
+    summary: Summary
+
+    @property
+    def dropped_rows(self) -> Array:
+        """Rows left out for a null cluster, and for a null class only."""
+        return self.state.dropped_rows
+
+    def totals(self) -> Totals:
+        """Rows in the table."""
+        return self.state.totals()
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutRows:
+    """Gives the size table of clusters without the rows of each block (`streameval.metrics.resampling.Resampled`).
+
+    Attributes
+    ----------
+    changes : SizeChanges
+    unit : what is drawn together
+    units : number of units; None where it is not known
+    """
+
+    changes: SizeChanges
+    unit: str
+    units: int | None = None
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Rows of each block."""
+        rows, positives = self.changes.rows, self.changes.positives
+        return Sizes(self.unit, {"rows": rows, "positives": positives, "negatives": rows - positives}, self.units)
+
+    def without(self, block: int) -> SizeState:
+        """The rows of all other blocks."""
+        return SizeState(self.changes.without(block))
+
+
+@dataclass(frozen=True, eq=False)
+class WithoutClasses:
+    """Gives the summary of a table without the classes of each block (`streameval.metrics.resampling.Resampled`).
+
+    Attributes
+    ----------
+    replicates : ClassReplicates
+    unit : the class column
+    """
+
+    replicates: ClassReplicates
+    unit: str
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Rows of each block, and the squared sizes of its classes, to which pair counts are proportional."""
+        counts = {"rows": self.replicates.rows, "pairs": self.replicates.squared_sizes}
+        return Sizes(self.unit, counts, self.replicates.summary.classes.count)
+
+    def without(self, block: int) -> Summary:
+        """The classes of all other blocks."""
+        return self.replicates.without(block)

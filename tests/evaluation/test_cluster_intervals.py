@@ -1,0 +1,240 @@
+"""Sampling intervals of clusterings: replicates are metrics of the rows that are left, differences are paired."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streameval import LiftCurve, RocCurve, evaluate
+from streameval.arrays.contingency.table import ClusteringMetrics
+from streameval.metrics.catalogue import entries, entry_of
+from streameval.metrics.contingency.clustering import clustering_metric
+from streameval.states.grouped import Blocks
+from streameval.states.protocol import Batch
+
+WITH = [e.name for e in entries("classes") if not e.no_interval] + [
+    "vi_distance/raw",
+    "vi_similarity/none",
+    "split_join_similarity/none",
+    "pairwise.fscore/beta=2",
+]
+WITHOUT = [e.name for e in entries("classes") if e.no_interval] + [
+    "assignment_score/m3/raw",
+    "split_join_distance/raw",
+    "adjust_to_null/rand_index/m3.0",
+]
+
+
+def clustered(rows: int = 3000, classes: int = 500, seed: int = 0, kind: str = "int64") -> pa.Table:
+    """Classes of Zipf sizes, two clusterings of them, one coarser, labels and units that clusters are spread over."""
+    rng = np.random.default_rng(seed)
+    size = np.arange(1, classes + 1) ** -0.4
+    of = rng.choice(classes, rows, p=size / size.sum())
+    label = (rng.random(classes) < 0.3).astype(int)[of]
+    one = np.where(rng.random(rows) < 0.25, rng.integers(10_000, 20_000, rows), of // 2)
+    two = np.where(rng.random(rows) < 0.1, rng.integers(0, 40, rows), of * 3 + rng.integers(0, 3, rows))
+    columns = {"campaign": of, "one": one, "two": two, "sender": of // 3}
+    table = {name: pa.array(values) for name, values in columns.items()}
+    if kind == "string":
+        table = {name: pa.array([f"{name} {v}" for v in values]) for name, values in columns.items()}
+    return pa.table(table | {"label": label})
+
+
+def blocks_of(table: pa.Table, unit: str) -> np.ndarray:
+    """The block of each row."""
+    key, column = Blocks(unit), table.column(unit).combine_chunks()
+    split = key.split(Batch(np.zeros(len(table), np.uint8), None, {unit: column}))
+    return np.array([key.group(name) for name in split.names.to_pylist()])[split.codes]
+
+
+def value_of(metric: str, table: pa.Table, cluster: str) -> float:
+    """A metric of a table in memory."""
+    clusters, label = np.array(table.column(cluster).to_pylist()), table.column("label").to_numpy()
+    if metric in ("aul", "roc_auc_by_size"):
+        by_cluster = [label[clusters == c].tolist() for c in np.unique(clusters)]
+        kind: Any = LiftCurve if metric == "aul" else RocCurve
+        curve = kind.from_clusters(by_cluster, is_class_pos=bool)
+        return float(curve.aul_score() if metric == "aul" else curve.auc_score())
+    classes = np.array(table.column("campaign").to_pylist())
+    return clustering_metric(metric).compute(ClusteringMetrics.from_labels(classes, clusters).facts.summary)
+
+
+def replicates(metric: str, table: pa.Table, cluster: str, unit: str) -> np.ndarray:
+    """The metric without each block; NaN for a block without rows."""
+    blocks, found = blocks_of(table, unit), np.full(128, math.nan)
+    for block in np.unique(blocks):
+        found[block] = value_of(metric, table.filter(pa.array(blocks != block)), cluster)
+    return found
+
+
+def spread(values: np.ndarray) -> float:
+    """The standard error that replicates give."""
+    there = values[~np.isnan(values)]
+    return math.sqrt((there.size - 1) / there.size * np.square(there - there.mean()).sum())
+
+
+def estimate_of(found: Any, metric: str, of: str, *, paired: bool = False) -> Any:
+    """The estimate of a result."""
+    each = next(e for e in found._estimates if (e.own.scalar.metric, e.own.scalar.of) == (metric, of))
+    return each.paired if paired else each.own
+
+
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_metrics_of_classes_and_their_differences_are_the_jackknife(kind: str) -> None:
+    """Every metric that has an interval, and every paired difference: replicates as of the classes that are left."""
+    table = clustered(600, 150, kind=kind)
+    found = evaluate(table, cluster=["one", "two"], classes="campaign", metrics=WITH, ci=0.95, baseline="one")
+    blocks = blocks_of(table, "campaign")
+    left = [table.filter(pa.array(blocks != block)) for block in range(128)]
+    facts = {
+        of: [
+            ClusteringMetrics.from_labels(*(np.array(part.column(name).to_pylist()) for name in ("campaign", of)))
+            for part in left
+        ]
+        for of in ("one", "two")
+    }
+    empty = np.bincount(blocks, minlength=128) == 0
+    assert empty.any()
+    for metric in WITH:
+        want = {}
+        for of in ("one", "two"):
+            values = [clustering_metric(metric).compute(each.facts.summary) for each in facts[of]]
+            want[of] = np.where(empty, math.nan, values)
+            estimate = estimate_of(found, metric, of)
+            assert estimate.replicates == pytest.approx(want[of], rel=1e-9, abs=1e-12, nan_ok=True)
+            result = next(r for r in found.results if (r.metric, r.of) == (metric, of))
+            assert result.unit == "campaign"
+            assert result.units == len(set(table.column("campaign").to_pylist()))
+            if result.stderr is not None:
+                assert result.stderr == pytest.approx(spread(want[of]), rel=1e-9)
+                assert result.ci_lower < result.value < result.ci_upper
+            else:
+                assert result.ci_reason
+        difference = next(r for r in found.results if r.metric == metric and r.baseline == "one")
+        if difference.stderr is not None:
+            assert difference.stderr == pytest.approx(spread(want["two"] - want["one"]), rel=1e-9)
+
+
+@pytest.mark.parametrize("metric", ["aul", "roc_auc_by_size"])
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_metrics_of_sizes_are_the_jackknife(metric: str, kind: str) -> None:
+    """Own intervals leave out clusters; differences leave out rows by a unit that both clusterings have."""
+    table = clustered(700, 200, kind=kind)
+    found = evaluate(table, cluster=["one", "two"], metrics=metric, unit="sender", baseline="one")
+    want = {of: replicates(metric, table, of, of) for of in ("one", "two")}
+    paired = {of: replicates(metric, table, of, "sender") for of in ("one", "two")}
+    for of in ("one", "two"):
+        result = next(r for r in found.results if r.of == of)
+        assert estimate_of(found, metric, of).replicates == pytest.approx(want[of], rel=1e-9, nan_ok=True)
+        assert estimate_of(found, metric, of, paired=True).replicates == pytest.approx(
+            paired[of], rel=1e-9, nan_ok=True
+        )
+        assert result.value == value_of(metric, table, of)
+        assert (result.unit, result.units) == (of, len(set(table.column(of).to_pylist())))
+        assert result.stderr == pytest.approx(spread(want[of]), rel=1e-9)
+    difference = next(r for r in found.results if r.baseline)
+    assert difference.stderr == pytest.approx(spread(paired["two"] - paired["one"]), rel=1e-9)
+    assert difference.unit == "sender"
+
+
+def test_values_are_those_without_intervals() -> None:
+    """Intervals change no value and no count of rows, with the best matching as well."""
+    table = clustered()
+    options: dict[str, Any] = {"cluster": ["one", "two"], "classes": "campaign", "nulls": "drop"}
+    metrics = [
+        "aul",
+        "roc_auc_by_size",
+        "adjusted_rand_index",
+        "assignment_score",
+        "chisq_score",
+        "adjusted_mutual_info",
+    ]
+    plain = evaluate(table, **options, metrics=metrics)
+    with_ci = evaluate(table, **options, metrics=metrics, ci=0.9)
+    for one, other in zip(plain.results, with_ci.results, strict=True):
+        assert (one.metric, one.of, one.value, one.rows, one.positives) == (
+            other.metric, other.of, other.value, other.rows, other.positives,
+        )  # fmt: skip
+
+
+def test_what_has_no_interval_says_why() -> None:
+    """Assignment, null models, totals and test statistics: null with the reason of the catalogue."""
+    found = evaluate(clustered(), cluster="one", classes="campaign", metrics=WITHOUT, ci=0.95)
+    for result in found.results:
+        entry = entry_of(result.metric)
+        assert entry is not None
+        assert (result.ci_lower, result.ci_reason) == (None, entry.no_interval)
+        assert result.ci_reason
+
+
+def test_differences_by_size_need_a_common_unit() -> None:
+    """Without a unit the difference of two clusterings by AUL has a value, no interval, and the reason."""
+    found = evaluate(clustered(), cluster=["one", "two"], metrics="aul", baseline="one")
+    difference = next(r for r in found.results if r.baseline)
+    assert difference.value == found.value("aul", "two") - found.value("aul", "one")
+    assert difference.ci_lower is None
+    assert "name a column of units (--unit)" in difference.ci_reason
+
+
+def test_null_classes_have_intervals_of_their_own_only() -> None:
+    """A row without a class is a unit of its own; another clustering does not know it."""
+    table = clustered()
+    classes = [None if i % 50 == 0 else c for i, c in enumerate(table.column("campaign").to_pylist())]
+    table = table.set_column(0, "campaign", pa.array(classes))
+    options: dict[str, Any] = {"cluster": ["one", "two"], "classes": "campaign", "metrics": "v_measure"}
+    found = evaluate(table, **options, nulls="singleton", baseline="one")
+    own, difference = found.results[0], next(r for r in found.results if r.baseline)
+    assert own.ci_lower < own.value < own.ci_upper
+    assert own.units == len({c for c in classes if c is not None}) + classes.count(None)
+    assert "(--nulls drop)" in difference.ci_reason
+    dropped = evaluate(table, **options, nulls="drop", baseline="one")
+    assert next(r for r in dropped.results if r.baseline).stderr > 0
+
+
+@pytest.mark.parametrize(
+    ("classes", "clusters"),
+    [
+        (np.zeros(400, int), np.arange(400) % 7),
+        (np.arange(400), np.arange(400)),
+        (np.arange(400), np.zeros(400, int)),
+        (np.where(np.arange(400) < 390, 0, np.arange(400)), np.arange(400) % 30),
+    ],
+    ids=["one class", "singletons", "one cluster", "a class that is nearly everything"],
+)
+def test_degenerate_tables_have_a_reason(classes: np.ndarray, clusters: np.ndarray) -> None:
+    """An interval lies around its value, or there is none and it says why."""
+    table = pa.table({"campaign": classes, "c": clusters, "label": np.arange(400) % 2})
+    for result in evaluate(table, cluster="c", classes="campaign", ci=0.95).results:
+        if result.ci_lower is None:
+            assert result.ci_reason or result.reason
+        else:
+            assert result.ci_lower <= result.value <= result.ci_upper
+
+
+def test_pair_counts_are_governed_by_squared_sizes() -> None:
+    """One large class leaves fewer effective units to pair counts than to shares of rows."""
+    table = clustered()
+    classes = np.where(np.arange(3000) < 100, -1, table.column("campaign").to_numpy())
+    table = table.set_column(0, "campaign", pa.array(classes))
+    found = evaluate(table, cluster="one", classes="campaign", metrics=["v_measure", "adjusted_rand_index"], ci=0.95)
+    blocks = blocks_of(table, "campaign")
+    sizes = np.unique(classes, return_counts=True)[1].astype(float)
+    first = np.unique(classes, return_index=True)[1]
+    for metric, power in (("v_measure", 1), ("adjusted_rand_index", 2)):
+        each = np.bincount(blocks[first], sizes**power, 128)
+        units = each.sum() ** 2 * (1 - 1 / 128) / np.square(each - each.sum() / 128).sum()
+        result = next(r for r in found.results if r.metric == metric)
+        assert result.effective_units == pytest.approx(units)
+
+
+def test_rows_without_a_label_have_no_interval() -> None:
+    """Where positives are estimated, an interval by clusters would leave that error out."""
+    table = clustered()
+    labels = pa.array([None if i % 9 == 0 else v for i, v in enumerate(table.column("label").to_pylist())])
+    table = table.set_column(table.schema.get_field_index("label"), "label", labels)
+    found = evaluate(table, cluster="one", metrics="aul", unlabelled="size", unit="sender")
+    assert "rows without a label" in found.results[0].ci_reason
