@@ -98,7 +98,7 @@ def finalize_all(
         threshold,
         _estimates=tuple(found),
         _level=resampling.level,
-        _resampled=resampled_states(answered, folded.states, resampling),
+        _resampled=resampled_states(looked, folded.states, resampling),
     )
 
 

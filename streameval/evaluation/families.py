@@ -120,9 +120,7 @@ class Family(Protocol):
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
         """The spec of a state to fold for sampling intervals; None where there is none to fold."""
 
-    def resampled(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str:
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """What gives the replicates of intervals, from a state and that of `blocks`; or why there are none."""
 
     def paired(
@@ -189,9 +187,7 @@ class _Sharded:
         """None."""
         return None
 
-    def resampled(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str:
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """None."""
         return NO_BLOCKS
 
@@ -245,9 +241,7 @@ class _Scores(_Sharded):
         spec = wanted.spec
         return GroupedSpec(ScoreSpec(spec.column, spec.type, spec.weighted, spec.nan), resampling.blocks)
 
-    def resampled(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str:
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """The state without each block."""
         return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
 
@@ -297,9 +291,7 @@ class _Samples(_Scores):
         """None."""
         return None
 
-    def resampled(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str:
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """None: the rows that were drawn decide the error, which the values have."""
         return "the rows that were drawn decide its error, see bound and stderr; agc has an interval"
 
@@ -338,9 +330,7 @@ class _Clusters(_Sharded):
         paired = resampling.unit is not None and not wanted.spec.unlabelled
         return GroupedSpec(wanted.spec, resampling.blocks) if paired else None
 
-    def resampled(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str:
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """The state without each block of clusters: these are the units."""
         if wanted.spec.unlabelled:
             return _UNLABELLED
@@ -417,9 +407,7 @@ class _Contingency:
         """None: classes are in the state itself."""
         return None
 
-    def resampled(
-        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> Resampled | str:
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """The table without each block of classes: these are the units."""
         return WithoutClasses(state.replicates, wanted.spec.classes)
 

@@ -70,8 +70,8 @@ def estimated(
         spec = wanted.family.blocks(wanted, resampling) if wanted.metrics else None
         blocks = None if spec is None else states[spec]
         made: list[list[Estimate]] = []
-        for split in (wanted.family.resampled, wanted.family.paired):
-            resampled = split(engine, wanted, state, blocks, resampling)
+        for split in (wanted.family.resampled, partial(wanted.family.paired, engine)):
+            resampled = split(wanted, state, blocks, resampling)
             if resampled is None:
                 made.append(made[0])
             elif isinstance(resampled, str):

@@ -2,8 +2,8 @@
 
 A row of what is stored is a *piece*: the items of one code (`streameval.states.keyed.counts`) in ascending order, at
 most 2¹⁶ of them, so that reading is one pass that adds up differences where the segments keep their words. Sorted words
-are stored as differences (`streameval.kernels.keyed.packing`): about 1 byte a row for scores of 16-bit words, 5 for 64-bit
-words.
+are stored as differences (`streameval.kernels.keyed.packing`): about 1 byte a row for scores of 16-bit words, 5 for
+64-bit words.
 
 ================  ======================================================================
 ``code``            twice the bucket, plus the label; ascending within a batch
