@@ -4,9 +4,13 @@ Cases, each the best of `--repeat` runs in this process after one that warms up:
 
 - whole: ROC AUC and average precision of a float32 score
 - by60: the same, and of each of 60 countries (Zipf)
-- by3: by country, by hour (24), and by both
+- by3: by country, by hour (24), and by both (1,440)
 - where: a filter that keeps 1 of 100 row groups by their statistics
-- duckdb60: DuckDB, exact ROC AUC of each country, checked against by60
+- mean_over: the mean over users, a tenth as many as rows
+- clusters, clusters60: AUL of a cluster column, and of each country
+- duckdb60, duckdb_mean: DuckDB, exact ROC AUC of each country, and its mean over users, checked against ours
+
+Prints a table, or JSON.
 
     python benchmarks/slices.py --rows 100_000_000
 """
@@ -35,14 +39,15 @@ FILES = 20
 METRICS = ["roc_auc", "average_precision"]
 SQL = """
 WITH counts AS (
-  SELECT country, score, sum(label) AS p, count(*) - sum(label) AS n FROM read_parquet('{}') GROUP BY ALL
+  SELECT {1} AS g, score, sum(label) AS p, count(*) - sum(label) AS n FROM read_parquet('{0}') GROUP BY ALL
 ),
-below AS (SELECT *, sum(n) OVER (PARTITION BY country ORDER BY score) - n AS b FROM counts)
-SELECT country, sum(p * (b + n / 2.0)) / (sum(p)::DOUBLE * sum(n)) AS auc FROM below GROUP BY country
+below AS (SELECT *, sum(n) OVER (PARTITION BY g ORDER BY score) - n AS b FROM counts)
+SELECT g, sum(p * (b + n / 2.0)) / (sum(p)::DOUBLE * sum(n)) AS auc, sum(n + p) AS rows
+FROM below GROUP BY g HAVING sum(p) > 0 AND sum(n) > 0
 """
 
 
-def part(folder: Path, rows: int, number: int) -> None:
+def part(folder: Path, rows: int, users: int, number: int) -> None:
     """Write one file; `n` ascends over all files."""
     rng = np.random.Generator(np.random.SFC64([11, number]))
     share = 1 / np.arange(1, 61)
@@ -55,6 +60,8 @@ def part(folder: Path, rows: int, number: int) -> None:
         "score": score,
         "country": pa.DictionaryArray.from_arrays(pa.array(country), names),
         "hour": rng.integers(0, 24, rows, dtype=np.int8),
+        "user": rng.integers(0, users, rows, dtype=np.int64),
+        "cluster": rng.integers(0, 10 * users, rows, dtype=np.int64),
         "n": np.arange(rows * number, rows * (number + 1)),
     }
     pq.write_table(pa.table(columns), folder / f"part-{number:02}.parquet", row_group_size=-(-rows // 5))
@@ -65,17 +72,26 @@ def make(folder: Path, rows: int) -> Path:
 
     def write(path: Path) -> None:
         path.mkdir()
-        one = dask.delayed(partial(part, path, rows // FILES))
+        one = dask.delayed(partial(part, path, rows // FILES, max(1, rows // 10)))
         dask.compute(*(one(number) for number in range(FILES)), scheduler="threads")
 
-    return whole(folder / f"slices-{rows}", write)
+    return whole(folder / f"slices-users-{rows}", write)
 
 
 def duck(data: Path) -> dict[str, float]:
     """The AUC of every country by DuckDB."""
     import duckdb
 
-    return dict(duckdb.sql(SQL.format(f"{data}/*.parquet")).fetchall())
+    return {name: auc for name, auc, _ in duckdb.sql(SQL.format(f"{data}/*.parquet", "country")).fetchall()}
+
+
+def duck_mean(data: Path) -> float:
+    """The mean AUC over users by DuckDB, weighted by rows."""
+    import duckdb
+
+    each = SQL.format(f"{data}/*.parquet", '"user"')
+    [[mean]] = duckdb.sql(f"SELECT sum(auc * rows) / sum(rows) FROM ({each})").fetchall()
+    return float(mean)
 
 
 def main() -> None:
@@ -84,19 +100,25 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DEFAULT)
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     data = make(given.data, given.rows)
     run = partial(evaluate, data, score="score", metrics=METRICS)
-    cases: dict[str, Callable[[], Any]] = {
-        "whole": run,
-        "by60": partial(run, by="country"),
-        "by3": partial(run, by=["country", "hour", "country,hour"]),
-        "where": partial(run, where=f"n < {given.rows // 100}"),
-        "duckdb60": partial(duck, data),
+    clusters = partial(evaluate, data, cluster="cluster", metrics="aul")
+    cases: dict[str, tuple[Callable[[], Any], str]] = {
+        "whole": (run, "whole"),
+        "by60": (partial(run, by="country"), "whole"),
+        "by3": (partial(run, by=["country", "hour", "country,hour"]), "whole"),
+        "where": (partial(run, where=f"n < {given.rows // 100}"), "whole"),
+        "mean_over": (partial(run, mean_over="user"), "whole"),
+        "clusters": (clusters, "clusters"),
+        "clusters60": (partial(clusters, by="country"), "clusters"),
+        "duckdb60": (partial(duck, data), "by60"),
+        "duckdb_mean": (partial(duck_mean, data), "mean_over"),
     }
-    times: dict[str, float] = {}
     found: dict[str, Any] = {}
-    for name, case in cases.items():
+    times: dict[str, float] = {}
+    for name, (case, _) in cases.items():
         found[name] = case()
         seconds = []
         for _ in range(given.repeat):
@@ -106,8 +128,14 @@ def main() -> None:
         times[name] = min(seconds)
     for country, auc in found["duckdb60"].items():
         assert abs(found["by60"].value("roc_auc", slice={"country": country}) - auc) < 1e-9, country
-    ratios = {name: round(seconds / times["whole"], 2) for name, seconds in times.items()}
-    print(json.dumps({"rows": given.rows, "seconds": times, "of_whole": ratios}, indent=1))
+    assert abs(found["mean_over"].value("roc_auc") - found["duckdb_mean"]) < 1e-9
+    ratios = {name: times[name] / times[other] for name, (_, other) in cases.items()}
+    if given.json:
+        print(json.dumps({"rows": given.rows, "seconds": times, "ratios": ratios}, indent=1))
+        return
+    print(f"{given.rows:,} rows\n{'case':<14}{'seconds':>9}   ratio")
+    for name, (_, other) in cases.items():
+        print(f"{name:<14}{times[name]:>9.2f}{ratios[name]:>8.2f} of {other}")
 
 
 if __name__ == "__main__":

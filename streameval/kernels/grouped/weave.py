@@ -24,7 +24,6 @@ __all__ = [
     "unwoven",
 ]
 
-_BLOCK = 1 << 12  # rows, as in `streameval.kernels.keys`
 _SIGN = np.uint32(1 << 31)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -32,7 +31,8 @@ _UNIT = float(1 << 62)
 
 
 @jit
-def _code_f4(bits, groups, label, words, codes):
+def encode_f4(bits, groups, label, words, codes):
+    """Encode float32 scores that are not NaN, given as uint32 `bits`, with the uint32 codes of their groups."""
     for i in range(bits.size):
         b = np.uint32(0) if bits[i] == _SIGN else bits[i]
         key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
@@ -41,22 +41,11 @@ def _code_f4(bits, groups, label, words, codes):
 
 
 @jit
-def encode_f4(bits, groups, label, words, codes, counts):
-    """Encode float32 scores that are not NaN, given as uint32 `bits`, with the uint32 codes of their groups."""
-    for start in range(0, bits.size, _BLOCK):
-        part = slice(start, start + _BLOCK)
-        _code_f4(bits[part], groups[part], label[part], words[part], codes[part])
-        for code in codes[part]:
-            counts[code] += 1
-
-
-@jit
-def encode_keys(keys, groups, label, words, codes, counts):
+def encode_keys(keys, groups, label, words, codes):
     """As `encode_f4`, of 32-bit rank keys in uint64 words."""
     for i in range(keys.size):
         words[i] = (keys[i] << _HALF) | np.uint64(groups[i])
         codes[i] = (np.uint32(keys[i] >> np.uint64(16)) << np.uint32(1)) | np.uint32(label[i])
-        counts[codes[i]] += 1
 
 
 @jit
