@@ -17,11 +17,12 @@ from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import RenderableType
 
     from streameval.evaluation.result import Evaluation
+    from streameval.states.scores.quantile_sketch import QuantileSketch
     from streameval.store import Store
 
 __all__ = ["main"]
@@ -108,6 +109,10 @@ def sketch(
     data: tuple[str, ...],
     column: tuple[str, ...],
     quantiles: tuple[float, ...],
+    by_label: bool | None,
+    label: str | None,
+    pos_label: str | None,
+    plot: str | None,
     json_to: str | None,
     quiet: bool,
     **asked: Any,
@@ -116,31 +121,51 @@ def sketch(
 
     NaN and nulls are counted apart.
     """
-    from streameval.evaluation.quantile_sketch import quantile_sketch
+    from streameval.evaluation.quantile_sketch import quantile_sketch, sketches_by_label
 
-    refuse_directory(json_to)
+    refuse_directory(json_to, plot)
+    if not by_label and (label or pos_label):
+        msg = "--label and --pos-label are for --by-label; add it"
+        raise click.UsageError(msg)
     asked_for = quantiles or _QUANTILES
-    found = {}
+    found: dict[tuple[str, str | None], QuantileSketch] = {}
     for name in column:
         with progress_bar(quiet) as advance:
-            found[name] = quantile_sketch(list(data), name, progress=advance, **given(asked))
-    values = {name: [float(x) for x in sketched.quantile(list(asked_for))] for name, sketched in found.items()}
+            run = given(asked) | {"progress": advance}
+            found[name, None] = quantile_sketch(list(data), name, **run)
+            if by_label:
+                classes = sketches_by_label(list(data), name, label or "label", pos_label, **run)
+                found |= {(name, side): sketched for side, sketched in classes.items()}
+    if plot is not None:
+        _plot_sketches(found, plot)
+    values = {key: [float(x) for x in sketched.quantile(list(asked_for))] for key, sketched in found.items()}
     facts = [
         {
-            "column": name,
+            "column": key[0],
+            **({"class": key[1]} if key[1] else {}),
             "count": sketched.count,
             "nan": sketched.nan,
-            "quantiles": [{"q": q, "value": _finite(x)} for q, x in zip(asked_for, values[name], strict=True)],
+            "quantiles": [{"q": q, "value": _finite(x)} for q, x in zip(asked_for, values[key], strict=True)],
         }
-        for name, sketched in found.items()
+        for key, sketched in found.items()
     ]
 
     def shown() -> RenderableType:
-        rows = [[f"{q:g}", *(f"{values[name][i]:.6g}" for name in found)] for i, q in enumerate(asked_for)]
+        names = [" ".join(filter(None, key)) for key in found]
+        rows = [[f"{q:g}", *(f"{column[i]:.6g}" for column in values.values())] for i, q in enumerate(asked_for)]
         counts = ["rows", *(f"{sketched.count:,.0f}" for sketched in found.values())]
-        return table(["quantile", *found], [*rows, counts], list(found))
+        return table(["quantile", *names], [*rows, counts], names)
 
     deliver(json_to, lambda: as_json(facts), shown, quiet)
+
+
+def _plot_sketches(found: Mapping[tuple[str, str | None], QuantileSketch], path: str) -> None:
+    """Draw the distributions that sketches hold."""
+    from streameval.plots.sketches import plot_quantiles
+
+    shares = [i / 500 for i in range(501)]
+    lines = {" ".join(filter(None, key)): (shares, sketched.quantile(shares)) for key, sketched in found.items()}
+    plot_quantiles(lines, save_to=path)
 
 
 @main.command()

@@ -13,7 +13,7 @@ import click
 
 from streameval.errors import OptionError
 from streameval.options import honoured, kept_options, refuse
-from streameval.options.kinds import ANY, FLAG, NAMES, NUMBERS, OTHERS
+from streameval.options.kinds import ANY, COLUMN, FLAG, NAMES, NUMBERS, OTHERS
 from streameval.options.table import Option
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ SHOWN = (
     Option("rules", NAMES, (), ("evaluate",), "value", flag="rule",
            help="Rule, such as 'roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%'; status 3 unless it passes; "
            "repeat for several."),
+    Option("by_label", FLAG, False, ("sketch",), "nothing", "Also the quantiles of each class, in two passes more."),
+    Option("label", COLUMN, "label", ("sketch",), "nothing", "Column of true classes, for --by-label."),
+    Option("pos_label", ANY, None, ("sketch",), "nothing",
+           "Positive label, for --by-label; without it numbers above zero are positive."),
     Option("rules_file", ANY, None, ("check", "evaluate"), "value", flag="rules", metavar="FILE",
            help="TOML file of rules by name, such as auc_floor = \"roc_auc[score] >= 0.97\"."),
     Option("accepted", NAMES, (), ("check",), "nothing", flag="accept", metavar="NIGHT",
@@ -70,7 +74,8 @@ SHOWN = (
     Option("why", ANY, None, ("check",), "nothing", flag="reason", metavar="TEXT", help="Why a failure is accepted."),
     Option("csv_to", ANY, None, ("history",), "nothing", "Write CSV to a file, or to stdout with -.", flag="csv",
            metavar="FILE|-"),
-    Option("plot", ANY, None, ("history",), "nothing", "Write a picture, such as history.svg.", metavar="FILE"),
+    Option("plot", ANY, None, ("history", "sketch"), "nothing", metavar="FILE",
+           help="Write a picture, such as history.svg."),
     Option("out", NAMES, (), ("evaluate", "show", "history", "check"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
            "The .html file is one page, to be read anywhere."),

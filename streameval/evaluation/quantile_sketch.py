@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Plan
-from streameval.errors import SchemaError
+from streameval.errors import LabelError, SchemaError
+from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from streameval.scan import Scan
+    from streameval.states.labels import LabelCounts
 
-__all__ = ["quantile_sketch"]
+__all__ = ["quantile_sketch", "sketches_by_label"]
 
 
 def quantile_sketch(
@@ -74,16 +76,107 @@ def quantile_sketch(
     >>> found.merge(theirs).count
     100010.0
     """
-    engine = start(threads=threads, client=client, progress=progress, scheduler_timeout=scheduler_timeout)
-    found = scan.plan(data, [column], threads=engine.threads, compute=engine.compute, delta_version=delta_version)
-    spec = QuantileSpec(column, _kind(found, column), compression)
+    run = {"threads": threads, "client": client, "scheduler_timeout": scheduler_timeout, "progress": progress}
+    return _Pass(data, column, compression, delta_version, run).sketched()
+
+
+def sketches_by_label(
+    data: Any,
+    column: str,
+    label: str = "label",
+    pos_label: Any = None,
+    *,
+    compression: int = 1000,
+    delta_version: int | None = None,
+    **run: Any,
+) -> dict[str, QuantileSketch]:
+    """The sketches of the negatives and of the positives, each in one pass; rows without a label are in neither.
+
+    Parameters
+    ----------
+    data, column, compression, delta_version : see `quantile_sketch`
+    label, pos_label : see `streameval.evaluate`
+    run : threads, client, scheduler_timeout and progress, see `quantile_sketch`
+
+    Raises
+    ------
+    StreamevalError
+        As `quantile_sketch`; a `LabelError` if the labels are not two classes.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.4, 0.2, 0.8]})
+    >>> {name: found.quantile(1.0) for name, found in sketches_by_label(data, "score").items()}
+    {'negative': 0.2, 'positive': 0.8}
+    """
+    spec = LabelSpec(label, pos_label, "drop")
+    one = _Pass(data, column, compression, delta_version, run)
+    return {name: one.sketched(spec, positive=name == "positive") for name in ("negative", "positive")}
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """A pass over the data.
+
+    Attributes
+    ----------
+    data, column, compression, delta_version : see `quantile_sketch`
+    run : where to run
+    """
+
+    data: Any
+    column: str
+    compression: int
+    delta_version: int | None
+    run: Mapping[str, Any]
+
+    def sketched(self, label: LabelSpec | None = None, *, positive: bool = False) -> QuantileSketch:
+        """The sketch of all rows, or of those of one class."""
+        engine = start(**self.run)
+        columns = list(dict.fromkeys(name for name in (self.column, label and label.column) if name))
+        version = self.delta_version
+        found = scan.plan(self.data, columns, threads=engine.threads, compute=engine.compute, delta_version=version)
+        spec = QuantileSpec(self.column, _kind(found, self.column), self.compression)
+        test = None if label is None else scan.Where.of(_of_class(found, label, positive=positive)).bound(found.schema)
+        try:
+            folded = engine.read(found.pieces, found.rows, Plan(found.schema, label, None, (spec,), where=test))
+        except BaseException:
+            engine.progress.cancel()
+            raise
+        if label is not None:
+            _check(folded.states[label], found.pieces[0].name, positive=positive)
+        state: QuantileSketch = folded.states[spec]
+        return replace(state, spec=QuantileSpec(compression=self.compression))  # mergeable with that of any column
+
+
+def _of_class(found: Scan, label: LabelSpec, *, positive: bool) -> Any:
+    """The condition that a row has a label of one class."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    name = str(label.column)
+    LabelReader(label, kind := found.schema.field(name).type)  # refuses labels that need pos_label
+    field = pc.field(name)
+    if label.pos_label is not None:
+        value_type = kind.value_type if pa.types.is_dictionary(kind) else kind
+        given = pa.scalar(label.pos_label if pa.types.is_boolean(value_type) else str(label.pos_label)).cast(value_type)
+        return field == given if positive else field != given
+    if pa.types.is_boolean(kind):
+        return field == pa.scalar(positive)
+    return field > 0 if positive else field <= 0
+
+
+def _check(labels: LabelCounts, name: str, *, positive: bool) -> None:
+    """Raise `LabelError` if labels are not two classes, or the positive one that is given does not occur."""
     try:
-        folded = engine.read(found.pieces, found.rows, Plan(found.schema, None, None, (spec,)))
-    except BaseException:
-        engine.progress.cancel()
-        raise
-    state: QuantileSketch = folded.states[spec]
-    return replace(state, spec=QuantileSpec(compression=compression))  # mergeable with that of any other column
+        labels.check()
+    except LabelError as error:
+        msg = f"{name}: {error}"
+        raise LabelError(msg) from None
+    if positive and labels.spec.pos_label is not None and not labels.pos:
+        msg = f"{name}: no row of column {labels.spec.column!r} has the label {labels.spec.pos_label!r}"
+        raise LabelError(msg)
 
 
 def _kind(found: Scan, column: str) -> str:
