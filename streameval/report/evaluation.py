@@ -65,8 +65,11 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         *curve_figures(evidence.curves, _colours(values, evidence.meanings)),
         *pictures.purity(evidence.curves),
     ]
+    results = _headline(by_subject[""], differences, evidence.meanings)
+    if not evidence.curves and not evidence.distributions:
+        results.append(Text("There is nothing to draw: none of these results has a curve here.", "note"))
     sections = (
-        Section("results", "Results", tuple(_headline(by_subject[""], differences, evidence.meanings))),
+        Section("results", "Results", tuple(results)),
         Section("curves", "Curves", tuple(curves)),
         Section(_CALIBRATION, "Calibration", tuple(_calibration(by_subject[_CALIBRATION], evidence))),
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
@@ -152,7 +155,8 @@ def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Map
             kinds.setdefault(kind, {})[result.of or ""] = result
     told = [values_said(found, meanings.get(firsts[kind])) for kind, found in kinds.items() if kind not in ("sketch",)]
     if not told:
-        return [Text("There is nothing to draw: no metric was computed.", "lead")] if not values else []
+        said = "These are quantiles alone: nothing was compared with labels." if values else "No metric was computed."
+        return [Text(said, "lead")]
     lead = [Text(" ".join(told), "lead")]
     if not any(result.ci_level is not None for result in values):
         several = max(map(len, kinds.values())) > 1

@@ -67,21 +67,10 @@ def _table(caption: str, found: Mapping[str, Mapping[str, Scalar]], meanings: Ma
         meaning = meanings.get(metric)
         count = digits(result.value for result in results.values())
         best = set() if any(r.ci_level is not None for r in results.values()) else best_of(results, meaning)
-        cells = [_with_sampling(results[c], count, best=c in best) for c in columns]
+        cells = [value_cell(results[c], count, "best" if c in best else "") for c in columns]
         rows.append(Row((metric,), tuple(cells), meaning.line if meaning else ""))
     heads = (Head("metric"), *(Head(column, number=True) for column in columns))
     return Table(caption, heads, tuple(rows), " ".join(_notes(found)))
-
-
-def _with_sampling(result: Scalar, count: int, *, best: bool) -> Cell:
-    """A value with the interval that sampling gives it."""
-    cell = value_cell(result, count, "best" if best else "")
-    if result.ci_lower is not None and result.ci_upper is not None:
-        ends = f"{number(result.ci_lower, count)} to {number(result.ci_upper, count)}"
-        return replace(cell, note="; ".join(filter(None, (ends, cell.note))))
-    if result.ci_reason:
-        return replace(cell, note="; ".join(filter(None, (cell.note, f"no interval: {result.ci_reason}"))))
-    return cell
 
 
 def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:

@@ -111,9 +111,13 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
     if result.value != result.value:
         return Cell(NONE, result.reason or "")
     notes = []
+    if result.ci_lower is not None and result.ci_upper is not None:
+        notes.append(f"{number(result.ci_lower, count)} to {number(result.ci_upper, count)}")
     if result.threshold is not None and "=" in result.metric:
         notes.append(f"from {result.threshold:.5g}")
     notes += _uncertain(result, count)
+    if result.ci_lower is None and result.ci_reason:
+        notes.append(f"no interval: {result.ci_reason}")
     return Cell(number(result.value, count), "; ".join(notes), mark, result.value)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import stat
 import subprocess
@@ -145,6 +146,8 @@ def test_a_page_without_curves_or_values_says_so() -> None:
     page = Reader(text)
     assert page.texts["h2"] == ["Results", "Score distributions", "What was read"]
     assert "ROC AUC is not defined" in text
+    told = pickle.loads(pickle.dumps(evaluate(data, score="score", metrics="roc_auc"))).to_html()
+    assert "There is nothing to draw: none of these results has a curve here." in told
     empty = Reader(html_of(Page("Empty", "", (), (Section("one", "One", ()),))))
     assert "h2" not in empty.texts
 
