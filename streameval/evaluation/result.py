@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -576,7 +577,9 @@ class Evaluation:
         if any(r.threshold is not None and r.slice is None and r.baseline is None for r in self.results):
             with suppress(OptionError):
                 points = self.operating_points().to_pylist()
-        return Evidence(self.curves(*names), distributions, points, meanings, self.source, more)
+        told = "".join(f" --rule {shlex.quote(one.text)}" for one in self.judgements)
+        source = replace(self.source, command=f"{self.source.command}{told}") if self.source.command else self.source
+        return Evidence(self.curves(*names), distributions, points, meanings, source, more, self.judgements)
 
     def meanings(self) -> dict[str, Meaning]:
         """What the catalogue says of each metric."""

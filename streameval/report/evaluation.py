@@ -10,6 +10,7 @@ from streameval.report.curves import curve_figures
 from streameval.report.elements import Page, Section, Text
 from streameval.report.headline import difference_table, point_table, value_tables
 from streameval.report.provenance import read_section
+from streameval.report.rules import rules_said, rules_section
 from streameval.report.sentences import differences_said, values_said
 from streameval.report.slices import slice_section
 from streameval.report.terminal import means, sampling_notes
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.report.elements import Block, Table
+    from streameval.report.rules import Judged
     from streameval.report.terminal import Found
     from streameval.report.values import Meaning
     from streameval.results import Curve, Distribution, Scalar
@@ -38,10 +40,10 @@ class Evidence:
     curves : to draw
     distributions : of scores, to draw
     points : rows of `streameval.Evaluation.operating_points`
+    judgements : what rules said of the results
     meanings : what the catalogue says of each metric
     source : where the results come from
     more : sections before that on what was read, such as the nights of a store
-    lead : sentences that follow the first
     """
 
     curves: Sequence[Curve] = ()
@@ -50,7 +52,7 @@ class Evidence:
     meanings: Mapping[str, Meaning] = field(default_factory=dict)
     source: Source = field(default_factory=Source)
     more: Sequence[Section] = ()
-    lead: Sequence[Text] = ()
+    judgements: Sequence[Judged] = ()
 
 
 def evaluation_page(found: Found, evidence: Evidence) -> Page:
@@ -76,6 +78,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence))),
         slice_section(plain, evidence.meanings, drawn),
         *evidence.more,
+        rules_section(evidence.judgements),
         read_section(found, evidence.source, _notes(found), found.positives),
     )
     name = evidence.source.data[0].rstrip("/").rpartition("/")[2] if evidence.source.data else ""
@@ -87,7 +90,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     return Page(
         f"Evaluation of {name}" if name else "Evaluation",
         f"{plural(found.rows, 'row')}{share}",
-        (*_lead(values, differences, evidence.meanings), *evidence.lead),
+        (*_lead(values, differences, evidence.meanings), *rules_said(evidence.judgements)),
         sections,
     )
 

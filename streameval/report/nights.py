@@ -9,6 +9,7 @@ from streameval._version import __version__
 from streameval.report import pictures
 from streameval.report.elements import Cell, Facts, Head, Page, Row, Section, Table, Text
 from streameval.report.provenance import travelling
+from streameval.report.rules import MARKS
 from streameval.report.sentences import joined
 from streameval.report.values import digits, number, value_cell
 from streameval.wording import few, plural
@@ -16,13 +17,12 @@ from streameval.wording import few, plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streameval.report.elements import Block, Mark
+    from streameval.report.elements import Block
     from streameval.results import Scalar, Source
 
 __all__ = ["Nightly", "check_page", "history_page", "nights_section"]
 
 _FAILED = 5  # nights that a sentence names
-_MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
 
 
 class Judged(Protocol):
@@ -190,7 +190,7 @@ def _rules(judgements: Sequence[Judged]) -> Table:
             Cell(one.text if one.text != one.rule else ""),
             Cell(number(one.value, 6), order=one.value if one.value == one.value else None),
             *([Cell(number(one.usual, 6))] if with_usual else []),
-            Cell(one.word, mark=_MARKS.get(one.word, "unclear")),
+            Cell(one.word, mark=MARKS.get(one.word, "unclear")),
             Cell(why),
         ]
         rows.append(Row((one.partition, one.rule), tuple(cells)))

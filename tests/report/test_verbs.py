@@ -132,3 +132,16 @@ def test_no_path_of_the_machine_stands_on_a_page(tmp_path: Path, monkeypatch: py
     assert "data/broken.parquet" in text
     assert str(tmp_path) not in text
     assert "/home" not in text
+
+
+def test_rules_of_an_evaluation_stand_on_its_page(tmp_path: Path) -> None:
+    """Which do not pass is said at once; the command that repeats the run has the rules."""
+    rules = ["roc_auc[score_lr] >= 0.97", "roc_auc[score_lr] >= 0.999"]
+    words = [word for rule in rules for word in ("--rule", rule)]
+    run("evaluate", DATA, "--score", "score_lr", *words, "--quiet", "--out", tmp_path / "a.html", status=3)
+    page = Reader((tmp_path / "a.html").read_text())
+    assert f"1 of 2 rules does not pass: {rules[1]}." in "".join(page.texts["p"])
+    assert ["ok", "FAIL"] == [text for text in page.texts["bdi"] if text in ("ok", "FAIL")]
+    assert page.texts["code"] == [
+        f"streameval evaluate {DATA} --score score_lr --rule '{rules[0]}' --rule '{rules[1]}'"
+    ]

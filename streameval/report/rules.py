@@ -1,0 +1,97 @@
+"""What rules say of an evaluation: one row a rule, and what fails in a sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from streameval.report.elements import Cell, Head, Row, Section, Table, Text
+from streameval.report.sentences import joined
+from streameval.report.values import number
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.report.elements import Mark
+
+__all__ = ["MARKS", "Judged", "rules_said", "rules_section"]
+
+MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed"}
+_NAMED = 3  # rules that a sentence names
+
+
+class Judged(Protocol):
+    """What a rule said."""
+
+    @property
+    def rule(self) -> str:
+        """Name of the rule."""
+
+    @property
+    def text(self) -> str:
+        """The rule as it was written."""
+
+    @property
+    def value(self) -> float:
+        """What was judged."""
+
+    @property
+    def ci_lower(self) -> float | None:
+        """Lower end of its interval."""
+
+    @property
+    def ci_upper(self) -> float | None:
+        """Upper end of its interval."""
+
+    @property
+    def reason(self) -> str:
+        """What was compared, in words."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether it was decided, and passed."""
+
+    @property
+    def word(self) -> str:
+        """The outcome in a word."""
+
+
+def rules_said(judgements: Sequence[Judged]) -> list[Text]:
+    """How many rules pass, and which do not."""
+    if not judgements:
+        return []
+    failed = [one.rule for one in judgements if not one.passed]
+    if not failed:
+        return [Text("The rule passes." if len(judgements) == 1 else f"All {len(judgements)} rules pass.", "lead")]
+    named = [*failed[:_NAMED], *([f"{len(failed) - _NAMED} more"] if len(failed) > _NAMED else [])]
+    verb = "do" if len(failed) > 1 else "does"
+    return [Text(f"{len(failed)} of {plural(len(judgements), 'rule')} {verb} not pass: {joined(named)}.", "lead")]
+
+
+def rules_section(judgements: Sequence[Judged]) -> Section:
+    """Every rule with its value and outcome."""
+    return Section("rules", "Rules", (_table(judgements),) if judgements else ())
+
+
+def _table(judgements: Sequence[Judged]) -> Table:
+    rows = []
+    for one in judgements:
+        ends = one.ci_lower, one.ci_upper
+        interval = f"{number(ends[0])} to {number(ends[1])}" if ends[0] is not None and ends[1] is not None else ""
+        order = one.value if one.value == one.value else None
+        cells = (
+            Cell(one.text if one.text != one.rule else ""),
+            Cell(number(one.value, 6), interval, order=order),
+            Cell(one.word, mark=MARKS.get(one.word, "unclear")),
+            Cell(one.reason),
+        )
+        rows.append(Row((one.rule,), cells if any(j.text != j.rule for j in judgements) else cells[1:]))
+    named = any(one.text != one.rule for one in judgements)
+    heads = (
+        Head("rule"),
+        *([Head("definition")] if named else []),
+        Head("value", number=True),
+        Head("outcome"),
+        Head("why"),
+    )
+    return Table("What the rules say", heads, tuple(rows))
