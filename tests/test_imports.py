@@ -48,6 +48,7 @@ LAYERS: dict[str, set[str]] = {
     "store": {"budget", "engine", "evaluation", "options", "plots", "report", "results", "rules", "scan", "states"},
     "accumulator": {"budget", "engine", "evaluation", "options", "scan", "states", "store"},
     "cli": {"evaluation", "metrics", "options", "plots", "report", "results", "rules", "simulation", "states", "store"},
+    "warm": {"evaluation", "kernels"},
     "__main__": {"cli"},
 }
 LARGEST_FOLDER = 20  # files
@@ -250,3 +251,12 @@ def test_an_unusable_cache_directory_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "run.py").write_text(code)
     command = [sys.executable, str(tmp_path / "run.py")]
     subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+def test_a_command_says_once_that_code_is_not_kept() -> None:
+    """A loop that has no file, and so no folder for its code, runs; one line names the remedy."""
+    imports = "from streameval.kernels.jit import jit\nfrom streameval.cli.console import progress_bar\n"
+    code = "@jit\ndef one(): return 1\nwith progress_bar(False): assert one() == 1\n"
+    command, environment = [sys.executable, "-c", imports + code], os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
+    found = subprocess.run(command, env=environment, check=True, capture_output=True)
+    assert found.stderr.decode().count("NUMBA_CACHE_DIR") == 1

@@ -148,7 +148,19 @@ def say(text: str, nl: bool = True) -> None:
 
 @contextmanager
 def progress_bar(quiet: bool, total: int | None = None) -> Iterator[Callable[..., None] | None]:
-    """A progress bar on stderr, with rows and rows a second; None where stderr is not a terminal."""
+    """A progress bar on stderr, with rows and rows a second; None where stderr is not a terminal.
+
+    Unless `quiet`, a line after it says if loops had to be compiled for this process alone.
+    """
+    with _bar(quiet, total) as advance:
+        yield advance
+    loops = sys.modules.get("streameval.kernels.jit")  # not imported where no loop is needed
+    if not quiet and loops is not None and not loops.is_cached():
+        click.echo("streameval: no folder to keep compiled code in: set NUMBA_CACHE_DIR to start faster", err=True)
+
+
+@contextmanager
+def _bar(quiet: bool, total: int | None) -> Iterator[Callable[..., None] | None]:
     if quiet or not sys.stderr.isatty():
         yield None
         return

@@ -1,7 +1,8 @@
 """One decorator for every compiled loop.
 
-Compiled code is cached next to the package, or where numba's rules put it. A read-only install without a writable HOME
-has no such place, and numba refuses to decorate; each process then compiles the loop again.
+Compiled code is cached next to the package, or else in the user's own cache folder; ``NUMBA_CACHE_DIR`` names another.
+If none of them can be written, every process compiles the loops again. The cache is pickle: its folder must not be
+one that others can write to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["inlined", "jit", "read_only"]
+__all__ = ["inlined", "is_cached", "jit", "read_only"]
+
+_UNCACHED: list[str] = []  # loops for which there is no writable cache
 
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
 
@@ -37,7 +40,19 @@ def jit(function: Callable[..., Any]) -> Any:
     try:
         return numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # "no locator available": nowhere to write the cache
+        _UNCACHED.append(function.__name__)
         return numba.njit(**_OPTIONS)(function)
+
+
+def is_cached() -> bool:
+    """Whether the loops imported so far are compiled only once for all processes.
+
+    Examples
+    --------
+    >>> is_cached() in (True, False)
+    True
+    """
+    return not _UNCACHED
 
 
 def inlined(function: Callable[..., Any]) -> Any:

@@ -9,6 +9,7 @@ from streameval.kernels.jit import jit
 from streameval.kernels.prefetch import LINE, prefetch
 
 __all__ = [
+    "LONG",
     "align",
     "distinct",
     "flat",
@@ -31,11 +32,16 @@ __all__ = [
     "widen",
 ]
 
+LONG = 1 << 11  # rows of a piece that may be grouped before it is stored
 _SAMPLE = 64
 
 
 def flat(rows: np.ndarray) -> np.ndarray:
-    """Rows of one word as words, which are moved faster; other arrays as they are."""
+    """What `scatter` and `place` move: rows of one word as words, and all numbers of 64 bits as uint64.
+
+    Loops are compiled for each type that they are given.
+    """
+    rows = rows.view(np.uint64) if rows.itemsize == 8 else rows
     return rows[:, 0] if rows.ndim == 2 and rows.shape[1] == 1 else rows
 
 
@@ -75,24 +81,14 @@ def scatter_rows(values, codes, cursor, out):
 
 
 @jit
-def _copy(values, out):
-    for i in range(values.size):
-        out[i] = values[i]
-
-
-@jit
 def place(values, starts, slots, cursor, out):
     """Copy piece ``values[starts[j] - starts[0] : starts[j + 1] - starts[0]]`` to the cursor of ``slots[j]``."""
     for j in range(slots.size):
         at, size = cursor[slots[j]], starts[j + 1] - starts[j]
-        _copy(values[starts[j] - starts[0] :][:size], out[at : at + size])
+        given, taken = values[starts[j] - starts[0] :], out[at : at + size]
+        for i in range(size):
+            taken[i] = given[i]
         cursor[slots[j]] = at + size
-
-
-@jit
-def _label(values, label, out):
-    for i in range(values.size):
-        out[i] = (values[i] << np.uint64(1)) | label
 
 
 @jit
@@ -100,7 +96,9 @@ def place_labelled(values, starts, codes, cursor, out):
     """`place` of words shifted left by one, the label of their code in the lowest bit; the top bit is lost."""
     for j in range(codes.size):
         at, size = cursor[codes[j]], starts[j + 1] - starts[j]
-        _label(values[starts[j] - starts[0] :][:size], np.uint64(codes[j] & 1), out[at : at + size])
+        given, taken, label = values[starts[j] - starts[0] :], out[at : at + size], np.uint64(codes[j] & 1)
+        for i in range(size):
+            taken[i] = (given[i] << np.uint64(1)) | label
         cursor[codes[j]] = at + size
 
 
@@ -129,12 +127,12 @@ def widen(words, starts, buckets):
 
 @jit
 def repetitive(words, rest, starts):
-    """Which pieces repeat their keys: a spread sample of 64 keys has at most 32 distinct ones."""
+    """Which pieces of `LONG` rows or more repeat their keys: a spread sample of 64 has at most 32 distinct ones."""
     flags = np.zeros(starts.size - 1, np.bool_)
     sample = np.empty(_SAMPLE, np.int64)
     for j in range(starts.size - 1):
         size = starts[j + 1] - starts[j]
-        if size < 32 * _SAMPLE:
+        if size < LONG:
             continue
         step = size // _SAMPLE
         for k in range(_SAMPLE):
@@ -275,8 +273,10 @@ def distinct(words, rest, counts, weights):
 def labelled(neg, pos):
     """Words of both labels in one array, shifted left by one, the label in the lowest bit; the top bit is lost."""
     words = np.empty(neg.size + pos.size, np.uint64)
-    _label(neg, np.uint64(0), words[: neg.size])
-    _label(pos, np.uint64(1), words[neg.size :])
+    for i in range(neg.size):
+        words[i] = neg[i] << np.uint64(1)
+    for i in range(pos.size):
+        words[neg.size + i] = (pos[i] << np.uint64(1)) | np.uint64(1)
     return words
 
 

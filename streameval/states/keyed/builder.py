@@ -194,7 +194,8 @@ class SegmentBuilder:
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         """Store the pieces: as (word, count) where words repeat, else unchanged."""
-        again = kernels.repetitive(words, rest, starts)
+        long = np.diff(starts).max() >= kernels.LONG
+        again = kernels.repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
         if again.any():
             pieces = [
                 (code, *_grouped(*(column[a:b] for column in (words, rest, counts, weights))))

@@ -27,7 +27,7 @@ Absorb = Callable[[slice, "Array", "Array", "Array", "Array"], tuple[int, int]]
 Returns how many rows are left, and how many scores are NaN.
 """
 
-LEARN = 1 << 16  # rows from which keys are learned
+LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
 SEEN = 3  # times that a hot key is in the sample
 WORTH = 8  # one row of this many, at least, must be of a hot key
 
