@@ -62,6 +62,8 @@ def thread_count(threads: int | None) -> int:
 
 def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
     """Map a function over items on Dask's threads; results in order."""
+    if len(items) < 2:  # nothing to schedule: a small night need not wait for Dask
+        return [function(item) for item in items]
     return list(_compute(_calls(function, items, name), threads))
 
 
@@ -69,6 +71,8 @@ def tree(
     function: Callable[[T], R], items: Sequence[T], merge: Callable[[Sequence[R]], R], name: str, threads: int
 ) -> R:
     """Map a function over items and merge the results as a tree of bounded fan-in, so that few of them live at once."""
+    if len(items) == 1:
+        return function(items[0])
     import dask
 
     join = dask.delayed(merge, pure=False)
@@ -92,6 +96,8 @@ def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> list[An
 
 def _compute(nodes: Sequence[Any], threads: int) -> Any:
     import dask
+    from dask import local, threaded
 
-    scheduler = {"scheduler": "threads", "num_workers": threads} if threads > 1 else {"scheduler": "synchronous"}
-    return dask.compute(*nodes, optimize_graph=False, **scheduler)
+    if threads > 1:  # given as functions, since Dask imports its cluster to look up a name
+        return dask.compute(*nodes, optimize_graph=False, scheduler=threaded.get, num_workers=threads)
+    return dask.compute(*nodes, optimize_graph=False, scheduler=local.get_sync)

@@ -98,7 +98,7 @@ def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None
         If one is missing or damaged, or has other columns.
     """
     files = PublishedFiles(location)
-    parts = [pq.read_table(pa.BufferReader(files.load(name)), use_threads=False) for name in names]
+    parts = [pq.ParquetFile(pa.BufferReader(files.load(name))).read(use_threads=False) for name in names]
     return (
         pa.concat_tables(parts)
         if schema is None

@@ -56,6 +56,7 @@ _SCHEMA = pa.schema(
         "facts": pa.string(),
     }
 )
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LATER = {"facts": "{}"}  # columns that early ledgers do not have, with what stands for them
 
 
@@ -295,7 +296,7 @@ class Ledger:
             msg = f"{outside[0]!r} is outside of the ledger and was not opened"
             raise FormatError(msg)
         contents = [pa.BufferReader(self.location.child(name).read()) for name in names]
-        return pa.concat_tables([_SCHEMA.empty_table(), *(_whole(pq.read_table(file)) for file in contents)])
+        return pa.concat_tables([_SCHEMA.empty_table(), *(_whole(pq.ParquetFile(file).read()) for file in contents)])
 
     def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
         """The version of a number or time."""
@@ -342,7 +343,8 @@ def _entries(rows: pa.Table) -> dict[str, Entry]:
     lists = rows["states"].combine_chunks()
     kept = list(map(StoredState, *(facts.to_pylist() for facts in lists.values.flatten())))
     columns["states"] = [tuple(kept[a:b]) for a, b in pairwise(lists.offsets.to_pylist())]
-    columns["updated"] = [when.replace(tzinfo=UTC) for when in rows["updated"].to_numpy().tolist()]
+    since = rows["updated"].cast(pa.int64()).to_pylist()  # as times Arrow would import pandas
+    columns["updated"] = [_EPOCH + timedelta(microseconds=count) for count in since]
     found = map(Entry, *(columns[name] for name in rows.column_names))
     return {entry.partition: entry for entry in found}
 
