@@ -79,6 +79,11 @@ class MetricRequest:
         """Its family."""
         return FAMILIES[self.group]
 
+    def blocks(self, resampling: Resampling) -> MetricRequest | None:
+        """The state to build beside this one for sampling intervals, such as ``score.blocks``; None where none is."""
+        spec = self.family.blocks(self, resampling) if resampling.level is not None and self.metrics else None
+        return None if spec is None else MetricRequest(f"{self.group}.blocks", self.of, spec, ())
+
     def remade(self, spec: Any, metrics: tuple[Any, ...]) -> MetricRequest:
         """The same with another state."""
         return replace(self, spec=spec, metrics=metrics)
@@ -98,6 +103,7 @@ class Family(Protocol):
     name: str
     column: str  # the option that names its columns
     sharded: bool  # whether its states are finalized shard by shard
+    own_blocks: bool  # whether intervals of its values need a state of blocks, which stores keep then
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The states that a request needs, with their metrics."""
@@ -163,6 +169,7 @@ class _Sharded:
     """States that metrics read part by part."""
 
     sharded = True
+    own_blocks = False
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """Nothing to refuse."""
@@ -217,6 +224,7 @@ class _Scores(_Sharded):
 
     name = "score"
     column = "score"
+    own_blocks = True
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """Exact counts of every score, or a histogram."""
@@ -359,6 +367,7 @@ class _Contingency:
     name = "classes"
     column = "cluster"
     sharded = False
+    own_blocks = False
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The table of classes and clusters of every cluster column."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimated", "better_end", "block_specs", "concluded", "differences", "estimated", "resampled_states"]
 
+_NOT_KEPT = "blocks of its units are not kept for all of these rows"
+
 
 class Estimated(NamedTuple):
     """A result with its replicates.
@@ -41,10 +43,7 @@ class Estimated(NamedTuple):
 
 def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling) -> tuple[Any, ...]:
     """States to fold for sampling intervals, beside those of the metrics."""
-    if resampling.level is None:
-        return ()
-    found = (w.family.blocks(w, resampling) for w in wanted if w.metrics)
-    return tuple(spec for spec in found if spec is not None)
+    return tuple(made.spec for w in wanted if (made := w.blocks(resampling)) is not None)
 
 
 def estimated(
@@ -67,11 +66,13 @@ def estimated(
     found: list[Estimated] = []
     for wanted, state in answered:
         values = results[len(found) : len(found) + len(wanted.metrics)]
-        spec = wanted.family.blocks(wanted, resampling) if wanted.metrics else None
-        blocks = None if spec is None else states[spec]
+        due = wanted.blocks(resampling)
+        blocks = None if due is None else states.get(due.spec)
         made: list[list[Estimate]] = []
-        for split in (wanted.family.resampled, partial(wanted.family.paired, engine)):
-            resampled = split(wanted, state, blocks, resampling)
+        family, absent = wanted.family, due is not None and blocks is None
+        for split in (family.resampled, partial(family.paired, engine)):
+            lacking = absent and family.own_blocks == (split == family.resampled)
+            resampled = _NOT_KEPT if lacking else split(wanted, state, blocks, resampling)
             if resampled is None:
                 made.append(made[0])
             elif isinstance(resampled, str):
@@ -89,8 +90,10 @@ def resampled_states(
     """What gives the replicates of intervals, by family and column, for curves."""
     found: dict[tuple[str, str], Resampled] = {}
     for wanted, state in answered if resampling.level is not None else ():
-        spec = wanted.family.blocks(wanted, resampling) if wanted.metrics else None
-        made = wanted.family.resampled(wanted, state, None if spec is None else states[spec], resampling)
+        due = wanted.blocks(resampling)
+        blocks = None if due is None else states.get(due.spec)
+        absent = due is not None and blocks is None and wanted.family.own_blocks
+        made = _NOT_KEPT if absent else wanted.family.resampled(wanted, state, blocks, resampling)
         if not isinstance(made, str):
             found[wanted.group, wanted.of] = made
     return found

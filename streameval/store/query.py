@@ -53,7 +53,7 @@ def evaluate(
     groups = [group for names in by for group in by_keys(entries, names)]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, entries)
-    cached = not request.selection.own  # two metrics of one name may differ
+    cached = not request.selection.own and request.resampling.level is None  # replicates are not cached
     known = nightly.recall(key) if cached else None
     if known is not None:
         labels = labels_of(entries, request.label)

@@ -340,5 +340,5 @@ def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
     assert made.info().to_dict()["failing"] == {NIGHTS[2]: (rule,)}
     made.accept(NIGHTS[2], "known")
     assert made.check(rule).passed
-    with pytest.raises(OptionError, match="a store keeps no sampling intervals; leave out the level"):
+    with pytest.raises(OptionError, match=r"keeps no blocks of units.*add --unit"):
         made.check("roc_auc[score_lr] >= 0.9 @95%")

@@ -36,6 +36,7 @@ __all__ = ["ALL_STATES", "REPORTED", "Configuration"]
 _KEPT = kept_options()
 REPORTED = tuple(name for name, option in _KEPT.items() if option.decides == "value")
 _SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
+_SHOWN = tuple(name for name, option in honoured("show").items() if name in honoured("evaluate") and name not in _KEPT)
 ALL_STATES = {name: _KEPT[name].rest for name in REPORTED}
 _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 _ARROW = {
@@ -152,7 +153,7 @@ class Configuration:
         OptionError
             If the states of the store cannot honour an option.
         """
-        plain = _plain(given)
+        plain = _plain(given, _SHOWN)
         for name, value in plain.items():
             if name in _SUBSETS and value and set(value) <= set(self.options[name]):
                 continue
@@ -162,11 +163,14 @@ class Configuration:
                     near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
                     remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}let it join (add)"
                 raise self._contradiction(name, value, remedy)
-        given = {name: value for name, value in plain.items() if name in _KEPT}
+        given = {name: value for name, value in plain.items() if name in _KEPT or name in _SHOWN}
         own = active(self.options | {name: given[name] for name in _SUBSETS if name in given})
         asked = own | given
         if plain.get("clip") is None and not _clips(asked["metrics"]):
             asked["clip"] = None  # the store's own clips a metric that is not asked for
+        if not asked["unit"] and (asked["ci"] or asked.get("baseline")):
+            msg = "the store keeps no blocks of units, which intervals need: let the unit join (add --unit COLUMN)"
+            raise OptionError(msg)
         return asked
 
     def _contradiction(self, name: str, value: Any, remedy: str) -> OptionError:
@@ -221,9 +225,10 @@ class Configuration:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """Score, cluster, class and sketched columns, each once."""
+        """Score, cluster, class and sketched columns and the unit, each once."""
         classes = [self.options["classes"]] if self.options["classes"] else []
-        named = (*self.options["score"], *self.options["cluster"], *classes, *self.options["sketch"])
+        unit = [self.options["unit"]] if self.options["unit"] else []
+        named = (*self.options["score"], *self.options["cluster"], *classes, *self.options["sketch"], *unit)
         return tuple(dict.fromkeys(named))
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
@@ -234,7 +239,14 @@ class Configuration:
 
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
         """The spec of every state, by group and column."""
-        return {(w.group, w.of): w.spec for w in self.wanted(names, **self._all_states)} if names else {}
+        wanted = self.wanted(names, **self._all_states) if names else []
+        return {(w.group, w.of): w.spec for w in self.kept(wanted)}
+
+    def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
+        """What is kept for these requests: their states, and those of blocks of the unit."""
+        own = [w for w in wanted if w.family.own_blocks and self.options["unit"]]
+        blocks = (w.blocks(self.folding.resampling) for w in own)
+        return [*wanted, *(made for made in blocks if made is not None)]
 
     def widened(self, given: Mapping[str, Any]) -> Configuration:
         """The configuration with more columns or metrics, named by the options of their kind.
@@ -303,6 +315,7 @@ class Configuration:
             own = options[name]
             options[name] = tuple(c for c in own if c != column) if isinstance(own, tuple) else own
         options["classes"] = None if options["classes"] == column or not options["cluster"] else options["classes"]
+        options["unit"] = None if options["unit"] == column else options["unit"]
         if not any(options[name] for name in _SUBSETS):
             msg = f"{column}: is the only column of the store; delete the store instead"
             raise OptionError(msg)
@@ -329,7 +342,7 @@ class Configuration:
         columns = {
             name: tuple(of for of in self.options[name] if any((group, of) in due for group in groups))
             for name, groups in (
-                ("score", ("score", "sample")),
+                ("score", ("score", "sample", "score.blocks")),
                 ("cluster", ("cluster", "classes")),
                 ("sketch", ("sketch",)),
             )
@@ -367,10 +380,11 @@ def _said(value: Any) -> str:
     return ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else repr(value)
 
 
-def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
+def _plain(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[str, Any]:
     """The options given for an update or an evaluation of a store, in plain form; None counts as not given.
 
-    An option of `streameval.evaluate` that a store does not take is refused unless it has its default.
+    An option of `streameval.evaluate` that a store does not take is refused unless it has its default, or is one of
+    `more`.
     """
     known, found = honoured("evaluate"), {}
     for name, value in given.items():
@@ -380,7 +394,7 @@ def _plain(given: Mapping[str, Any]) -> dict[str, Any]:
             continue
         option = known[name]
         found[name] = option.plain(value)
-        if name in _KEPT or found[name] == option.rest:
+        if name in _KEPT or name in more or found[name] == option.rest:
             continue
         if option.decides == "nothing":
             msg = f"{name} is an option of Store(…), for all its verbs: give it there"

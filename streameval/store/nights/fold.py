@@ -24,6 +24,7 @@ from streameval.engine.fold import TASK_ROWS, Folded, Plan
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError, CorruptFileError, DataError, MissingInputError
 from streameval.evaluation.conclude import finalize_all
+from streameval.evaluation.families import FAMILIES
 from streameval.evaluation.families import planned as planned_metrics
 from streameval.store.files.ledger import Entry, StoredState
 from streameval.store.nights.facts import gathered
@@ -324,19 +325,22 @@ def _folded(
         If it cannot be folded.
     """
     request = configuration.folding
-    wanted = [
-        w for w in planned_metrics(request, found) if configuration.due is None or (w.group, w.of) in configuration.due
+    kept = [
+        w
+        for w in configuration.kept(planned_metrics(request, found))
+        if configuration.due is None or (w.group, w.of) in configuration.due
     ]
-    plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in wanted}), skip)
+    wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
+    plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in kept}), skip)
     folded = engine.read(found.pieces, found.rows, plan)
     if fingerprint(partition.files)[0] != partition.fingerprint:
         msg = f"{partition.name}: its files changed while they were read; it does not count: run the update again"
         raise DataError(msg)
-    kept = tuple(StoredState(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in wanted)
+    written = tuple(StoredState(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in kept)
     evaluation = _evaluation(partition.name, plan, configuration, engine, folded)
     pairs = [(w, folded.states[w.spec]) for w in wanted]
     facts = gathered(partition.files, found.schema.names, pairs, (*found.skipped, *folded.skipped))
-    return Night(_entry(partition, folded.states[request.label], kept, facts), evaluation)
+    return Night(_entry(partition, folded.states[request.label], written, facts), evaluation)
 
 
 def _evaluation(
@@ -344,11 +348,12 @@ def _evaluation(
 ) -> Evaluation | None:
     """The metrics of one partition alone; None if it has no rows, or its labels alone are not two classes."""
     wanted = [w for w in configuration.wanted([name]) if w.spec in folded.states]
-    states = {w.spec: folded.states[w.spec] for w in wanted} | {plan.label: folded.states[plan.label]}
+    states = {w.spec: folded.states[w.spec] for w in configuration.kept(wanted) if w.spec in folded.states}
+    states[plan.label] = folded.states[plan.label]
+    request = configuration.request()
+    threshold, resampling = request.options["aul_threshold"], request.resampling
     try:
-        return finalize_all(
-            engine, [name], plan, wanted, Folded(states), threshold=configuration.request().options["aul_threshold"]
-        )
+        return finalize_all(engine, [name], plan, wanted, Folded(states), threshold=threshold, resampling=resampling)
     except DataError:
         return None
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan
-from streameval.errors import FormatError
+from streameval.errors import FormatError, OptionError
 from streameval.evaluation.conclude import finalize_all
 from streameval.results import Scalar
 from streameval.states.scores.counts import ScoreSpec
@@ -100,7 +100,7 @@ def evaluated(
     there = [w for w, has in zip(wanted, complete, strict=True) if has]
     label = replace(request.label, complete=configuration.folding.label.complete)  # of all columns of the store
     states: dict[Any, Any] = {label: labels_of(entries, label)}
-    for w in there:
+    for w in [w for w in configuration.kept(there) if _complete(w, entries)]:
         try:
             states[w.spec] = (merge or _merged)(w, entries, engine, files)
         except FormatError as error:
@@ -109,7 +109,9 @@ def evaluated(
             raise FormatError(msg) from error
     engine.budget.release_spares()
     plan = Plan(None, label, request.weight, tuple(w.spec for w in there))
-    found = finalize_all(engine, names, plan, there, Folded(states), threshold=request.options["aul_threshold"])
+    _check_common(request.resampling.baselines, there, states, label)
+    threshold, resampling = request.options["aul_threshold"], request.resampling
+    found = finalize_all(engine, names, plan, there, Folded(states), threshold=threshold, resampling=resampling)
     return found if all(complete) else _with_absent(found, wanted, there, entries)
 
 
@@ -120,6 +122,20 @@ def states_of(
     wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
     there = [w for w in wanted if _complete(w, entries)]
     return LazyStates({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in there})
+
+
+def _check_common(
+    baselines: Sequence[str], there: Sequence[MetricRequest], states: Mapping[Any, Any], label: LabelSpec
+) -> None:
+    """Raise `OptionError` if columns that are compared do not speak of the same rows."""
+    for w in there if baselines and not label.complete else ():
+        for reason, rows in w.family.counted(w, states[w.spec]).dropped:
+            if rows:
+                msg = (
+                    f"baseline: {plural(rows, 'row')} left out ({reason}), which other columns have; columns are "
+                    "compared on the rows that all have: begin a store with common_rows (--common-rows)"
+                )
+                raise OptionError(msg)
 
 
 def _complete(w: MetricRequest, entries: Sequence[Entry]) -> bool:
@@ -149,16 +165,17 @@ class PrefixMerge:
     """The state of a column over the partitions up to one, then up to a later one: what is merged is not read again."""
 
     def __init__(self) -> None:
-        self._state: Any = None
-        self._nights = 0
+        self._known: dict[tuple[str, str], tuple[Any, int]] = {}
 
     def __call__(self, w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
         """The state over all partitions, which begin with those of the call before."""
-        if self._state is None or self._state.spec != w.spec:  # exact up to here, and now there is a histogram
-            self._state, self._nights = None, 0
-        new = _merged(w, entries[self._nights :], engine, files)
-        self._state, self._nights = self._state.merge(new) if self._state else new, len(entries)
-        return self._state
+        state, nights = self._known.get((w.group, w.of), (None, 0))
+        if state is None or state.spec != w.spec:  # exact up to here, and now there is a histogram
+            state, nights = None, 0
+        new = _merged(w, entries[nights:], engine, files)
+        state = state.merge(new) if state else new
+        self._known[w.group, w.of] = state, len(entries)
+        return state
 
 
 def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:

@@ -118,13 +118,6 @@ def store_rules(given: Any) -> list[Rule]:
         If one is malformed, or has the name of a rule that every store has.
     """
     found = named_rules(given)
-    unknown = next((rule for rule in found if rule.level is not None), None)
-    if unknown is not None:
-        msg = (
-            f"{unknown.text!r}: a store keeps no sampling intervals; leave out the level, or judge the data with "
-            "evaluate --rule"
-        )
-        raise OptionError(msg)
     taken = [rule.name for rule in found if rule.name in (COMPLETE, PRESENT)]
     if taken:
         msg = f"rule {taken[0]!r}: every store has a rule of this name; choose another"
@@ -208,6 +201,12 @@ class Gate:
     def _refuse_unknown(self, rule: Rule) -> None:
         """Raise `OptionError` if a rule speaks of what the store does not have."""
         columns = self.nightly.configuration.folding.columns
+        if rule.level is not None and not self.nightly.configuration.options["unit"]:
+            msg = (
+                f"{rule.text!r}: the store keeps no blocks of units, which intervals need: let the unit join "
+                "(add --unit COLUMN)"
+            )
+            raise OptionError(msg)
         if rule.metric == "nulls" and rule.of not in columns:
             close = get_close_matches(str(rule.of), columns, 1)
             remedy = f"did you mean {close[0]!r}?" if close else f"it reads {', '.join(columns)}"
@@ -264,9 +263,11 @@ class Gate:
         def computed(entries: Sequence[Entry]) -> None:
             if rule.metric in FACTS:
                 found = [fact(entry, rule.metric, rule.of, share=rule.share and not rule.how) for entry in entries]
+            elif rule.level is not None and rule.of is not None and rule.than is not None:
+                found = self.nightly.differences(entries, rule.metric, (rule.of, rule.than), rule.level)
             else:
-                found = self.nightly.nights(entries, rule.metric, rule.of)
-            if rule.than is not None:
+                found = self.nightly.nights(entries, rule.metric, rule.of, rule.level)
+            if rule.than is not None and rule.level is None:
                 found = list(map(difference, found, self.nightly.nights(entries, rule.metric, rule.than)))
             known.update(zip((entry.partition for entry in entries), found, strict=True))
 

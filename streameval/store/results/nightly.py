@@ -129,9 +129,10 @@ class MetricSeries:
                 row += [by_name[metric.name] for metric in w.metrics]
         return rows
 
-    def nights(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
-        """The metric of each of these nights."""
+    def nights(self, entries: Sequence[Entry], metric: str, of: str | None, level: float | None = None) -> list[Scalar]:
+        """The metric of each of these nights, with its sampling interval at a level other than the store's own."""
         w, options = self.column(metric, of)
+        options = options if level is None else {**options, "ci": level}
         keys = [self._key("", entry, w, options) for entry in entries]
         known = self.cache.find([key for key in keys if key], metric)
         missing = [(entry, key) for entry, key in zip(entries, keys, strict=True) if key and key not in known]
@@ -140,6 +141,31 @@ class MetricSeries:
             self.cache.add("night", entry.partition, w.group, key, results)
             known[key] = [result for result in results if result.metric == metric]
         return [known[key][0] if key else _absent(entry, w, metric) for entry, key in zip(entries, keys, strict=True)]
+
+    def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
+        """How much more the metric is of one column than of another in each night, with its sampling interval."""
+        (one, options), (other, _) = (self.column(metric, of) for of in pair)
+        options = {**options, "ci": level}
+        found = []
+        for entry in entries:
+            key = key_of("difference", self._key("", entry, one, options), self._key("", entry, other, options))
+            if key not in (known := self.cache.find([key], metric)):
+                known[key] = [self._difference(entry, one, pair, {"metrics": (metric,), **options})]
+                self.cache.add("night", entry.partition, one.group, key, known[key])
+            found += known[key][:1]
+        return found
+
+    def _difference(self, entry: Entry, one: MetricRequest, pair: tuple[str, str], options: dict[str, Any]) -> Scalar:
+        others = {"score": (), "cluster": (), "sketch": ()} | {one.family.column: pair}
+        metric = options["metrics"][0]
+        try:
+            results = self.evaluated(
+                [entry], self.configuration, self.engine, self.files, **others, baseline=pair[1:], **options
+            ).results
+        except DataError as error:
+            return Scalar.undefined(metric, str(error))
+        wanted = (r for r in results if r.baseline == pair[1] and r.metric == metric)
+        return next(wanted, Scalar.undefined(metric, f"no {' or '.join(pair)} in {entry.partition}"))
 
     def cumulative(self, entries: Sequence[Entry], metric: str, of: str | None) -> list[Scalar]:
         """The metric over all nights from the first of these up to each."""
@@ -201,7 +227,8 @@ class MetricSeries:
         if state is None:
             return ""
         metrics = self._metrics if not options else _named(self.configuration, options)
-        return key_of(before, entry.partition, *state.content, metrics)
+        blocks = entry.state(f"{w.group}.blocks", w.of)
+        return key_of(before, entry.partition, *state.content, *(blocks.content if blocks else ()), metrics)
 
     def _prefixes(self, entries: Sequence[Entry], w: MetricRequest, options: dict[str, Any]) -> Iterator[str]:
         """Keys of the results over all nights from the first of these up to each."""

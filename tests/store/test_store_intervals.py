@@ -1,0 +1,107 @@
+"""Sampling intervals from the states of a store: those of its files, for nights, selections, rules and differences."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from nightly import DATA, NIGHTS, land
+
+from streameval import Store, evaluate
+from streameval.cli import main
+from streameval.errors import OptionError
+
+COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Three nights."""
+    folder = tmp_path_factory.mktemp("intervals") / "data"
+    for name in NIGHTS[:3]:
+        land(name, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def store(data, tmp_path_factory):
+    """Their store, with blocks of campaigns."""
+    made = Store(tmp_path_factory.mktemp("intervals") / "store", threads=1)
+    made.update(data, **COLUMNS, unit="campaign")
+    return made
+
+
+def ends(results):
+    """Intervals and what they are told of."""
+    return [(r.metric, r.of, r.value, r.ci_lower, r.ci_upper, r.effective_units, r.blocks, r.p_value) for r in results]
+
+
+def test_a_store_gives_the_intervals_of_its_files(store, data):
+    """Of all nights, of one, at another level, and of the difference of two columns."""
+    for options in ({}, {"ci": 0.8}, {"baseline": "score_nb"}):
+        raw = evaluate(data, **COLUMNS, unit="campaign", threads=1, **options)
+        found = store.evaluate(**options)
+        assert ends(found.results) == ends(raw.results)
+        assert ends(store.evaluate(**options).results) == ends(raw.results)  # asked again
+    night = evaluate(data / NIGHTS[1], **COLUMNS, unit="campaign", threads=1)
+    history = store.history("roc_auc", "score_lr")
+    assert ends([history.points[1].night]) == ends(night.results[:1])
+    assert ends([history.points[2].cumulative]) == ends(store.evaluate().results[:1])
+    told = store.evaluate().difference("roc_auc", "score_nb", "score_lr")
+    assert (told.ci_lower, told.ci_upper) == raw_difference(data)
+
+
+def raw_difference(data):
+    """The interval of the difference, from the files."""
+    found = evaluate(data, **COLUMNS, unit="campaign", threads=1).difference("roc_auc", "score_nb", "score_lr")
+    return found.ci_lower, found.ci_upper
+
+
+def test_rules_of_nights_read_intervals(store):
+    """At their own levels, of values and of paired differences."""
+    low, high = store.evaluate(NIGHTS[2], ci=0.9).ci("roc_auc", "score_lr")
+    told = store.evaluate(NIGHTS[2], ci=0.9, baseline="score_nb").results[-1]
+    rules = {
+        "above": f"roc_auc[score_lr] >= {low - 1e-9} proven @90%",
+        "within": f"roc_auc[score_lr] >= {high - 1e-9} @90%",
+        "unproven": f"roc_auc[score_lr] >= {low + 1e-9} proven @90%",
+        "gain": f"roc_auc[score_lr] - roc_auc[score_nb] >= {told.ci_lower - 1e-9} proven @90%",
+        "less": f"roc_auc[score_lr] - roc_auc[score_nb] >= {told.ci_upper + 1e-9} @90%",
+    }
+    found = {one.rule: one.outcome for one in store.check(rules, NIGHTS[2]).judgements}
+    assert found == dict(zip(rules, ("passed", "passed", "failed", "passed", "failed"), strict=True))
+
+
+def test_a_unit_joins_nights_that_are_there(data, tmp_path):
+    """Values stay, intervals come; nights whose files are gone leave a selection without them, with the reason."""
+    made = Store(tmp_path / "store", threads=1)
+    made.update(data, **COLUMNS)
+    assert made.evaluate().results[0].ci_level is None
+    with pytest.raises(OptionError, match=r"keeps no blocks of units.*add --unit"):
+        made.evaluate(ci=0.95)
+    made.add(unit="campaign", since="2026-01-02")
+    assert made.evaluate(NIGHTS[1]).results[0].ci_lower is not None
+    assert "not kept for all of these rows" in made.evaluate().results[0].ci_reason
+    made.add(unit="campaign")
+    raw = evaluate(data, **COLUMNS, unit="campaign", threads=1)
+    assert ends(made.evaluate().results) == ends(raw.results)
+    with pytest.raises(OptionError, match=r"unit='cluster_loose' contradicts the store.*'campaign'"):
+        made.update(data, unit="cluster_loose")
+
+
+def test_columns_are_compared_on_common_rows_alone(tmp_path):
+    """Where one lacks rows that the other has, the store must have been begun with common rows."""
+    options = {"score": ["score_lr", "score_q"], "metrics": "roc_auc", "nan": "drop", "unit": "campaign"}
+    made = Store(tmp_path / "own", threads=1)
+    made.update(DATA / NIGHTS[0], **options)
+    if any(reason.startswith("NaN") for reason, _ in made.evaluate().dropped):
+        with pytest.raises(OptionError, match="common_rows"):
+            made.evaluate(baseline="score_lr")
+
+
+def test_the_command_line_compares_columns(store):
+    """Below the table, and in JSON."""
+    done = CliRunner().invoke(main, ["show", store.name, "--baseline", "score_nb", "--json", "-"])
+    told = json.loads(done.stdout)["results"][-1]
+    assert (told["baseline"], told["of"], told["unit"]) == ("score_nb", "score_lr − score_nb", "campaign")
