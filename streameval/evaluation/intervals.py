@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Estimated", "better_end", "block_specs", "concluded", "differences", "estimated", "resampled_states"]
 
-_NOT_KEPT = "blocks of its units are not kept for all of these rows"
+_NOT_KEPT = "blocks of its units are not kept for all of these rows; let the unit join (add --unit COLUMN)"
 
 
 class Estimated(NamedTuple):

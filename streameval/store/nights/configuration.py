@@ -168,9 +168,6 @@ class Configuration:
         asked = own | given
         if plain.get("clip") is None and not _clips(asked["metrics"]):
             asked["clip"] = None  # the store's own clips a metric that is not asked for
-        if not asked["unit"] and (asked["ci"] or asked.get("baseline")):
-            msg = "the store keeps no blocks of units, which intervals need: let the unit join (add --unit COLUMN)"
-            raise OptionError(msg)
         return asked
 
     def _contradiction(self, name: str, value: Any, remedy: str) -> OptionError:
