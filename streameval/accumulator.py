@@ -81,6 +81,7 @@ _REFUSED = {
     "ci": "it keeps no blocks; use evaluate",
     "unit": "it keeps no blocks; use evaluate",
     "baseline": "it keeps no blocks; use evaluate",
+    "resample_bins": "it keeps no blocks; use evaluate",
     "delta_version": "there are no tables to read",
     "scheduler_timeout": "it has no scheduler",
     "sketch": "keep a QuantileSketch beside it",

@@ -25,6 +25,7 @@ from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, takes_unlabelled
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -254,7 +255,18 @@ def _subjects() -> list[Subject]:
                 bare = replace(spec, unlabelled=True)
                 found.append(Subject(f"clusters-{kind}-{scope}-unlabelled", bare, kind, id_values(kind)))
     found += [Subject(f"labels-{kind}", LabelSpec("column", nulls="drop"), kind, st.nothing()) for kind in LABEL_TYPES]
-    return found + _cells() + _group_scores() + _sampled()
+    return found + _cells() + _group_scores() + _blocks() + _sampled()
+
+
+def _blocks() -> list[Subject]:
+    """Counts by block on a grid of so few bins that it is made coarser all the time."""
+    unit: Column = (pa.int64(), st.none() | st.integers(0, 2) | st.integers(-(2**63), 2**63 - 1))
+    found = []
+    for kind in (pa.float32(), pa.float64(), pa.int32(), pa.uint64(), pa.decimal128(9, 2)):
+        for name, more, weighted in (("group", (("group", unit),), False), (None, (), True)):
+            spec = BlockSpec("column", score_type(kind), weighted, "drop", name, 5, 4)
+            found.append(Subject(f"blocks-{kind}-{name or 'rows'}", spec, kind, score_values(kind), more))
+    return found
 
 
 def _cells() -> list[Subject]:

@@ -54,6 +54,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "ci": 0.9,
     "unit": "id",
     "baseline": "s",
+    "resample_bins": 512,
     "approx": True,
     "approx_agc": True,
     "sample": 0.5,
@@ -184,6 +185,7 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
     value = {**OTHER, **MORE}[name]
     needed: dict[str, Any] = {"approx_agc": True} if name in SAMPLED else {"sketch": "s"} if name == "sketch" else {}
     needed |= {"metrics": ["roc_auc", "log_loss"]} if name == "clip" else {}
+    needed |= {"ci": 0.9} if name == "resample_bins" else {}
     needed |= {"mean_over": "id"} if name == "mean_weight" else {}
     options = {name: value} | BASE | needed | {name: value}
     if needed and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
@@ -227,6 +229,8 @@ def test_results_record_what_decides_them(name: str, data: Path) -> None:
     options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
     if name == "mean_weight":
         options["mean_over"] = "id"
+    if name == "resample_bins":
+        options["ci"] = 0.9
     if name in ("sample_by", "clip"):
         options["metrics"] = "log_loss" if name == "clip" else "agc_approx"
     found = evaluate(data, **options).to_dict()["options"]

@@ -70,6 +70,7 @@ def evaluate(
     ci: float | None = None,
     unit: str | None = None,
     baseline: str | Sequence[str] | None = None,
+    resample_bins: str | int = "2048",
     approx: bool = False,
     approx_agc: bool = False,
     sample: float = 1.0,
@@ -170,6 +171,9 @@ def evaluate(
     baseline : str or sequence of str, optional
         Columns to compare the other scores, or cluster columns, with: `results` has the differences as well. Rows that
         lack one of the columns are left out, as with `common_rows`.
+    resample_bins : str or int
+        Bins of scores in which the blocks of `ci` are counted, or ``"exact"`` to keep all scores of each block, in the
+        memory of a second exact state. Intervals for which the bins do not do are left out, with the reason.
     approx : bool
         Count scores in a fixed histogram (16 MiB a score) instead of keeping every distinct score. Results are then
         certain intervals.
@@ -254,6 +258,7 @@ def evaluate(
         "ci": ci,
         "unit": unit,
         "baseline": baseline,
+        "resample_bins": resample_bins,
         "approx": approx,
         "approx_agc": approx_agc,
         "sample": sample,

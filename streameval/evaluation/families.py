@@ -25,12 +25,14 @@ from streameval.errors import OptionError, SchemaError, WeightError
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, SweptTable, WithoutClasses, WithoutRows
 from streameval.metrics.resampling import SplitState
+from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import group_means
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped import GroupedSpec
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -245,12 +247,17 @@ class _Scores(_Sharded):
         return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """The exact state, split by block."""
-        spec = wanted.spec
-        return GroupedSpec(ScoreSpec(spec.column, spec.type, spec.weighted, spec.nan), resampling.blocks)
+        """Counts by block on a coarse grid, or the exact state split by block."""
+        facts = wanted.spec.column, wanted.spec.type, wanted.spec.weighted, wanted.spec.nan
+        key = resampling.blocks
+        if resampling.bins is None:
+            return GroupedSpec(ScoreSpec(*facts), key)
+        return BlockSpec(*facts, key.unit, key.count, resampling.bins)
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """The state without each block."""
+        if resampling.bins is not None:
+            return BlockReplicates(blocks, resampling.named_unit, resampling.blocks.count)
         return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:

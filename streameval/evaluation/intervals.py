@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.resampling import Resampling
     from streameval.metrics.estimates import Estimate
+    from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
 
@@ -78,10 +79,15 @@ def estimated(
             elif isinstance(resampled, str):
                 made.append(without_replicates(values, resampling.named_unit, resampled))
             else:
-                finalize = partial(wanted.family.replicates, engine)
-                made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, finalize))
+                finalize, exact = partial(wanted.family.replicates, engine), partial(_exact, engine, wanted, state)
+                made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, finalize, exact))
         found += map(Estimated, *made)
     return found
+
+
+def _exact(engine: Engine, wanted: MetricRequest, state: Any, metrics: Sequence[Metric]) -> list[Scalar]:
+    """Further metrics of the exact state."""
+    return wanted.family.finalize(engine, [(state, metrics)])[0]
 
 
 def resampled_states(

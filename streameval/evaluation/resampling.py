@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, SchemaError
+from streameval.options import honoured
 from streameval.states.grouped import Blocks
 from streameval.states.keyed.ids import id_type
 from streameval.wording import few
@@ -29,16 +30,19 @@ class Resampling:
     level : of the intervals; None where there are to be none
     unit : column of what is drawn together; None where each row is a unit
     baselines : columns that others are compared with
+    bins : of scores, in which blocks are counted; None to keep all scores
 
     Examples
     --------
-    >>> Resampling.of({"ci": None, "unit": "campaign", "baseline": (), "score": ("a",), "cluster": ()})
-    Resampling(level=0.95, unit='campaign', baselines=())
+    >>> options = {"ci": None, "unit": "campaign", "baseline": (), "resample_bins": "exact"}
+    >>> Resampling.of(options | {"score": ("a",), "cluster": ()})
+    Resampling(level=0.95, unit='campaign', baselines=(), bins=None)
     """
 
     level: float | None = None
     unit: str | None = None
     baselines: tuple[str, ...] = ()
+    bins: int | None = 2048
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Resampling:
@@ -62,7 +66,11 @@ class Resampling:
         level = options["ci"]
         if level is None and (unit or baselines):
             level = LEVEL
-        return cls(level, unit, baselines)
+        bins = options["resample_bins"]
+        if level is None and bins != honoured("evaluate")["resample_bins"].rest:
+            msg = f"resample_bins={bins!r} would change nothing without intervals: set ci, unit or baseline (--ci)"
+            raise OptionError(msg, "resample_bins")
+        return cls(level, unit, baselines, None if bins == "exact" else int(bins))
 
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if the unit is no id; `name` is a file."""

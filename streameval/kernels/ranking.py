@@ -21,6 +21,7 @@ __all__ = [
     "best_weights",
     "deepest_counts",
     "deepest_weights",
+    "delong_counts",
     "exact_parts",
     "informedness_counts",
     "informedness_weights",
@@ -63,6 +64,27 @@ def area_counts(neg, pos, before_neg, total_neg):
             lower += p * (factor & _LOW)
         below -= neg[i]
     return _joined(high, low, upper, lower)
+
+
+@jit
+def delong_counts(neg, pos, before_neg, before_pos, total_pos, drop_neg, drop_pos):
+    """Σ p·a, Σ p·a², Σ n·b and Σ n·b², with a = 2F + n and b = 2(P − T) − p, which are halved counts of pairs.
+
+    F and T count those above; `a` and `b` lose their lowest `drop` bits, so that they fit into 32.
+    """
+    words = np.zeros(8, np.uint64)
+    true, false = np.int64(total_pos - before_pos), np.int64(before_neg)
+    for i in range(neg.size):
+        n, p = np.uint64(neg[i]), np.uint64(pos[i])
+        a = np.uint64((2 * false + neg[i]) >> drop_neg)
+        b = np.uint64((2 * true - pos[i]) >> drop_pos)
+        words[0], words[1] = multiply_add(words[0], words[1], p, a)
+        words[2], words[3] = multiply_add(words[2], words[3], p, a * a)
+        words[4], words[5] = multiply_add(words[4], words[5], n, b)
+        words[6], words[7] = multiply_add(words[6], words[7], n, b * b)
+        false += neg[i]
+        true -= pos[i]
+    return words
 
 
 @jit

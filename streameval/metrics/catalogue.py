@@ -53,6 +53,7 @@ from streameval.metrics.scores.calibration.isotonic import Corp
 from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
+from streameval.metrics.scores.delong import DeLong
 from streameval.metrics.scores.gain import Agc, truncated
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
@@ -157,7 +158,7 @@ _BIASED = "it is biased where scores are calibrated, so that no interval around 
 CATALOGUE: tuple[Entry, ...] = (
     Entry("roc_auc", "score", "ranking", True, 0, 1, "higher",
           "Share of (positive, negative) pairs in which the positive scores higher; a tie counts one half.",
-          "Hanley and McNeil 1982", RocAuc()),
+          "Hanley and McNeil 1982", RocAuc(), rowwise=DeLong()),
     Entry("average_precision", "score", "ranking", True, 0, 1, "higher",
           "Mean precision at the positives, without interpolation.", "scikit-learn", AveragePrecision()),
     Entry("pr_auc", "score", "ranking", True, 0, 1, "higher",
@@ -171,7 +172,7 @@ CATALOGUE: tuple[Entry, ...] = (
           "Kolmogorov-Smirnov", KolmogorovSmirnov()),
     Entry("agc", "score", "gain", True, -1, 1, "higher",
           "Area under the gain curve, 0 for a random order and 1 for a perfect one.", "Théberge, agc", Agc(1),
-          scale="fisher"),
+          scale="fisher", rowwise=DeLong(2)),
     Entry("agc_ratio", "score", "gain", True, 0, 1, "higher",
           "Area under the gain curve as a share of the perfect one's.", "Théberge, agc", Agc(1, ratio=True)),
     Entry("agc@Q", "score", "gain", False, -math.inf, 1, "higher",
@@ -181,7 +182,7 @@ CATALOGUE: tuple[Entry, ...] = (
           "agc_ratio of the top Q of the points (--truncate Q).", "Théberge, agc"),
     Entry("gini", "score", "ranking", False, -1, 1, "higher",
           "Gini coefficient of the ROC curve, 2·AUC − 1.", "2·AUC − 1", Gini(),
-          scale="fisher"),
+          scale="fisher", rowwise=DeLong(2)),
     Entry("partial_auc@F", "score", "ranking", False, 0, 1, "higher",
           "ROC AUC up to a false positive rate of F, standardised: ½ for a random order, 1 for a perfect one.",
           "McClish 1989", made=PartialAuc),

@@ -45,6 +45,8 @@ __all__ = ["FEW_UNITS", "SCALES", "Estimate", "Scale", "Sizes", "compared", "eff
 
 FEW_UNITS = 50  # effective units below which the output warns
 _LEAST_UNITS = 5
+_NORMAL = 1e9  # degrees of freedom
+_OFF = 0.1  # standard errors that the grid may be off
 _SIGNS = {"higher": 1, "lower": -1}
 
 
@@ -144,6 +146,8 @@ class Estimate:
     sizes : what the blocks hold
     scale : key of `SCALES`
     reason : why there is no interval, if that is known beforehand
+    grid : the value where replicates come from an approximation; NaN where they do not
+    known : the standard error, where it is known without replicates
 
     Examples
     --------
@@ -157,6 +161,8 @@ class Estimate:
     sizes: Sizes
     scale: str = "plain"
     reason: str | None = None
+    grid: float = math.nan
+    known: float | None = None
 
     @property
     def deviations(self) -> Array:
@@ -169,6 +175,8 @@ class Estimate:
     @property
     def stderr(self) -> float:
         """Standard error of the value; NaN where fewer than two blocks have rows."""
+        if self.known is not None:
+            return self.known
         d = self.deviations
         if d.size < 2:
             return math.nan
@@ -177,6 +185,8 @@ class Estimate:
     @property
     def freedom(self) -> float:
         """Degrees of freedom of the standard error."""
+        if self.known is not None:
+            return _NORMAL
         d = self.deviations
         most = float(d.size - 1)
         if self.sizes.governing[0] >= FEW_UNITS or not d.any():
@@ -194,11 +204,22 @@ class Estimate:
             return self.reason
         if units < _LEAST_UNITS:
             return f"{units:.1f} effective units of {kind} ({self.sizes.unit}): at least {_LEAST_UNITS} are needed"
-        if self.deviations.size < 2 or np.isinf(self.replicates).any():
+        if self.known is None and (self.deviations.size < 2 or np.isinf(self.replicates).any()):
             return "a replicate is undefined"
+        if self.known is None and self._off > _OFF * self.stderr:
+            return "the value on the coarse grid is off: raise resample_bins (--resample-bins 65536)"
         if not scale.low < value < scale.high:
             return f"the value {value:g} is at the end of its range"
         return None
+
+    @property
+    def _off(self) -> float:
+        """How far the value that the replicates are around is from the exact one; 0 where they are one."""
+        if math.isnan(self.grid):
+            return 0.0
+        low, high = sorted((self.scalar.lower, self.scalar.upper))
+        ends = (self.scalar.value,) * 2 if math.isnan(low) else (low, high)
+        return max(0.0, ends[0] - self.grid, self.grid - ends[1])
 
     def scalar_with(self, level: float) -> Scalar:
         """The value with its interval at a level, such as 0.95; null with the reason where there is none."""
@@ -255,7 +276,7 @@ class Estimate:
                 reason = f"{side.scalar.metric} of {side.scalar.of}: {side.scalar.reason or 'undefined'}"
                 scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
         smaller = min(self.sizes, other.sizes, key=lambda sizes: sizes.governing[0])
-        return Estimate(scalar, replicates, smaller, "plain", reason)
+        return Estimate(scalar, replicates, smaller, "plain", reason, self.grid - other.grid)
 
     def p_value(self, against: float = 0) -> float:
         """Two-sided p of the value being `against`, by t; NaN where there is no interval or no spread.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 
@@ -23,13 +23,14 @@ from streameval.metrics.finalize import compute
 from streameval.metrics.scores.threshold import ConfusionAt
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
     from streameval.results import Scalar
     from streameval.states.grouped import Grouped
     from streameval.typing import Array
 
+    Exact = Callable[[Sequence[Metric]], list[Scalar]]
     Finalize = Callable[[Sequence[tuple[Any, Sequence[Metric]]]], list[list[Scalar]]]
 
 __all__ = ["FEW_BLOCKS", "Resampled", "SplitState", "estimates", "without_replicates"]
@@ -59,6 +60,19 @@ class Thresholded(Resampled, Protocol):
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold: as the counts of `sizes`."""
 
+    @property
+    def focus(self) -> int | None:
+        """Where there is more detail; see `focused`."""
+
+    def total(self) -> Any:
+        """A state of all rows, where it is not the exact one that the values come from; else None."""
+
+    def focused(self, value: Scalar, metric: Metric) -> Thresholded:
+        """The same with more detail around the threshold of a metric, where there is less than all."""
+
+    def certified(self, exact: Exact) -> str | None:
+        """Why no replicate will do, where that shows; `exact` finalizes metrics of the exact state."""
+
 
 @dataclass(frozen=True)
 class SplitState:
@@ -74,6 +88,7 @@ class SplitState:
     grouped: Grouped
     unit: str
     count: int
+    focus: ClassVar[None] = None
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -102,6 +117,17 @@ class SplitState:
             found[:, block % self.count] += false, true
         return _counts(*found)
 
+    def total(self) -> None:
+        """None: the values are of these rows."""
+
+    def focused(self, value: Scalar, metric: Metric) -> SplitState:
+        """The same."""
+        return self
+
+    def certified(self, exact: Exact) -> str | None:
+        """Nothing is approximated."""
+        return None
+
 
 def _counts(negatives: Array, positives: Array) -> dict[str, Array]:
     return {"rows": negatives + positives, "positives": positives, "negatives": negatives}
@@ -109,11 +135,20 @@ def _counts(negatives: Array, positives: Array) -> dict[str, Array]:
 
 def without_replicates(values: Sequence[Scalar], unit: str, reason: str) -> list[Estimate]:
     """Estimates that have no interval, for one reason."""
-    return [Estimate(value, np.empty(0), Sizes(unit, {}), reason=reason) for value in values]
+    return [_refused(value, unit, reason) for value in values]
+
+
+def _refused(value: Scalar, unit: str, reason: str) -> Estimate:
+    return Estimate(value, np.empty(0), Sizes(unit, {}), reason=reason)
 
 
 def estimates(
-    values: Sequence[Scalar], metrics: Sequence[Metric], rows: int, resampled: Resampled, finalize: Finalize
+    values: Sequence[Scalar],
+    metrics: Sequence[Metric],
+    rows: int,
+    resampled: Resampled,
+    finalize: Finalize,
+    exact: Exact,
 ) -> list[Estimate]:
     """The metrics of a state with their replicates.
 
@@ -124,21 +159,45 @@ def estimates(
     rows : rows of the exact state
     resampled : gives the replicates
     finalize : from pairs of a state and metrics to their values
+    exact : from metrics to their values of the exact state
     """
-    kinds = [_kind(metric) for metric in metrics]
-    found: dict[int, Estimate] = {}
-    for few in (False, True):
-        at = [i for i, kind in enumerate(kinds) if kind.thresholded == few and not kind.no_interval]
-        if at:
-            split = cast("Thresholded", resampled).merged(FEW_BLOCKS) if few else resampled
-            replicates = _replicates([metrics[i] for i in at], rows, split, finalize)
-            for row, i in zip(replicates, at, strict=True):
-                estimate = Estimate(values[i], row, split.sizes.of(kinds[i].units), kinds[i].scale)
-                found[i] = replace(estimate, reason=_reason(estimate, metrics[i], kinds[i], split))
-    refused = [
-        without_replicates([v], resampled.sizes.unit, k.no_interval)[0] for v, k in zip(values, kinds, strict=True)
-    ]
-    return [found.get(i, estimate) for i, estimate in enumerate(refused)]
+    kinds, unit = [_kind(metric) for metric in metrics], resampled.sizes.unit
+    found = {i: _refused(values[i], unit, kind.no_interval) for i, kind in enumerate(kinds) if kind.no_interval}
+    ranked = cast("Thresholded", resampled) if hasattr(resampled, "certified") else None
+    reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
+    rest = [i for i in range(len(kinds)) if i not in found]
+    for split, at in _groups(values, metrics, kinds, ranked) if ranked else [(resampled, rest)] * bool(rest):
+        several = [metrics[i] for i in at]
+        replicates = _replicates(several, rows, split, finalize)
+        whole = cast("Thresholded", split).total() if ranked else None
+        grid = [math.nan] * len(at) if whole is None else _values(finalize([_job(whole, several, rows)])[0])
+        for row, own, i in zip(replicates, grid, at, strict=True):
+            estimate = Estimate(values[i], row, split.sizes.of(kinds[i].units), kinds[i].scale, reason, own)
+            found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kinds[i], split))
+    if resampled.sizes.single:
+        found |= _by_row(found, kinds, exact)
+    return [found[i] for i in range(len(metrics))]
+
+
+def _by_row(found: Mapping[int, Estimate], kinds: Sequence[Entry], exact: Exact) -> dict[int, Estimate]:
+    """Estimates whose standard error follows from the exact state where each row is a unit."""
+    at = [i for i in found if kinds[i].rowwise is not None]
+    errors = exact([kinds[i].rowwise for i in at]) if at else []
+    known = {i: error.value for i, error in zip(at, errors, strict=True) if error.value > 0}
+    return {i: replace(found[i], known=error) for i, error in known.items()}
+
+
+def _groups(
+    values: Sequence[Scalar], metrics: Sequence[Metric], kinds: Sequence[Entry], resampled: Thresholded
+) -> Iterator[tuple[Resampled, list[int]]]:
+    """Metrics that the same replicates serve, by their places."""
+    groups: dict[tuple[bool, int | None], tuple[Thresholded, list[int]]] = {}
+    for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
+        if not kind.no_interval:
+            split = resampled.merged(FEW_BLOCKS) if kind.thresholded else resampled
+            split = split.focused(value, metric) if kind.beyond or hasattr(metric, "points") else split
+            groups.setdefault((kind.thresholded, split.focus), (split, []))[1].append(i)
+    yield from groups.values()
 
 
 def _kind(metric: Metric) -> Entry:
@@ -149,18 +208,25 @@ def _kind(metric: Metric) -> Entry:
 def _replicates(metrics: Sequence[Metric], rows: int, split: Resampled, finalize: Finalize) -> Array:
     """Values without each block, as a float64 array of shape (n_metrics, n_blocks).
 
-    NaN where the block has no rows; infinite where the value is undefined.
+    NaN where the block has no rows, and infinite where the value is undefined.
     """
     there = split.sizes.counts["rows"]
     found = np.full((len(metrics), there.size), math.nan)
     blocks = np.flatnonzero(there).tolist()
     for start in range(0, len(blocks), _STATES):
         some = blocks[start : start + _STATES]
-        states = [split.without(block) for block in some]
-        values = finalize([(state, [_shrunk(m, state, rows) for m in metrics]) for state in states])
+        values = finalize([_job(split.without(block), metrics, rows) for block in some])
         for block, row in zip(some, values, strict=True):
-            found[:, block] = [math.inf if math.isnan(value.value) else value.value for value in row]
+            found[:, block] = [math.inf if math.isnan(value) else value for value in _values(row)]
     return found
+
+
+def _values(scalars: Sequence[Scalar]) -> list[float]:
+    return [scalar.value for scalar in scalars]
+
+
+def _job(state: Any, metrics: Sequence[Metric], rows: int) -> tuple[Any, list[Metric]]:
+    return state, [_shrunk(metric, state, rows) for metric in metrics]
 
 
 def _shrunk(metric: Metric, state: Any, rows: int) -> Metric:

@@ -17,6 +17,7 @@ from streameval.errors import OptionError
 
 __all__ = [
     "ANY",
+    "BINS",
     "COLUMN",
     "FILTER",
     "FLAG",
@@ -288,6 +289,17 @@ def _level(name: str, given: Any) -> float:
     raise OptionError(msg)
 
 
+def _bins(name: str, given: Any) -> str:
+    """A number of bins, or ``exact``."""
+    if given == "exact":
+        return "exact"
+    text = str(plain(given))
+    if text.isascii() and text.isdigit() and 2 <= int(text) <= 1 << 16:
+        return str(int(text))
+    msg = f"{name}={given!r} is neither a number of bins from 2 to 65,536 nor exact"
+    raise OptionError(msg)
+
+
 def _flag(name: str, given: Any) -> bool:
     """A truth value."""
     found = plain(given)
@@ -305,6 +317,7 @@ def _one_of(name: str, given: Any, allowed: tuple[str, ...]) -> str:
 
 
 ANY = Kind(lambda _, given: plain(given))
+BINS = Kind(_bins)
 COLUMN = Kind(_column)
 FILTER = Kind(_filter)
 FLAG = Kind(_flag, bool)

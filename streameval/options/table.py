@@ -13,6 +13,7 @@ from typing import Any, Literal
 from streameval.errors import OptionError
 from streameval.options.kinds import (
     ANY,
+    BINS,
     COLUMN,
     FILTER,
     FLAG,
@@ -190,6 +191,8 @@ OPTIONS = (
            help="Rows of one value are drawn together, such as a campaign; for --ci. [default: each row is a unit]"),
     Option("baseline", NAMES, None, ("evaluate", "show"), "value", metavar="COLUMN",
            help="Compare the other scores, or cluster columns, with this one; repeat for several."),
+    Option("resample_bins", BINS, "2048", _EVALUATE, "state", metavar="N|exact",
+           help="Bins of scores in which blocks are counted for intervals, or exact for the scores themselves."),
     Option("approx", FLAG, False, _FOLD, "state",
            "Bounded memory: fixed histograms of scores, certain intervals.", needs="scores"),
     Option("approx_agc", FLAG, False, _FOLD, "state",

@@ -19,8 +19,6 @@ from streameval.states.grouped import Blocks
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import fold_arrays
 
-METRICS = ["ranking", "gain", "brier_score", "log_loss", "calibration_slope"]
-
 
 def clustered(rows: int = 3000, units: int = 400, seed: int = 0) -> pa.Table:
     """Rows of units that share their label and a part of their scores, with two scores, weights and a text unit."""
@@ -77,15 +75,86 @@ def spread(replicates: np.ndarray) -> float:
     return math.sqrt((replicates.size - 1) / replicates.size * np.square(replicates - replicates.mean()).sum())
 
 
+SMOOTH = ("roc_auc", "average_precision", "agc", "agc@0.2", "brier_score", "log_loss", "partial_auc@0.2")
+ROUGH = ("max_informedness", "cost_min@fp=1,fn=2")
+
+
+@pytest.mark.parametrize(("bins", "smooth", "rough"), [("exact", 1e-9, 1e-9), ("2048", 0.01, 0.02)])
 @pytest.mark.parametrize("weight", [None, "weight"])
-def test_standard_errors_are_those_of_the_rows_that_are_left(weight):
+def test_standard_errors_are_those_of_the_rows_that_are_left(weight, bins, smooth, rough):
     """The standard error of each metric is that of evaluating the rows without each block."""
-    table = clustered()
-    found = evaluate(table, score="v1", unit="unit", weight=weight, metrics=METRICS, truncate=0.2)
-    for metric in ("roc_auc", "average_precision", "agc@0.2", "brier_score"):
+    table = clustered(4000, 1500)
+    metrics = SMOOTH + ROUGH if weight is None else ("roc_auc", "average_precision")
+    options = {"metrics": list(metrics), "truncate": () if weight else 0.2, "unit": "unit", "weight": weight}
+    found = evaluate(table, score="v1", resample_bins=bins, **options)
+    for metric in metrics:
         expected, _ = jackknife(table, metric, "v1", weight=weight)
         result = next(r for r in found.results if r.metric == metric)
-        assert result.stderr == pytest.approx(expected, rel=1e-9), metric
+        assert result.stderr == pytest.approx(expected, rel=smooth if metric in SMOOTH else rough), metric
+
+
+@pytest.mark.parametrize("noise", [1e-7, 0.01, 1.0])
+def test_standard_errors_of_differences_of_near_and_far_scores(noise):
+    """Also where two scores are nearly one: to 2 %, or null where the grid does not do."""
+    table = clustered(4000, 1500)
+    other = table.column("v1").to_numpy() * (1 + noise * np.random.default_rng(3).normal(size=len(table)))
+    table = table.append_column("v3", pa.array(other))
+    exact, coarse = (
+        evaluate(table, score=["v1", "v3"], unit="unit", baseline="v1", metrics=SMOOTH[:3], resample_bins=bins)
+        for bins in ("exact", "2048")
+    )
+    for metric, one, two in zip(SMOOTH, exact.results[-3:], coarse.results[-3:], strict=False):
+        d = jackknife(table, metric, "v3")[1] - jackknife(table, metric, "v1")[1]
+        if one.stderr is not None:
+            assert one.stderr == pytest.approx(spread(d), rel=1e-7)
+        assert two.ci_reason or two.stderr == pytest.approx(spread(d), rel=0.02)
+
+
+def test_where_the_grid_is_too_coarse_there_is_no_interval():
+    """Most rows within a millionth of each other, beside a broad tail."""
+    rng = np.random.default_rng(2)
+    label = rng.integers(0, 2, 20_000)
+    near = 0.3 + 1e-7 * (label + rng.normal(size=20_000))
+    scores = np.where(rng.random(20_000) < 0.9, near, rng.normal(size=20_000) * 10.0 ** rng.integers(-30, 30, 20_000))
+    table = pa.table({"label": label, "s": scores, "unit": np.arange(20_000)})
+    found = evaluate(table, score="s", unit="unit", metrics="roc_auc").results[0]
+    assert "too coarse: raise resample_bins (--resample-bins 65536)" in found.ci_reason
+    assert evaluate(table, score="s", unit="unit", metrics="roc_auc", resample_bins=65536).ci("roc_auc")[0] > 0.5
+
+
+def influences(label: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """Each row's part in the ROC AUC's deviation: (V10 − A)/P of positives, (V01 − A)/N of negatives."""
+    pos, neg = score[label == 1], score[label == 0]
+    wins = (pos[:, None] > neg) + 0.5 * (pos[:, None] == neg)
+    found = np.empty(label.size)
+    found[label == 1] = (wins.mean(axis=1) - wins.mean()) / pos.size
+    found[label == 0] = (wins.mean(axis=0) - wins.mean()) / neg.size
+    return found
+
+
+def test_rows_as_units_have_the_standard_error_of_delong():
+    """By the formula over all pairs, ties as halves."""
+    table = clustered(900)
+    label, score = table.column("label").to_numpy(), np.round(table.column("v1").to_numpy(), 2)
+    table = table.set_column(1, "v1", pa.array(score))
+    d = influences(label, score)
+    sides = (d[label == side] for side in (0, 1))
+    expected = math.sqrt(sum(np.square(side).sum() * side.size / (side.size - 1) for side in sides))
+    for approx in (False, True):
+        found = evaluate(table, score="v1", ci=0.95, metrics=["roc_auc", "gini"], approx=approx)
+        assert [r.stderr for r in found.results] == pytest.approx([expected, 2 * expected], rel=1e-9)
+        assert found.results[0].unit == "row"
+        assert found.results[0].effective_units == label.sum()
+
+
+def test_units_have_the_standard_error_of_obuchowski():
+    """The blocks estimate the variance of the units' summed influences, to what 128 blocks know."""
+    table = clustered(6000, 4000)
+    d = influences(table.column("label").to_numpy(), table.column("v1").to_numpy())
+    sums = np.bincount(table.column("unit").to_numpy(), d)
+    units = np.count_nonzero(np.bincount(table.column("unit").to_numpy()))
+    expected = math.sqrt(units / (units - 1) * np.square(sums).sum())
+    assert evaluate(table, score="v1", unit="unit").results[0].stderr == pytest.approx(expected, rel=0.2)
 
 
 def test_an_interval_is_symmetric_on_its_scale():
@@ -103,7 +172,7 @@ def test_an_interval_is_symmetric_on_its_scale():
 def test_a_difference_is_paired_over_the_blocks():
     """The standard error is that of the differences without each block; the sign is other − baseline."""
     table = clustered()
-    found = evaluate(table, score=["v1", "v2"], unit="unit", baseline="v1", metrics="roc_auc")
+    found = evaluate(table, score=["v1", "v2"], unit="unit", baseline="v1", metrics="roc_auc", resample_bins="exact")
     difference = found.results[-1]
     d = jackknife(table, "roc_auc", "v2")[1] - jackknife(table, "roc_auc", "v1")[1]
     assert difference.of == "v2 − v1"
@@ -126,7 +195,7 @@ def test_a_text_unit_and_blocks_in_any_order_of_rows():
 def test_a_number_of_points_shrinks_with_the_rows():
     """precision@k takes the same share of the rows that are left, in 32 blocks."""
     table = clustered(6000, 3000)
-    found = evaluate(table, score="v1", unit="unit", at="k=600", metrics="precision@k=600")
+    found = evaluate(table, score="v1", unit="unit", metrics="precision@k=600", resample_bins="exact")
     [result] = found.results
     blocks, label = blocks_of(table, "unit", 32), table.column("label").to_numpy().astype(np.uint8)
     replicates = []

@@ -141,7 +141,7 @@ def test_rules_of_an_evaluation_stand_on_its_page(tmp_path: Path) -> None:
     run("evaluate", DATA, "--score", "score_lr", *words, "--quiet", "--out", tmp_path / "a.html", status=3)
     page = Reader((tmp_path / "a.html").read_text())
     assert f"1 of 2 rules does not pass: {rules[1]}." in "".join(page.texts["p"])
-    assert ["ok", "FAIL"] == [text for text in page.texts["bdi"] if text in ("ok", "FAIL")]
+    assert [text for text in page.texts["bdi"] if text in ("ok", "FAIL")] == ["ok", "FAIL"]
     assert page.texts["code"] == [
         f"streameval evaluate {DATA} --score score_lr --rule '{rules[0]}' --rule '{rules[1]}'"
     ]

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import SINGLE, SUBJECTS, Subject, by_name, difference
+from strategies import SINGLE, SUBJECTS, Subject, by_name, difference, numbered
 
 from streameval.budget import Budget
 from streameval.errors import FormatError, IncompatibleStatesError
@@ -45,6 +45,7 @@ from streameval.states.keyed import counts as runs
 from streameval.states.keyed import hot
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
+from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
@@ -350,13 +351,15 @@ def _larger(one: Any, other: Any) -> Any:
 def test_a_maximum_in_place_of_a_sum_is_caught(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
     """A merge by ``max`` is associative and commutative, so that only the fold law tells it from a sum."""
     values = {pa.float32(): [0.25, 0.5, 0.25, 0.25], pa.int64(): [0, 1, 0, 1], pa.string(): ["a", "b", "a", "a"]}
-    table = pa.table(
-        {
-            "column": pa.array(values[subject.kind] * 2, subject.kind),
-            "label": pa.array([0, 1, 1, 0] * 2, pa.uint8()),
-            "weight": pa.array([1.0] * 8),
-            "partition": pa.array(["a"] * 8),
-        }
+    table = numbered(
+        pa.table(
+            {
+                "column": pa.array(values[subject.kind] * 2, subject.kind),
+                "label": pa.array([0, 1, 1, 0] * 2, pa.uint8()),
+                "weight": pa.array([1.0] * 8),
+                "partition": pa.array(["a"] * 8),
+            }
+        )
     )
     assert not _broken_fold(subject, table, 0.5, 3, 7, 1)
     monkeypatch.setattr(type(subject.spec.empty()), "merge", _maximum)
@@ -395,6 +398,7 @@ def _golden() -> dict[str, Any]:
             ("cluster_counts-hash-partition", ClusterSpec("column", "hash", "partition", "singleton"), texts),
             ("group_scores-f4", GroupScoreSpec("column", "f4", "user", nan="drop"), grouped),
             ("group_scores-u8-hash", GroupScoreSpec("column", "u8", "partition", "hash"), integers),
+            ("score_blocks-f4", BlockSpec("column", "f4", nan="half", unit="partition", count=4, bins=2), table),
             ("label_counts", LabelSpec("column", nulls="drop"), numbers),
             ("grouped-score_counts", GroupedSpec(ScoreSpec("column", "f4", nan="half"), By(("partition",))), table),
             ("grouped-cluster_counts", GroupedSpec(ClusterSpec("column", "unsigned"), Blocks("column", 4)), integers),

@@ -16,11 +16,11 @@ __all__ = [
     "add_clusters",
     "group_blocks",
     "lone_blocks",
+    "row_blocks",
     "shared_maxima",
     "spread_rows",
     "squared",
     "unit_blocks",
-    "unit_hashes",
 ]
 
 _K = np.uint64(0x243F6A8885A308D3)
@@ -40,11 +40,11 @@ def _hashed(word):
 
 
 @jit
-def unit_hashes(words):
-    """The keyed 64-bit hashes of words."""
-    out = np.empty(words.size, np.uint64)
-    for i in range(words.size):
-        out[i] = _hashed(words[i])
+def row_blocks(first, rows, file, count):
+    """The blocks of consecutive rows of a file, each a unit, of `count` blocks, as int64."""
+    out = np.empty(rows, np.int64)
+    for i in range(rows):
+        out[i] = np.int64(_hashed(_hashed(np.uint64(first + i)) ^ file) % np.uint64(count))
     return out
 
 

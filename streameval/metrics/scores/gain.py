@@ -76,6 +76,10 @@ class Agc:
         """Whether NaN scores may count as halves: in 2·AUC − 1 alone."""
         return self.truncate == 1 and not self.ratio
 
+    def points(self, rows: int) -> int | None:
+        """Points that the truncation keeps of so many; None without one."""
+        return None if self.truncate == 1 else kept_points(self.truncate, rows)
+
     def shrunk(self, share: float) -> Agc:
         """The metric of a part of the rows: a number of points stays the same share of them."""
         return self if self.truncate <= 1 else replace(self, truncate=max(2, round(self.truncate * share)))

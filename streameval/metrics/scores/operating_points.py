@@ -116,6 +116,12 @@ class OperatingPoint:
         asked = "" if self.measure == "lift" else f"{self.kind}="
         return f"{self.measure}@{asked}{format_number(self.at)}"
 
+    def points(self, rows: int) -> int | None:
+        """Points that are taken of so many; None where a rate decides."""
+        if self.kind == "k":
+            return min(int(self.at), rows)
+        return limit(self.at, rows, most=False) if self.kind == "share" else None
+
     def shrunk(self, share: float) -> OperatingPoint:
         """The point of a part of the rows: a number of points stays the same share of them."""
         return self if self.kind != "k" else replace(self, at=max(1, round(self.at * share)))

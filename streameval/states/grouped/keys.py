@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError
-from streameval.kernels.blocks.changes import unit_hashes
+from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.grouped.weave import compacted
 from streameval.kernels.hashing import hash_bytes
 from streameval.states.blocks import BLOCKS, blocks_of
@@ -187,14 +187,14 @@ class Blocks:
     def numbers(self, batch: Batch) -> Array:
         """The number of the block of each row, as an int64 array."""
         if self.unit is None:
-            return _modulo(_origins(batch), self.count)
+            return _of_rows(batch, self.count)
         array = batch.columns[self.unit]
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
         kind = id_type(array.type, self.unit)
         if not array.null_count:
             return blocks_of(identify(array, kind)[0], self.count)
-        found, valid = _modulo(_origins(batch), self.count), array.is_valid().to_numpy(zero_copy_only=False)
+        found, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)
         found[valid] = blocks_of(identify(array.drop_null(), kind)[0], self.count)
         return found
 
@@ -221,16 +221,12 @@ def read_key(fields: dict[str, Any]) -> Key:
     return By(tuple(fields["by"])) if "by" in fields else Blocks(**fields)
 
 
-def _modulo(hashed: Array, count: int) -> Array:
-    return (hashed % np.uint64(count)).astype(np.int64)
-
-
-def _origins(batch: Batch) -> Array:
-    """The keyed hash of each row's file and offset."""
+def _of_rows(batch: Batch, count: int) -> Array:
+    """The block of each row, where it is a unit, from its file and offset."""
     file = np.uint64(hash_bytes(batch.origin.encode(errors="surrogateescape"))[0])
-    rows = unit_hashes(batch.offsets().astype(np.int64).view(np.uint64))
-    hashed: Array = unit_hashes(rows ^ file)
-    return hashed
+    rows = batch.label.size if batch.kept is None else int(batch.kept.max(initial=-1)) + 1
+    found: Array = row_blocks(batch.row, rows, file, count)
+    return found if batch.kept is None else found[batch.kept]
 
 
 def _compact(codes: Array, bound: int) -> tuple[Array, Array]:

@@ -1,0 +1,347 @@
+"""BlockCounts: rows of each resampling block on a coarse grid of scores, by label.
+
+The counts are a small dense array, blocks × bins × labels, and folding a row is one increment. The grid is the longest
+prefix of the folded code (`streameval.kernels.blocks.grid`) of which at most `BlockSpec.bins` are occupied. More rows
+only occupy more prefixes, so the length is a function of the rows alone: states become coarser when a batch or a merge
+exceeds the limit, and only then, and any two merge. Each bin keeps the smallest and the largest code that it has seen;
+a bin of one code is a single score.
+
+2,048 bins and 128 blocks take 4 MiB, as much again with weights. What the grid does to standard errors is checked where
+they are computed (`streameval.metrics.scores.block_replicates`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.kernels.blocks.grid import SLOTS_A_BIN, codes, count_blocks
+from streameval.kernels.jit import read_only
+from streameval.states.compatible import mergeable
+from streameval.states.grouped.keys import Blocks
+from streameval.states.protocol import Batch, Small, Totals
+from streameval.states.scores.missing import refuse_nan
+from streameval.states.scores.types import numbers
+from streameval.states.scores.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.budget import Budget
+    from streameval.typing import Array
+
+__all__ = ["BlockCounts", "BlockSpec"]
+
+_SAMPLE = 1 << 16  # codes of the first batch that set the first length of prefixes
+_MOST_ROWS = 1 << 32
+_NO_WEIGHTS = read_only(np.empty(0))
+
+
+@dataclass(frozen=True)
+class BlockSpec:
+    """What block counts are made of.
+
+    Attributes
+    ----------
+    column, type, weighted, nan : as in `streameval.states.scores.counts.ScoreSpec`
+    unit : column of what is drawn together; None where each row is a unit
+    count : number of blocks
+    bins : most prefixes
+
+    Examples
+    --------
+    >>> BlockSpec("score", unit="campaign").columns
+    ('score', 'campaign')
+    """
+
+    kind: ClassVar[str] = "score_blocks"
+    version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = True
+    packing: ClassVar[None] = None
+
+    column: str
+    type: str = "f4"
+    weighted: bool = False
+    nan: str = "error"
+    unit: str | None = None
+    count: int = 128
+    bins: int = 2048
+
+    @property
+    def key(self) -> Blocks:
+        """How units are divided into blocks."""
+        return Blocks(self.unit, self.count)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return tuple(dict.fromkeys((self.column, *self.key.columns)))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the state's table: one row for each bin and block that has rows."""
+        names = {"prefix": pa.uint64(), "low": pa.uint64(), "high": pa.uint64(), "block": pa.int64()}
+        counts = {"negatives": pa.int64(), "positives": pa.int64()}
+        weights = {"negative_weight": pa.float64(), "positive_weight": pa.float64()}
+        return pa.schema(names | counts | (weights if self.weighted else {}))
+
+    def builder(self, budget: Budget, capacity: int) -> _BlockBuilder:
+        """A builder of the size of a state."""
+        return _BlockBuilder(self)
+
+    def empty(self) -> BlockCounts:
+        """The state of no rows."""
+        return BlockCounts(self, 0, np.empty(0, np.uint64), np.empty((0, 2), np.uint64), *_tables(self, 0))
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockCounts:
+        """The state that `BlockCounts.to_arrow` wrote."""
+        found = pa.Table.from_batches(batches, self.schema)
+        columns = {name: found.column(name).to_numpy() for name in found.schema.names}
+        prefixes, first, at = np.unique(columns["prefix"], return_index=True, return_inverse=True)
+        block = columns["block"]
+        if prefixes.size > self.bins or (block.size and not 0 <= block.min() <= block.max() < self.count):
+            msg = f"there are at most {self.bins} prefixes, and blocks from 0 to {self.count - 1}"
+            raise ValueError(msg)
+        ends = np.stack([columns["low"][first], columns["high"][first]], axis=1)
+        table, sums = _tables(self, prefixes.size)[:2]
+        for side, name in enumerate(("negative", "positive")):
+            table[at, block, side] = columns[f"{name}s"]
+            if self.weighted:
+                sums[at, block, side] = columns[f"{name}_weight"]
+        nan = np.array(header["nan_rows"]).reshape(-1, 2), np.array(header["nan_weights"]).reshape(-1, 2)
+        return BlockCounts(self, int(header["shift"]), prefixes, ends, table, sums, *nan)
+
+
+def _tables(spec: BlockSpec, bins: int, kind: type = np.int64) -> tuple[Array, Array, Array, Array]:
+    """Empty tables: rows and weights by bin, block and label; rows and weights of missing scores by block and label."""
+    shape, weighted = (bins, spec.count, 2), bool(spec.weighted)
+    table: Array = np.zeros(shape, kind)
+    sums = np.zeros(shape if weighted else (0, spec.count, 2))
+    return table, sums, np.zeros((spec.count, 2), np.int64), np.zeros((spec.count, 2))
+
+
+class _BlockBuilder:
+    def __init__(self, spec: BlockSpec) -> None:
+        self.spec = spec
+        self._shift = -1  # not known yet
+        self._prefixes, self._ends = np.zeros(spec.bins, np.uint64), np.zeros((spec.bins, 2), np.uint64)
+        self._used = np.zeros(1, np.int64)
+        self._table, self._sums, self._nan_rows, self._nan_weights = _tables(spec, spec.bins, np.uint32)
+        self._held: BlockCounts | None = None  # what was counted before the table was emptied
+        self._rows = 0  # in the table
+        self._finder = np.full(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), -1, np.int32)
+
+    def update(self, batch: Batch) -> None:
+        array, blocks = batch.columns[self.spec.column], self.spec.key.numbers(batch)
+        label, weight = batch.label, batch.weight if self.spec.weighted else None
+        if array.null_count:
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            lost = blocks[~valid], label[~valid]
+            np.add.at(self._nan_rows, lost, 1)
+            if weight is not None:
+                np.add.at(self._nan_weights, lost, weight[~valid])
+                weight = weight[valid]
+            array, label, blocks = array.drop_null(), label[valid], blocks[valid]
+        self._count(_floats(array, self.spec.type), label, weight, blocks)
+        refuse_nan(self.spec.nan, self._nan_rows, batch.name, self.spec.column)
+
+    def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
+        """Count rows, with shorter prefixes whenever there is no room for one more."""
+        if self._shift < 0 and scores.size:
+            some = scores[:_SAMPLE]
+            self._shift = _shift(np.unique(codes(_wide(some[~np.isnan(some)]))), self.spec.bins)
+        rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
+        start, self._rows = 0, self._rows + scores.size
+        if self._rows >= _MOST_ROWS:
+            self._hold()
+        while start < scores.size:
+            start = count_blocks(
+                *rows, read_only(blocks), start, self._shift, self._finder, self._prefixes, self._used, self._ends,
+                self._table.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
+            )  # fmt: skip
+            if start < scores.size:
+                self._coarsen(codes(_wide(scores[start : start + 1])))
+
+    def _coarsen(self, code: Array) -> None:
+        """Shorten prefixes until there is room for the code."""
+        state = self._state()
+        both = np.union1d(state.prefixes, code >> np.uint64(self._shift))
+        self._shift += _shift(both, self.spec.bins)
+        state = state.at_shift(self._shift)
+        used = state.prefixes.size
+        self._used[0] = used
+        self._prefixes[:used], self._ends[:used] = state.prefixes, state.ends
+        self._table[:used], self._table[used:] = state.table, 0
+        if self.spec.weighted:
+            self._sums[:used], self._sums[used:] = state.sums, 0
+        self._finder[:] = -1
+        mask = self._finder.size - 1
+        for bin_, prefix in enumerate(state.prefixes.tolist()):  # as `count_blocks` finds them
+            at = prefix & mask
+            while self._finder[at] >= 0:
+                at = (at + 1) & mask
+            self._finder[at] = bin_
+
+    def _hold(self) -> None:
+        """Empty the table before a count may exceed 32 bits."""
+        self._held = self.state()
+        self._table[:], self._sums[:], self._used[0], self._rows = 0, 0, 0, 0
+        self._finder[:] = -1
+        self._nan_rows, self._nan_weights = np.zeros_like(self._nan_rows), np.zeros_like(self._nan_weights)
+
+    def _state(self) -> BlockCounts:
+        used = int(self._used[0])
+        order = np.argsort(self._prefixes[:used])
+        sums = self._sums[:used][order] if self.spec.weighted else self._sums
+        table = self._table[:used][order].astype(np.int64)
+        found = self._prefixes[:used][order], self._ends[:used][order], table, sums
+        return BlockCounts(self.spec, max(self._shift, 0), *found, self._nan_rows, self._nan_weights)
+
+    def state(self) -> BlockCounts:
+        state = self._state() if self._used[0] else self._state().at_shift(0)
+        return state if self._held is None else self._held.merge(state)
+
+
+def _wide(scores: Array) -> Array:
+    return read_only(scores.astype(np.float64))
+
+
+def _floats(array: pa.Array, kind: str) -> Array:
+    """Scores as floats."""
+    values = numbers(array, kind)
+    if kind[0] == "d":
+        return values / 10.0 ** int(kind[1:])
+    return values if kind in ("f4", "f8") else values.astype(np.float64)
+
+
+def _shift(prefixes: Array, most: int) -> int:
+    """The bits to take off so that at most `most` of the ascending distinct prefixes stay distinct."""
+    if prefixes.size <= most:
+        return 0
+    differing = prefixes[1:] ^ prefixes[:-1]  # two neighbours are one once all bits up to their highest difference go
+    bits = np.zeros(differing.size, np.int64)
+    for step in (32, 16, 8, 4, 2, 1):
+        higher = differing >> np.uint64(step) > 0
+        bits += step * higher
+        differing = np.where(higher, differing >> np.uint64(step), differing)
+    apart = np.sort(bits + 1)[::-1]  # the pair stays apart while fewer bits are taken off
+    return int(apart[most - 1])
+
+
+@dataclass(frozen=True, eq=False)
+class BlockCounts(Small):
+    """Rows of each block by bin of the score and label.
+
+    Attributes
+    ----------
+    spec : BlockSpec
+    shift : bits of the code below the prefix
+    prefixes : uint64 array of shape (n_bins,), ascending
+    ends : uint64 array of shape (n_bins, 2): the smallest and the largest code of each bin
+    table : int64 array of shape (n_bins, n_blocks, 2), rows by label
+    sums : float64 array of the same shape, their weights; of shape (0, n_blocks, 2) without weights
+    nan_rows, nan_weights : arrays of shape (n_blocks, 2): rows with a missing score and their weight, by label
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> builder = BlockSpec("s", "f8", unit="u", count=4).builder(Budget(), 8)
+    >>> columns = {"s": pa.array([0.25, 0.75, 0.75]), "u": pa.array([7, 8, 7])}
+    >>> builder.update(Batch(np.array([0, 1, 0], np.uint8), None, columns))
+    >>> builder.state().table.sum(axis=1).tolist()
+    [[1, 0], [1, 1]]
+    """
+
+    spec: BlockSpec
+    shift: int
+    prefixes: Array
+    ends: Array
+    table: Array
+    sums: Array
+    nan_rows: Array
+    nan_weights: Array
+
+    def at_shift(self, shift: int) -> BlockCounts:
+        """The state with prefixes shorter by some bits; `shift` of a state without rows may be any."""
+        more = np.uint64(max(0, shift - self.shift))
+        if not more or not self.prefixes.size:
+            empty = not self.prefixes.size
+            return self if not empty else BlockCounts(self.spec, 0, *self._arrays())
+        shorter = self.prefixes >> more
+        first = np.flatnonzero(np.append(True, shorter[1:] != shorter[:-1]))
+        ends = np.stack(
+            [np.minimum.reduceat(self.ends[:, 0], first), np.maximum.reduceat(self.ends[:, 1], first)], axis=1
+        )
+        sums = np.add.reduceat(self.sums, first) if self.spec.weighted else self.sums
+        table = np.add.reduceat(self.table, first)
+        return BlockCounts(self.spec, shift, shorter[first], ends, table, sums, self.nan_rows, self.nan_weights)
+
+    def _arrays(self) -> tuple[Array, ...]:
+        return self.prefixes, self.ends, self.table, self.sums, self.nan_rows, self.nan_weights
+
+    def merge(self, other: BlockCounts) -> BlockCounts:
+        """Counts of both inputs."""
+        mergeable(self, other)
+        shift = max(self.shift, other.shift)
+        sides = [side.at_shift(shift) for side in (self, other)]
+        prefixes = np.union1d(*(side.prefixes for side in sides))
+        table, sums, *_ = _tables(self.spec, prefixes.size)
+        ends = np.stack([np.full(prefixes.size, np.iinfo(np.uint64).max), np.zeros(prefixes.size, np.uint64)], axis=1)
+        for side in sides:
+            at = np.searchsorted(prefixes, side.prefixes)
+            table[at] += side.table
+            if self.spec.weighted:
+                sums[at] += side.sums
+            ends[at, 0] = np.minimum(ends[at, 0], side.ends[:, 0])
+            ends[at, 1] = np.maximum(ends[at, 1], side.ends[:, 1])
+        nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
+        found = BlockCounts(self.spec, shift, prefixes, ends, table, sums, *nan)
+        return found.at_shift(shift + _shift(prefixes, self.spec.bins))
+
+    @property
+    def measure(self) -> Array:
+        """The weights of rows, or their number: an array of shape (n_bins, n_blocks, 2)."""
+        return self.sums if self.spec.weighted else self.table
+
+    def totals(self) -> Totals:
+        """Rows and weights of the scores that are not missing."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> Totals:
+        neg, pos = (int(self.table[..., side].sum()) for side in (0, 1))
+        if not self.spec.weighted:
+            return Totals(neg, pos, float(neg), float(pos))
+        weights = [float(self.sums[..., side].sum()) for side in (0, 1)]
+        unit = unit_of(sum(weights) + float(self.nan_weights.sum()))
+        scaled = np.ldexp(weights, -unit).tolist()
+        return Totals(neg, pos, scaled[0], scaled[1], weighted=True, unit=unit)
+
+    def header(self) -> dict[str, Any]:
+        """The spec, the length of prefixes and the missing scores by block, as JSON."""
+        nan = {"nan_rows": self.nan_rows.ravel().tolist(), "nan_weights": self.nan_weights.ravel().tolist()}
+        return {"spec": asdict(self.spec), "shift": self.shift} | nan
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """Bins and blocks that have rows, ascending."""
+        bins, blocks = np.nonzero(self.table.any(axis=2))
+        columns = [self.prefixes[bins], *self.ends[bins].T, blocks, *self.table[bins, blocks].T]
+        columns += [*self.sums[bins, blocks].T] if self.spec.weighted else []
+        arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.spec.schema)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return object.__sizeof__(self) + sum(array.nbytes for array in self._arrays())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state."""
+        if not isinstance(other, BlockCounts):
+            return NotImplemented
+        same = self.spec == other.spec and self.shift == other.shift
+        return same and all(map(np.array_equal, self._arrays(), other._arrays()))
