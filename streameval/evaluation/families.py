@@ -25,8 +25,8 @@ from streameval.errors import OptionError, SchemaError, WeightError
 from streameval.metrics.finalize import computed, in_rounds
 from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, SweptTable, WithoutClasses, WithoutRows
 from streameval.metrics.resampling import SplitState
-from streameval.metrics.scores.block_replicates import BlockReplicates
 from streameval.metrics.scores.group_means import group_means
+from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
 from streameval.results import Scalar
 from streameval.states.clusters.counts import ClusterSpec, id_type
 from streameval.states.contingency.class_blocks import ClassBlocks

@@ -53,12 +53,12 @@ from streameval.metrics.scores.calibration.isotonic import Corp
 from streameval.metrics.scores.calibration.recalibration import Recalibration
 from streameval.metrics.scores.calibration.reliability import CalibrationError
 from streameval.metrics.scores.calibration.scoring import BrierScore, LogLoss
-from streameval.metrics.scores.delong import DeLong
 from streameval.metrics.scores.gain import Agc, truncated
 from streameval.metrics.scores.gain_sampled import AgcApprox, approximations
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
 from streameval.metrics.scores.partial_area import Gini, PartialAuc
 from streameval.metrics.scores.ranking import AveragePrecision, KolmogorovSmirnov, MaxInformedness, PrAuc, RocAuc
+from streameval.metrics.scores.sampling.delong import DeLong
 from streameval.metrics.sketches import named_quantile, quantiles
 from streameval.wording import format_number
 

@@ -7,7 +7,7 @@ exceeds the limit, and only then, and any two merge. Each bin keeps the smallest
 a bin of one code is a single score.
 
 2,048 bins and 128 blocks take 4 MiB, as much again with weights. What the grid does to standard errors is checked where
-they are computed (`streameval.metrics.scores.block_replicates`).
+they are computed (`streameval.metrics.scores.sampling.block_replicates`).
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ import numpy as np
 from streameval.kernels.blocks.grid import scores_of
 from streameval.metrics.estimates import Sizes
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.delong import DeLong
+from streameval.metrics.scores.sampling.delong import DeLong
 from streameval.states.protocol import Small, Totals
 from streameval.states.scores.parts import ScorePart, known
 from streameval.states.scores.units import unit_of

@@ -1,0 +1,1 @@
+"""Sampling errors of score metrics."""
