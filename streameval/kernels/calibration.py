@@ -11,10 +11,33 @@ import numpy as np
 from streameval.kernels.exact import multiply_add, two_sum
 from streameval.kernels.jit import jit
 
-__all__ = ["drift_counts", "drift_weights", "logit_counts", "newton_counts", "pool_counts", "pool_weights"]
+__all__ = [
+    "drift_counts",
+    "drift_weights",
+    "logit_counts",
+    "newton_counts",
+    "pool_counts",
+    "pool_weights",
+    "square_counts",
+]
 
 _ONE = np.uint64(1 << 62)
 _SMALL = 1 << 31  # counts whose products fit a word
+
+
+@jit
+def square_counts(neg, pos, score):
+    """Σ p·(1 − s)² + n·s² in units of 2⁻⁶², as two words."""
+    high, low = np.uint64(0), np.uint64(0)
+    for i in range(neg.size):
+        s = score[i]
+        if pos[i]:
+            square = np.uint64(np.int64(np.rint((1.0 - s) * (1.0 - s) * 4611686018427387904.0)))
+            high, low = multiply_add(high, low, np.uint64(pos[i]), square)
+        if neg[i]:
+            square = np.uint64(np.int64(np.rint(s * s * 4611686018427387904.0)))
+            high, low = multiply_add(high, low, np.uint64(neg[i]), square)
+    return high, low
 
 
 @jit

@@ -1,8 +1,8 @@
 """Texts on a plot: the legend, and thresholds next to their curves.
 
 Both are placed where they hide no curve, so all of it is done anew whenever a curve is added: on the axes that it was
-added to, and on the axes beside these whose size the figure's layout has changed. The legend takes no part in the
-layout, or a wide one would shrink its own axes.
+added to, and on neighbouring axes whose size the figure's layout has changed. The legend takes no part in the layout,
+or a wide one would shrink its own axes.
 """
 
 from __future__ import annotations

@@ -51,6 +51,7 @@ __all__ = [
     "reached",
     "rounding",
     "running",
+    "squares",
     "sum_of",
     "total",
     "words",
@@ -127,6 +128,13 @@ def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
     if integers(measure):
         return _integer(ranking.product_counts(measure, words(values, bits)))
     return exact_sum(measure * values)
+
+
+def squares(n: Array, p: Array, scores: Array) -> Any:
+    """Σ p·(1 − s)² + n·s²: for counts as the sum of two `dot`, in one loop."""
+    if integers(n):
+        return _integer(calibration.square_counts(n, p, scores))
+    return dot(p, (1.0 - scores) ** 2) + dot(n, scores**2)
 
 
 def mean(sums: Any, size: Any, bits: int = BITS) -> float:

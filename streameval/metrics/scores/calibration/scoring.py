@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.sums import SLACK, dot, mean, outward, total
+from streameval.metrics.scores.sums import SLACK, dot, mean, outward, squares, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
 
@@ -102,7 +102,7 @@ class BrierScore:
         def loss(of_pos: Array, of_neg: Array) -> Any:
             return dot(part.p, (1.0 - of_pos) ** 2) + dot(part.n, of_neg**2)
 
-        value = loss(found.middle, found.middle)
+        value = squares(part.n, part.p, found.middle) if part.exact else loss(found.middle, found.middle)
         if part.exact:
             return value, value, value
         return loss(found.high, found.low), value, loss(found.low, found.high)
@@ -160,12 +160,16 @@ class LogLoss:
         return self._loss(part, found.high, found.low), value, self._loss(part, found.low, found.high)
 
     def _loss(self, part: ScorePart, of_pos: Array, of_neg: Array) -> Any:
-        """The sum in fixed point, or infinity."""
-        with np.errstate(divide="ignore"):
-            terms = (part.p, -np.log(of_pos)), (part.n, -np.log1p(-of_neg))
-        if any(np.isinf(term[measure > 0]).any() for measure, term in terms):
-            return math.inf
-        return sum(dot(measure, np.where(measure > 0, term, 0.0), _LOG_BITS) for measure, term in terms)
+        """The sum in fixed point, or infinity; a logarithm is taken where there are rows."""
+        sums: Any = 0
+        for measure, logarithm, scores in ((part.p, np.log, of_pos), (part.n, np.log1p, -of_neg)):
+            here = measure > 0
+            with np.errstate(divide="ignore"):
+                terms = -logarithm(scores[here])
+            if np.isinf(terms).any():
+                return math.inf
+            sums += dot(measure[here], terms, _LOG_BITS)
+        return sums
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """Divide by the rows."""
