@@ -73,6 +73,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
 }
 MORE: dict[str, Any] = {  # the same of every other option of the table
     "partition": "night=2026-01-01",
+    "against": "2026-01-01..2026-01-01",
     "since": "2026-01-01",
     "until": "2026-01-02",
     "last": 1,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
-__all__ = ["compare"]
+__all__ = ["compare", "compare_named"]
 
 
 def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
@@ -50,8 +50,13 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
     >>> found.metric, found.of, found.verdict
     ('roc_auc', 'score (b) − score (a)', 'not shown')
     """
+    return compare_named(a, b, ("a", "b"))
+
+
+def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
+    """The same, with names for both evaluations."""
     sides = [{(e.paired.scalar.metric, e.paired.scalar.of): e.paired for e in side._estimates} for side in (a, b)]  # noqa: SLF001
-    for name, side in zip("ab", sides, strict=True):
+    for name, side in zip(names, sides, strict=True):
         if not side:
             msg = f"evaluation {name} has no sampling intervals; evaluate both with ci=0.95 and the same unit (--unit)"
             raise OptionError(msg)
@@ -60,7 +65,7 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
         have = " and ".join(few([f"{metric} of {of}" for metric, of in side]) for side in sides)
         msg = f"there is nothing to compare: the evaluations have {have}"
         raise OptionError(msg)
-    named = [[_named(side[key], name) for key in common] for side, name in zip(sides, "ab", strict=True)]
+    named = [[_named(side[key], name) for key in common] for side, name in zip(sides, names, strict=True)]
     pairs = [(new.minus(old), better_end(new.scalar.metric)) for old, new in zip(*named, strict=True)]
     return tuple(compared(pairs, b._level or LEVEL))  # noqa: SLF001
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval._version import __version__
 from streameval.errors import OptionError
+from streameval.evaluation.comparison import compare_named
 from streameval.evaluation.result import Evaluation
 from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.request import Request
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry
+    from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.gate import Check
@@ -48,7 +49,12 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
     snapshot, configuration = context.begun(as_of)
+    selection = dict(selection)
+    against = selection.pop("against", None)
     entries = chosen(snapshot.entries, **selection)
+    if against is not None and not configuration.options["unit"]:
+        msg = "against: the store keeps no blocks of units, which pair nights: let the unit join (add --unit COLUMN)"
+        raise OptionError(msg)
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
     groups = [group for names in by for group in by_keys(entries, names)]
     engine, request = context.engine(), configuration.request(**options)
@@ -67,6 +73,10 @@ def evaluate(
         if as_of is None and cached:
             nightly.keep(key, entries, found)
     skipped = tuple(lost for entry in entries for lost in entry.left_out)
+    if against is not None:
+        there = _span(snapshot, against)
+        other = _evaluator(context)(there, configuration, engine, context.compaction, **options)
+        found = replace(found, results=(*found.results, *compare_named(other, found, (against, "these nights"))))
     if groups:
         nightly.evaluated = _evaluator(context)
         sliced = nightly.grouped([group for _, group in groups], options)
@@ -75,9 +85,25 @@ def evaluate(
         if as_of is None and cached:
             nightly.write(snapshot)
     made = recorded(request.options) | ({"by": list(by)} if by else {})
-    source = store_source("show", context.location.name, len(entries), selection, request.options, options)
+    told = selection if against is None else selection | {"against": against}
+    source = store_source("show", context.location.name, len(entries), told, request.options, options)
     more = partial(nights, context, as_of, selection)
     return replace(found, options=made, skipped=skipped, source=source, _more=more)
+
+
+def _span(snapshot: Snapshot, against: str) -> list[Entry]:
+    """The nights of a span of dates.
+
+    Raises
+    ------
+    OptionError
+        If it is not one.
+    """
+    since, dots, until = against.partition("..")
+    if not (since and dots and until):
+        msg = f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07"
+        raise OptionError(msg)
+    return chosen(snapshot.entries, since=since, until=until)
 
 
 def _evaluator(context: StoreContext) -> Callable[..., Evaluation]:

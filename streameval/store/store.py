@@ -228,6 +228,7 @@ class Store:
         until: str | date | None = None,
         last: int | None = None,
         as_of: str | int | date | None = None,
+        against: str | None = None,
         **options: Any,
     ) -> Evaluation:
         """Evaluate all partitions, or some, from their states.
@@ -246,6 +247,9 @@ class Store:
             Only the last `last` of these.
         as_of : str, int or date, optional
             Evaluate the store as it was at a version, date or time.
+        against : str, optional
+            Also compare with the nights of a span of dates, such as ``"2026-01-01..2026-01-07"``, paired by the units
+            that both have.
         **options
             Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
             in place of the store's own, ``score, cluster, sketch`` to select some of its columns, and ``by`` for a
@@ -257,7 +261,7 @@ class Store:
             If the states of the store cannot honour an option, such as another `pos_label`.
         """
         named = [partition] if isinstance(partition, str) else partition
-        selection = {"partition": named, "since": since, "until": until, "last": last}
+        selection = {"partition": named, "since": since, "until": until, "last": last, "against": against}
         return query.evaluate(self._context, as_of, selection, options)
 
     def exists(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from nightly import DATA, NIGHTS, land
 
-from streameval import Store, evaluate
+from streameval import Store, compare, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
 
@@ -48,6 +48,11 @@ def test_a_store_gives_the_intervals_of_its_files(store, data):
     history = store.history("roc_auc", "score_lr")
     assert ends([history.points[1].night]) == ends(night.results[:1])
     assert ends([history.points[2].cumulative]) == ends(store.evaluate().results[:1])
+    table = history.to_arrow()
+    assert table["night_ci_lower"].to_pylist() == [point.night.ci_lower for point in history.points]
+    assert history.to_csv().splitlines()[0].endswith("cumulative_ci_lower,cumulative_ci_upper")
+    axes = history.plot()
+    assert (axes.get_title(), len(axes.collections)) == ("roc_auc of score_lr, 95 % intervals by campaign", 2)
     told = store.evaluate().difference("roc_auc", "score_nb", "score_lr")
     assert (told.ci_lower, told.ci_upper) == raw_difference(data)
 
@@ -104,3 +109,13 @@ def test_the_command_line_compares_columns(store):
     done = CliRunner().invoke(main, ["show", store.name, "--baseline", "score_nb", "--json", "-"])
     told = json.loads(done.stdout)["results"][-1]
     assert (told["baseline"], told["of"], told["unit"]) == ("score_nb", "score_lr − score_nb", "campaign")
+
+
+def test_nights_are_compared_with_earlier_ones(store, data):
+    """Paired through the units that both have, as two evaluations of the files are."""
+    raw = [evaluate(data / night, **COLUMNS, unit="campaign", threads=1) for night in (NIGHTS[0], NIGHTS[2])]
+    found = store.evaluate(NIGHTS[2], against="2026-01-01..2026-01-01").results[-2:]
+    assert [one[2:] for one in ends(found)] == [one[2:] for one in ends(compare(*raw))]
+    assert found[0].of == "score_lr (these nights) − score_lr (2026-01-01..2026-01-01)"
+    with pytest.raises(OptionError, match="is not a span of dates"):
+        store.evaluate(against="2026-01-01")

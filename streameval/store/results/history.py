@@ -79,8 +79,8 @@ class History:
         return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def to_csv(self) -> str:
-        """One line for each night: rows, value and interval of the night, and of all nights up to it."""
-        names = ("rows", "positives", "value", "lower", "upper")
+        """One line for each night: rows, value and intervals of the night, and of all nights up to it."""
+        names = self._columns
         spans = ["night"] + ["cumulative"] * any(point.cumulative for point in self.points)
         out = io.StringIO()
         lines = csv.writer(out, lineterminator="\n")
@@ -90,14 +90,22 @@ class History:
             lines.writerow([point.partition, *(told.get(span, {}).get(name) for span in spans for name in names)])
         return out.getvalue()
 
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        """What a table has of each value: with its sampling interval where the store keeps blocks of units."""
+        sampled = any(point.night.ci_level is not None for point in self.points)
+        return ("rows", "positives", "value", "lower", "upper", *(("ci_lower", "ci_upper") if sampled else ()))
+
     def plot(self, save_to: str | Path | None = None) -> Any:
-        """Plot the history, with bands where values are intervals; returns the matplotlib Axes."""
+        """Plot the history, with bands: sampling intervals, or certain ones where values are; returns the Axes."""
         from streameval.plots.series import plot_series
 
-        lines = {name: [(r.value, r.lower, r.upper) for r in results] for name, results in self.spans().items()}
+        lines = {name: [(r.value, *_band(r)) for r in results] for name, results in self.spans().items()}
         names = [point.partition for point in self.points]
         marked = [i for i, name in enumerate(names) if name in self.failing]
         title = f"{self.metric} of {self.of}" if self.of else self.metric
+        told = next((r for r in (point.night for point in self.points) if r.ci_lower is not None), None)
+        title += f", {100 * (told.ci_level or 0):g} % intervals by {told.unit}" if told is not None else ""
         return plot_series(names, lines, title, marked=marked, save_to=save_to)
 
     def spans(self) -> dict[str, list[Scalar]]:
@@ -111,7 +119,7 @@ class History:
         """One row for each night: `partition`, and what `to_csv` has."""
         import pyarrow as pa
 
-        names = ("rows", "positives", "value", "lower", "upper")
+        names = self._columns
         spans = ["night"] + ["cumulative"] * any(point.cumulative for point in self.points)
         columns: dict[str, Any] = {"partition": [point.partition for point in self.points]}
         kinds = {"rows": pa.int64(), "positives": pa.int64()}
@@ -141,6 +149,13 @@ class History:
         """
         texts = {"json": lambda: self.to_json(indent=2) + "\n", "csv": self.to_csv, "html": self.to_html}
         save(path, texts, self.to_arrow)
+
+
+def _band(result: Scalar) -> tuple[float, float]:
+    """The ends that a plot shows of a value."""
+    if result.ci_lower is not None and result.ci_upper is not None:
+        return result.ci_lower, result.ci_upper
+    return (result.lower, result.upper) if result.ci_level is None else (result.value, result.value)
 
 
 def asked(metric: str) -> dict[str, Any]:
