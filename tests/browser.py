@@ -9,24 +9,23 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import re
 import shutil
 import subprocess
 import tempfile
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tornado.websocket import websocket_connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tornado.websocket import WebSocketClientConnection
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-_LINE = re.compile(r"DevTools listening on (ws://\S+)")
 _SECONDS = 60
 
 
@@ -111,18 +110,24 @@ def chromium() -> Iterator[Tab]:
         command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                    "--hide-scrollbars", "--no-first-run", "--disable-background-networking", "--disable-extensions",
                    f"--user-data-dir={profile}", "--remote-debugging-port=0", "about:blank"]  # fmt: skip
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         loop = asyncio.new_event_loop()
         try:
-            assert process.stderr is not None
-            address = next(found[1] for line in process.stderr if (found := _LINE.search(line)))
-            yield loop.run_until_complete(_tab(loop, address))
+            yield loop.run_until_complete(_tab(loop, _address(Path(profile, "DevToolsActivePort"), process)))
         finally:
             process.terminate()
             process.wait(_SECONDS)
-            if process.stderr is not None:
-                process.stderr.close()
             loop.close()
+
+
+def _address(told: Path, process: subprocess.Popen[bytes]) -> str:
+    """Where the browser listens, which it writes to a file of its profile."""
+    until = time.monotonic() + _SECONDS
+    while not (told.exists() and len(found := told.read_text().split()) == 2):
+        assert process.poll() is None, f"{CHROMIUM} ended with status {process.poll()}"
+        assert time.monotonic() < until, f"{CHROMIUM} did not start within {_SECONDS} s"
+        time.sleep(0.05)
+    return f"ws://127.0.0.1:{found[0]}{found[1]}"
 
 
 async def _tab(loop: asyncio.AbstractEventLoop, address: str) -> Tab:
