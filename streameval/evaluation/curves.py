@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BANDED", "curves_of", "with_band"]
 
-BANDED = ("roc", "precision_recall", "gain")  # curves that lie between 0 and 1 and have replicates
+BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
 
 
 def curves_of(

@@ -231,6 +231,16 @@ def test_pair_counts_are_governed_by_squared_sizes() -> None:
         assert result.effective_units == pytest.approx(units)
 
 
+def test_the_lift_curve_has_a_band() -> None:
+    """Pointwise, from the clusters without each block."""
+    found = evaluate(clustered(), cluster="one", metrics="aul", ci=0.95)
+    curve = found.curve("lift", "one")
+    assert curve.band.unit == "one"
+    middle = np.interp(curve.band.x, curve.x, curve.y)
+    there = (curve.band.x > 0.05) & (curve.band.x < 0.95)
+    assert ((curve.band.lower < middle) & (middle < curve.band.upper))[there].all()
+
+
 def test_rows_without_a_label_have_no_interval() -> None:
     """Where positives are estimated, an interval by clusters would leave that error out."""
     table = clustered()
