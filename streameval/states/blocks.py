@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from streameval.kernels.blocks.changes import unit_blocks
+from streameval.kernels.blocks.changes import occupied, unit_blocks
 from streameval.kernels.jit import read_only
 
 if TYPE_CHECKING:
@@ -135,13 +135,14 @@ class Tally:
         """Add sums of size 1, an int64 array of shape (blocks, n_sums)."""
         self._table[self._blocks : 2 * self._blocks] += sums
 
-    def room(self, sizes: Array) -> int:
-        """How many of these sizes are listed."""
-        return int(np.count_nonzero(sizes >= _SMALL))
+    def room(self, sizes: Array, times: Array | None = None) -> int:
+        """How many of these sizes are listed; each counts `times` times."""
+        large = sizes >= _SMALL
+        return int(np.count_nonzero(large) if times is None else times[large].sum())
 
     def result(self) -> BlockSums:
         """The sums."""
-        rows = np.flatnonzero(self._table.any(axis=1))
+        rows = occupied(self._table)
         parts = [(rows, self._table[rows]), *self._listed]
         places, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
         return BlockSums.of(places % self._blocks, places // self._blocks, sums)

@@ -16,6 +16,7 @@ __all__ = [
     "add_clusters",
     "group_blocks",
     "lone_blocks",
+    "occupied",
     "row_blocks",
     "shared_maxima",
     "spread_rows",
@@ -97,11 +98,25 @@ def _square(n):
 
 @jit
 def squared(rows):
-    """High and low 32 bits of ``rows[i]²``, as an int64 array of shape (n, 2); of fewer than 2^47 rows."""
-    out = np.empty((rows.size, 2), np.int64)
+    """Rows, and high and low 32 bits of their squares, as an int64 array of shape (n, 3); of fewer than 2^47 rows."""
+    out = np.empty((rows.size, 3), np.int64)
     for i in range(rows.size):
-        out[i, 0], out[i, 1] = _square(rows[i])
+        out[i, 0] = rows[i]
+        out[i, 1], out[i, 2] = _square(rows[i])
     return out
+
+
+@jit
+def occupied(table):
+    """The rows of a table that are not all zeros, as an int64 array."""
+    found, n = np.empty(table.shape[0], np.int64), 0
+    for i in range(table.shape[0]):
+        some = np.int64(0)
+        for c in range(table.shape[1]):
+            some |= table[i, c]
+        found[n] = i
+        n += some != 0
+    return found[:n].copy()
 
 
 @jit
@@ -151,19 +166,19 @@ def group_blocks(numbers, blocks, sums, largest, groups, count):
 
 
 @inlined
-def _add(size, block, count, sign, values, less, table, keys, large, found):
-    """Add ``sign · (1, values − less)`` to a size and block; returns the number of listed rows now."""
+def _place(size, block, count, sign, table, keys, large, found):
+    """The row of a size and block, in the table or, then cleared, in the list; counts `sign` in its first column.
+
+    Returns the array that has it, the row, and the number of listed rows now.
+    """
     row = size * count + block
     if row < table.shape[0]:
         table[row, 0] += sign
-        for c in range(values.size):
-            table[row, 1 + c] += sign * (values[c] - less[c])
-        return found
+        return table, row, found
     keys[found] = row
+    large[found] = 0
     large[found, 0] = sign
-    for c in range(values.size):
-        large[found, 1 + c] = sign * (values[c] - less[c])
-    return found + 1
+    return large, found, found + 1
 
 
 @jit
@@ -185,21 +200,25 @@ def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
     -------
     int : how many rows are listed
     """
-    found = 0
-    total, none = np.empty(sums.shape[1] - 1, np.int64), np.zeros(sums.shape[1] - 1, np.int64)
+    found, columns = 0, sums.shape[1]
+    total = np.empty(columns, np.int64)
     for k in range(sizes.size):
         c = sizes[k]
         if c < least:
             continue
         total[:] = 0
         for e in range(bounds[k], bounds[k + 1]):
-            for column in range(total.size):
-                total[column] += sums[e, 1 + column]
+            for column in range(1, columns):
+                total[column] += sums[e, column]
         for e in range(bounds[k], bounds[k + 1]):
             b, d = blocks[e], sums[e, 0]
-            found = _add(c, b, count, -1, total, none, table, keys, large, found)
+            out, row, found = _place(c, b, count, -1, table, keys, large, found)
+            for column in range(1, columns):
+                out[row, column] -= total[column]
             if d < c:
-                found = _add(c - d, b, count, 1, total, sums[e, 1:], table, keys, large, found)
+                out, row, found = _place(c - d, b, count, 1, table, keys, large, found)
+                for column in range(1, columns):
+                    out[row, column] += total[column] - sums[e, column]
     return found
 
 
@@ -256,7 +275,8 @@ def add_cells(numbers, n, times, blocks, count, table, keys, large, squares):
 def add_classes(blocks, totals, squares, count, table, keys, large):
     """Add classes with their sums to their size and block; arguments and result as for `add_clusters`."""
     found = 0
-    none = np.zeros(squares.shape[1], np.int64)
     for k in range(totals.size):
-        found = _add(totals[k], blocks[k], count, 1, squares[k], none, table, keys, large, found)
+        out, row, found = _place(totals[k], blocks[k], count, 1, table, keys, large, found)
+        for column in range(squares.shape[1]):
+            out[row, 1 + column] += squares[k, column]
     return found

@@ -28,6 +28,7 @@ import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -149,7 +150,7 @@ def _from_logs(
     logs: Logs, bits: int, total: int, cells: dict[int, int], classes: dict[int, int], clusters: dict[int, int]
 ) -> Entropies:
     def weighted(part: dict[int, int]) -> int:
-        return sum(times * size * logs[size] for size, times in part.items())
+        return sum(map(mul, map(mul, part, part.values()), map(logs.__getitem__, part)))
 
     if total == 0:
         return Entropies(Fraction(0), Fraction(0), Fraction(0))
@@ -167,15 +168,23 @@ def _common_denominator(*histograms: Sizes) -> int:
 
 
 def _scaled(histogram: Sizes, unit: int) -> dict[int, int]:
+    if unit == 1 and histogram.values.dtype.kind == "i":
+        return dict(zip(histogram.values.tolist(), histogram.times.tolist(), strict=True))
     return {int(size * unit): times for size, times in histogram.pairs()}
 
 
-def _fast_logs(sizes: Iterable[int]) -> Logs:
-    values = np.fromiter(sizes, dtype=np.int64)
+_KNOWN: Logs = {}  # logarithms of sizes, which the replicates of a table have in common
+_MOST_KNOWN = 1 << 16
+
+
+def _fast_logs(sizes: set[int]) -> Logs:
+    known = _KNOWN if len(sizes) + len(_KNOWN) <= _MOST_KNOWN else {}
+    values = np.fromiter(sizes.difference(known), dtype=np.int64)
     high, low = np.empty(values.size), np.empty(values.size)
     log_pairs(values, *_table(), high, low)
     units = zip(values.tolist(), np.ldexp(high, _BITS).tolist(), np.ldexp(low, _BITS).tolist(), strict=True)
-    return {value: int(h) + int(l_) for value, h, l_ in units}
+    known.update((value, int(h) + int(l_)) for value, h, l_ in units)
+    return known
 
 
 @lru_cache(maxsize=1)

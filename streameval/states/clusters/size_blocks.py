@@ -106,7 +106,7 @@ class Sweep:
         whole = np.add.reduceat(neg, first), np.add.reduceat(pos, first)
         self._take(*whole)
         sizes = whole[0] + whole[1]
-        room = 2 * self._changes.room(np.repeat(sizes, np.diff(bounds)))
+        room = 2 * self._changes.room(sizes, np.diff(bounds))
         self._changes.add(partial(add_clusters, bounds, blocks, np.column_stack((neg + pos, pos)), sizes, 1), room)
 
     def add_units(self, blocks: Array, neg: Array, pos: Array) -> None:

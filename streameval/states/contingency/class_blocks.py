@@ -136,24 +136,24 @@ class _ClusterBlocks:
 
     def __init__(self, watcher: ClassBlocks) -> None:
         self._watcher, self._blocks = watcher, watcher.blocks
-        self._numbers, self._at, self._largest = np.empty((3, 0), np.int64)
+        self._at, self._largest = np.empty((2, 0), np.int64)
         self._sums = np.empty((0, 3), np.int64)  # rows, Σ n² in two words
         self._bounds: Array | None = None
         self._alone = np.empty(0, np.int64)
 
     def _take(self, clusters: int, numbers: Array, blocks: Array, sums: Array, largest: Array) -> None:
         """Add cells up with what is there."""
-        given = zip((self._numbers, self._at, self._sums, self._largest), (numbers, blocks, sums, largest), strict=True)
-        cells = (np.concatenate(pair) if pair[0].size else pair[1] for pair in given)
-        self._bounds, *found = group_blocks(*cells, clusters, self._blocks)
-        self._at, self._sums, self._largest = found
-        self._numbers = np.repeat(np.arange(clusters), np.diff(self._bounds))
+        cells = numbers, blocks, sums, largest
+        if self._bounds is not None:
+            before = np.repeat(np.arange(self._bounds.size - 1), np.diff(self._bounds))
+            given = zip((before, self._at, self._sums, self._largest), cells, strict=True)
+            cells = tuple(np.concatenate(pair) for pair in given)
+        self._bounds, self._at, self._sums, self._largest = group_blocks(*cells, clusters, self._blocks)
 
     def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
         """See `streameval.states.contingency.watch.ClusterWatch`."""
         if numbers.size:
-            sums = np.column_stack((rows, squared(rows)))
-            self._take(clusters, numbers, blocks_of(classes, self._blocks), sums, rows)
+            self._take(clusters, numbers, blocks_of(classes, self._blocks), squared(rows), rows)
 
     def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
         """See `streameval.states.contingency.watch.ClusterWatch`."""
@@ -168,7 +168,7 @@ class _ClusterBlocks:
             return
         bounds = np.append(self._bounds, np.full(sizes.size + 1 - self._bounds.size, self._bounds[-1]))
         changes = Tally(self._blocks, 3)
-        room = 2 * changes.room(sizes[self._numbers])
+        room = 2 * changes.room(sizes, np.diff(bounds))
         changes.add(partial(add_clusters, bounds, self._at, self._sums, sizes, 2), room)
         self._watcher.clusters = self._watcher.clusters.merge(changes.result())
         shared_maxima(bounds, self._at, self._largest, sizes, 2, self._watcher.counts.lost_maxima)
@@ -280,10 +280,13 @@ class ClassReplicates:
 
 def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
     """A histogram with so many more of some sizes."""
-    values = np.union1d(whole.values, sizes)
-    times = np.zeros(values.size, np.int64)
-    times[np.searchsorted(values, whole.values)] = whole.times
-    times[np.searchsorted(values, sizes)] += change
+    values, times = whole.values, whole.times.copy()
+    places = np.searchsorted(values, sizes)
+    new = np.flatnonzero(np.append(values, 0)[places] != sizes)
+    if new.size:
+        values, times = np.insert(values, places[new], sizes[new]), np.insert(times, places[new], 0)
+        places = np.searchsorted(values, sizes)
+    times[places] += change
     kept = times != 0
     return Sizes(values[kept], times[kept])
 

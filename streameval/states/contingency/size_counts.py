@@ -114,6 +114,8 @@ class Sizes:
         return self._sum(2)
 
     def _sum(self, power: int) -> Number:
+        if self.values.dtype.kind == "i" and self.count * int(self.largest) ** power < 2**63:
+            return int((self.values**power * self.times).sum())
         terms = (times * size**power for size, times in self.pairs())
         return math.fsum(terms) if self.values.dtype.kind == "f" else sum(terms)
 
