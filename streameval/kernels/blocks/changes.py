@@ -15,6 +15,7 @@ __all__ = [
     "add_classes",
     "add_clusters",
     "group_blocks",
+    "hashed_block",
     "lone_blocks",
     "occupied",
     "row_blocks",
@@ -40,6 +41,14 @@ def _hashed(word):
     return word ^ (word >> _SHIFT)
 
 
+@inlined
+def hashed_block(word, count):
+    """The block of a unit given by its word; a number of blocks that is a power of two needs no division."""
+    if count & (count - np.uint64(1)) == 0:
+        return np.int64(_hashed(word) & (count - np.uint64(1)))
+    return np.int64(_hashed(word) % count)
+
+
 @jit
 def row_blocks(first, rows, file, count):
     """The blocks of consecutive rows of a file, each a unit, of `count` blocks, as int64."""
@@ -52,9 +61,9 @@ def row_blocks(first, rows, file, count):
 @jit
 def unit_blocks(words, count):
     """The blocks of units given by their words, of `count` blocks, as int64."""
-    out = np.empty(words.size, np.int64)
+    out, blocks = np.empty(words.size, np.int64), np.uint64(count)
     for i in range(words.size):
-        out[i] = np.int64(_hashed(words[i]) % np.uint64(count))
+        out[i] = hashed_block(words[i], blocks)
     return out
 
 
@@ -62,7 +71,7 @@ def unit_blocks(words, count):
 def spread_rows(word, rows, out):
     """Add `rows` rows, each a unit of its own, to their blocks: row k has the hash of ``hash(k) ^ word``."""
     for k in range(rows):
-        out[np.int64(_hashed(_hashed(np.uint64(k)) ^ word) % np.uint64(out.size))] += 1
+        out[hashed_block(_hashed(np.uint64(k)) ^ word, np.uint64(out.size))] += 1
 
 
 @jit
@@ -157,28 +166,14 @@ def group_blocks(numbers, blocks, sums, largest, groups, count):
                 at = n
                 n += 1
                 place[b], out_blocks[at], out_largest[at] = at, b, largest[i]
-                out_sums[at] = sums[i]
+                for c in range(sums.shape[1]):
+                    out_sums[at, c] = sums[i, c]
             else:
-                out_sums[at] += sums[i]
+                for c in range(sums.shape[1]):
+                    out_sums[at, c] += sums[i, c]
                 out_largest[at] = max(out_largest[at], largest[i])
     bounds[groups] = n
     return bounds, out_blocks[:n].copy(), out_sums[:n].copy(), out_largest[:n].copy()
-
-
-@inlined
-def _place(size, block, count, sign, table, keys, large, found):
-    """The row of a size and block, in the table or, then cleared, in the list; counts `sign` in its first column.
-
-    Returns the array that has it, the row, and the number of listed rows now.
-    """
-    row = size * count + block
-    if row < table.shape[0]:
-        table[row, 0] += sign
-        return table, row, found
-    keys[found] = row
-    large[found] = 0
-    large[found, 0] = sign
-    return large, found, found + 1
 
 
 @jit
@@ -203,22 +198,29 @@ def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
     found, columns = 0, sums.shape[1]
     total = np.empty(columns, np.int64)
     for k in range(sizes.size):
-        c = sizes[k]
+        c, first, last = sizes[k], bounds[k], bounds[k + 1]
         if c < least:
             continue
         total[:] = 0
-        for e in range(bounds[k], bounds[k + 1]):
+        for e in range(first, last):
             for column in range(1, columns):
                 total[column] += sums[e, column]
-        for e in range(bounds[k], bounds[k + 1]):
-            b, d = blocks[e], sums[e, 0]
-            out, row, found = _place(c, b, count, -1, table, keys, large, found)
-            for column in range(1, columns):
-                out[row, column] -= total[column]
-            if d < c:
-                out, row, found = _place(c - d, b, count, 1, table, keys, large, found)
-                for column in range(1, columns):
-                    out[row, column] += total[column] - sums[e, column]
+        for e in range(first, last):
+            d = sums[e, 0]
+            for sign in (-1, 1):  # all rows go, those that are left return; in place, since a call counts references
+                if sign > 0 and d == c:
+                    break
+                row = (c if sign < 0 else c - d) * count + blocks[e]
+                left = np.int64(sign > 0)
+                if row < table.shape[0]:
+                    table[row, 0] += sign
+                    for column in range(1, columns):
+                        table[row, column] += sign * (total[column] - left * sums[e, column])
+                else:
+                    keys[found], large[found, 0] = row, sign
+                    for column in range(1, columns):
+                        large[found, column] = sign * (total[column] - left * sums[e, column])
+                    found += 1
     return found
 
 
@@ -276,7 +278,15 @@ def add_classes(blocks, totals, squares, count, table, keys, large):
     """Add classes with their sums to their size and block; arguments and result as for `add_clusters`."""
     found = 0
     for k in range(totals.size):
-        out, row, found = _place(totals[k], blocks[k], count, 1, table, keys, large, found)
-        for column in range(squares.shape[1]):
-            out[row, 1 + column] += squares[k, column]
+        row = totals[k] * count + blocks[k]
+        if row < table.shape[0]:
+            table[row, 0] += 1
+            for c in range(squares.shape[1]):
+                table[row, 1 + c] += squares[k, c]
+        else:
+            keys[found] = row
+            large[found, 0] = 1
+            for c in range(squares.shape[1]):
+                large[found, 1 + c] = squares[k, c]
+            found += 1
     return found

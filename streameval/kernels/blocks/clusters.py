@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.blocks.changes import hashed_block
 from streameval.kernels.jit import jit
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
-__all__ = ["BLOCK_BITS", "cell_bounds", "count_lone", "encode_cells", "sorted_cells"]
+__all__ = [
+    "BLOCK_BITS",
+    "cell_bounds",
+    "count_lone_cells",
+    "count_lone_units",
+    "count_rows",
+    "encode_cells",
+    "sorted_cells",
+]
 
 BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # of a bucket's number but its highest
 
@@ -92,9 +101,27 @@ def cell_bounds(keys, second, starts, shift):
 
 
 @jit
-def count_lone(words, blocks, count):
-    """Rows by block and label, an int64 array of shape (count, 2), of words with the label in their lowest bit."""
+def count_rows(blocks, label, count):
+    """Rows by block and label, an int64 array of shape (count, 2)."""
+    found = np.zeros((count, 2), np.int64)
+    for i in range(blocks.size):
+        found[blocks[i], np.int64(label[i])] += 1
+    return found
+
+
+@jit
+def count_lone_cells(words, count):
+    """Rows by block and label, an int64 array of shape (count, 2), of `sorted_cells` words in any order."""
     found = np.zeros((count, 2), np.int64)
     for i in range(words.size):
-        found[blocks[i], words[i] & _ONE] += 1
+        found[(words[i] >> _ONE) & _BLOCK, words[i] & _ONE] += 1
+    return found
+
+
+@jit
+def count_lone_units(words, top, count):
+    """As `count_lone_cells`, of words of plain clusters, whose blocks follow from their ids; `top` is the lost bit."""
+    found, blocks = np.zeros((count, 2), np.int64), np.uint64(count)
+    for i in range(words.size):
+        found[hashed_block(((words[i] >> _ONE) | top) * _UNMIX, blocks), words[i] & _ONE] += 1
     return found

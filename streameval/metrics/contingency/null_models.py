@@ -24,7 +24,8 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeAlias
+from operator import floordiv
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from streameval.errors import OptionError
 from streameval.metrics.contingency.mutual_information import Entropies, entropies, entropy_of_sizes
@@ -151,7 +152,8 @@ class CountedStatistics:
     @cached_property
     def bcubed(self) -> tuple[Number, Number]:
         """Σ n²/c and Σ n²/r, in fixed point of 2^-104 for exact counts."""
-        divided = _divided_floats if self.summary.cells.values.dtype.kind == "f" else _divided
+        kind = self.summary.cells.values.dtype.kind
+        divided = {"f": _divided_floats, "i": _divided_integers}.get(kind, _divided)
         return divided(self.summary.cluster_squares), divided(self.summary.class_squares)
 
     @property
@@ -168,6 +170,11 @@ class CountedStatistics:
 
 def _divided_floats(squares: Mapping[Number, Number]) -> float:
     return math.fsum(s / size for size, s in squares.items())
+
+
+def _divided_integers(squares: Mapping[Any, Any]) -> Number:
+    total = sum(map(floordiv, [s << INERTIA_BITS for s in squares.values()], squares))
+    return Fraction(total, 1 << INERTIA_BITS)
 
 
 def _divided(squares: Mapping[Number, Number]) -> Number:

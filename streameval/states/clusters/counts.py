@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from streameval.errors import NullError
 from streameval.kernels.blocks.changes import spread_rows
-from streameval.kernels.blocks.clusters import count_lone
+from streameval.kernels.blocks.clusters import count_lone_units
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_id
 from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
@@ -388,7 +388,7 @@ def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
     lone = np.empty(size + 1, np.uint64)
     bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), _KNOWN, lone)
     lone = lone[: size - bounds[-1]]
-    sweep.add_lone(count_lone(lone, _own_blocks((lone >> np.uint64(1)) | top), BLOCKS))
+    sweep.add_lone(count_lone_units(lone, top, BLOCKS))
     for counts in replace(rows, words=rows.words[: bounds[-1]], bounds=bounds).counts():
         sweep.add_units(_own_blocks(counts.keys), counts.neg, counts.pos)
 

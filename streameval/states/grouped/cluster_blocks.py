@@ -22,7 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget
-from streameval.kernels.blocks.clusters import BLOCK_BITS, cell_bounds, count_lone, encode_cells, sorted_cells
+from streameval.kernels.blocks.clusters import (
+    BLOCK_BITS,
+    cell_bounds,
+    count_lone_cells,
+    count_rows,
+    encode_cells,
+    sorted_cells,
+)
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.kernels.lift import keep_shared
@@ -110,7 +117,8 @@ class BlockedClustersBuilder:
 
 def _counted(blocks: Array, label: Array, count: int) -> Array:
     """Rows by block and label, as an int64 array of shape (count, 2)."""
-    return np.bincount(2 * blocks + label, minlength=2 * count).reshape(count, 2)
+    found: Array = count_rows(read_only(blocks), read_only(label), count)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,8 +324,7 @@ def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
     lone = np.empty(size + 1, np.uint64)
     bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), 0, lone)
     lone = lone[: size - bounds[-1]]
-    blocks = ((lone >> np.uint64(1)) & _BLOCK).astype(np.int64)
-    sweep.add_lone(count_lone(lone, blocks, len(sweep)))
+    sweep.add_lone(count_lone_cells(lone, len(sweep)))
     words = rows.words[: bounds[-1]]
     if rows.counted:
         _sweep_cells(list(replace(rows, words=words, bounds=bounds).counts()), sweep)
