@@ -289,7 +289,7 @@ class Configuration:
         found: list[str] = []
         for name, value in self.options.items():
             own = before.options[name]
-            if value != own and not isinstance(value, ByColumn) and not _KEPT[name].kind.choices:
+            if value != own and (isinstance(value, tuple) or name in ("classes", "weight")):
                 found += [str(item) for item in value if item not in own] if isinstance(value, tuple) else [str(value)]
         return tuple(dict.fromkeys(name for name in found if name != "default"))
 
