@@ -106,7 +106,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_there_are_notebooks() -> None:
-    """The quickstart, three on scores, and one each on slices, clusters, nights with a cluster, and other people's loops."""
+    """The quickstart, three on scores, and one each on slices, clusters, nights with a cluster, and foreign loops."""
     names = {path.stem for path in NOTEBOOKS}
     expected = {"gain_curves", "nights_and_cluster", "quickstart", "ranking", "spam_clusters"}
     assert names >= expected | {"accumulate", "calibration", "slices"}

@@ -274,3 +274,13 @@ def test_compared_columns_are_compared_on_common_rows():
     table = table.set_column(2, "v2", pa.array(holes))
     found = evaluate(table, score=["v1", "v2"], unit="unit", baseline="v1", metrics="roc_auc")
     assert {r.rows for r in found.results} == {480}
+
+
+def test_histograms_and_weights_have_the_same_blocks():
+    """Under approx the value is an interval, and its standard error that of the same blocks."""
+    table = clustered(3000, 1500)
+    for weight in (None, "weight"):
+        options = {"score": "v1", "unit": "unit", "weight": weight, "metrics": ["roc_auc", "average_precision"]}
+        exact, approx = evaluate(table, **options), evaluate(table, approx=True, **options)
+        assert [r.stderr for r in approx.results] == [r.stderr for r in exact.results]
+        assert not any(r.ci_reason for r in approx.results)
