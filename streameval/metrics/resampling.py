@@ -164,6 +164,7 @@ def estimates(
     kinds, unit = [_kind(metric) for metric in metrics], resampled.sizes.unit
     found = {i: _refused(values[i], unit, kind.no_interval) for i, kind in enumerate(kinds) if kind.no_interval}
     ranked = cast("Thresholded", resampled) if hasattr(resampled, "certified") else None
+    exact = _at_once(exact, [kind.rowwise for kind in kinds if kind.rowwise] if resampled.sizes.single else [])
     reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
     rest = [i for i in range(len(kinds)) if i not in found]
     for split, at in _groups(values, metrics, kinds, ranked) if ranked else [(resampled, rest)] * bool(rest):
@@ -177,6 +178,19 @@ def estimates(
     if resampled.sizes.single:
         found |= _by_row(found, kinds, exact)
     return [found[i] for i in range(len(metrics))]
+
+
+def _at_once(exact: Exact, more: Sequence[Metric]) -> Exact:
+    """The same function, which also takes what will be asked for later, so that the exact state is read once."""
+    known: dict[Metric, Scalar] = {}
+
+    def values(metrics: Sequence[Metric]) -> list[Scalar]:
+        lacking = [metric for metric in dict.fromkeys((*metrics, *more)) if metric not in known]
+        if lacking:
+            known.update(zip(lacking, exact(lacking), strict=True))
+        return [known[metric] for metric in metrics]
+
+    return values
 
 
 def _by_row(found: Mapping[int, Estimate], kinds: Sequence[Entry], exact: Exact) -> dict[int, Estimate]:

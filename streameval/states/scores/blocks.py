@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockCounts", "BlockSpec"]
 
-_SAMPLE = 1 << 16  # codes of the first batch that set the first length of prefixes
+_SAMPLE = 1 << 14  # codes of the first batch that set the first length of prefixes
 _MOST_ROWS = 1 << 32
 _NO_WEIGHTS = read_only(np.empty(0))
 
