@@ -143,7 +143,7 @@ class _ClusterBlocks:
 
     def _take(self, clusters: int, numbers: Array, blocks: Array, sums: Array, largest: Array) -> None:
         """Add cells up with what is there."""
-        cells = numbers, blocks, sums, largest
+        cells: tuple[Array, ...] = numbers, blocks, sums, largest
         if self._bounds is not None:
             before = np.repeat(np.arange(self._bounds.size - 1), np.diff(self._bounds))
             given = zip((before, self._at, self._sums, self._largest), cells, strict=True)
