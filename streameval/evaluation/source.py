@@ -29,8 +29,9 @@ def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb
 
     Examples
     --------
-    >>> source_of(["s3://key:secret@bucket/a.parquet"], [], {"score": ("a",)})
-    Source(data=('s3://bucket/a.parquet',), files=0, command='streameval evaluate s3://bucket/a.parquet --score a')
+    >>> found = source_of(["s3://key:secret@bucket/a.parquet"], [], {"score": ("a",)})
+    >>> found.data, found.command
+    (('s3://bucket/a.parquet',), 'streameval evaluate s3://bucket/a.parquet --score a')
     """
     named = list(_named(data))
     told = tuple(dict.fromkeys(name for name, _ in named))
