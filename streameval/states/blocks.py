@@ -62,7 +62,7 @@ class BlockSums:
 
     @classmethod
     def empty(cls, sums: int) -> BlockSums:
-        """No sums, of so many columns."""
+        """No sums; `sums` is the number of columns."""
         return cls(np.empty(0, np.int64), np.empty((0, sums), np.int64))
 
     @classmethod

@@ -279,7 +279,7 @@ class ClassReplicates:
 
 
 def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
-    """A histogram with so many more of some sizes."""
+    """The histogram after adding `change` to the counts of some sizes."""
     values, times = whole.values, whole.times.copy()
     places = np.searchsorted(values, sizes)
     new = np.flatnonzero(np.append(values, 0)[places] != sizes)

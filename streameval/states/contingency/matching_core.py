@@ -71,7 +71,7 @@ class Cells(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """What a visit of some lines has settled, and the lines that keep a cell of their own beside shared ones."""
+    """What a visit of some lines has settled, and the lines that keep both a cell of their own and shared ones."""
 
     settled: int
     words: Array

@@ -1,7 +1,7 @@
 """From (cluster, class) cells to their summary, in two passes of bounded memory.
 
-The sums that need both margins of a cell, such as chi-square, want the size of its class beside the size of its
-cluster; of as many classes as clusters neither side fits into memory. So the cells are visited twice:
+Some sums, such as chi-square, need both margins of a cell: the size of its class and the size of its cluster. Neither
+side may fit into memory. So the cells are visited twice:
 
 1. *By cluster*, bucket by bucket. All rows of a cluster lie in one bucket: its size c, its largest cell and its counts
    n are known at once. Each cell goes on as (class, n, c), but not one that is alone, n = c = 1.

@@ -44,7 +44,7 @@ class ClusterWatch(Protocol):
         """
 
     def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
-        """Rows without a class, each a class of its own: so many of each of these clusters."""
+        """Rows without a class, each a class of its own: the clusters that have some, and how many."""
 
     def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
         """The clusters are complete.
