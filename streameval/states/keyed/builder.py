@@ -161,7 +161,8 @@ class SegmentBuilder:
         self._store_hot()
         for column in (self._words, self._codes, self._rest, self._counts, self._weights):
             self.budget.give_back(column)
-        return tuple(self._segments)
+        segments, self._segments, self._observe = tuple(self._segments), [], None  # no cycle keeps them alive
+        return segments
 
     def _flush(self) -> None:
         if not self._size:
