@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.evaluation.comparison import compare_named
+from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.result import Evaluation
 from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
@@ -52,9 +53,8 @@ def evaluate(
     selection = dict(selection)
     against = selection.pop("against", None)
     entries = chosen(snapshot.entries, **selection)
-    if against is not None and not configuration.options["unit"]:
-        msg = "against: the store keeps no blocks of units, which pair nights: let the unit join (add --unit COLUMN)"
-        raise OptionError(msg)
+    if against is not None and options.get("ci") is None:
+        options = {**options, "ci": LEVEL}  # where the store keeps no blocks, differences are null with the reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
     groups = [group for names in by for group in by_keys(entries, names)]
     engine, request = context.engine(), configuration.request(**options)
