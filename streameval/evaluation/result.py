@@ -268,7 +268,7 @@ class Evaluation:
         """Deciles of the values of the groups of `mean_over`, each group counted once.
 
         The columns are `share`, from 0 to 1, and `value`: the smallest value that this share of the groups does not
-        exceed. Groups without a value are left out. Exact; the states of the evaluation are read twice more.
+        exceed. Groups without both classes are left out. Exact; the states of the evaluation are read twice more.
 
         Raises
         ------

@@ -209,7 +209,7 @@ def means(results: Sequence[Scalar]) -> Iterator[str]:
     >>> from streameval.results import Scalar
     >>> auc = replace(Scalar.certain("roc_auc", 0.75), mean_over="user", groups=7, groups_left_out=1, rows_left_out=3)
     >>> list(means([auc]))
-    ['roc_auc: mean over 7 groups by user; left out 1 group without a value (3 rows)']
+    ['roc_auc: mean over 7 groups by user; left out 1 group without both classes (3 rows)']
     """
     told: dict[str, list[str]] = {}
     for result in results:
@@ -218,7 +218,7 @@ def means(results: Sequence[Scalar]) -> Iterator[str]:
             told.setdefault(
                 f"mean over {plural(result.groups or 0, 'group')} by {result.mean_over}"
                 + (
-                    f"; left out {left} without a value ({plural(result.rows_left_out or 0, 'row')})"
+                    f"; left out {left} without both classes ({plural(result.rows_left_out or 0, 'row')})"
                     * bool(result.groups_left_out)
                 ),
                 [],

@@ -35,14 +35,16 @@ IDS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 
 def own(rows: list[Row]) -> dict[str, Fraction | None]:
-    """The values of one group, by their definitions."""
+    """The values of one group, by their definitions; None without both classes."""
     pos, neg = ([s for _, s, y in rows if y == side] for side in (1, 0))
+    if not pos or not neg:
+        return dict.fromkeys(NAMES)
     wins = sum(Fraction(2 * (a > b) + (a == b), 2) for a in pos for b in neg)
     precisions = [Fraction(sum(s >= a for s in pos), sum(s >= a for _, s, _ in rows)) for a in pos]
     least = sorted((s for _, s, _ in rows), reverse=True)[min(K, len(rows)) - 1]
     return {
-        "roc_auc": wins / (len(pos) * len(neg)) if pos and neg else None,
-        "average_precision": sum(precisions, Fraction(0)) / len(pos) if pos else None,
+        "roc_auc": wins / (len(pos) * len(neg)),
+        "average_precision": sum(precisions, Fraction(0)) / len(pos),
         NAMES[2]: Fraction(sum(s >= least for s in pos), sum(s >= least for _, s, _ in rows)),
     }
 
@@ -224,7 +226,7 @@ def test_results_say_what_they_are_means_of() -> None:
     told = {"mean_over": "user", "groups": 1, "groups_left_out": 1, "rows_left_out": 1, "value": 1.0}
     assert {name: result[name] for name in told} == told
     assert found.to_arrow().select(list(told)).to_pylist() == [told]
-    assert "mean over 1 group by user; left out 1 group without a value (1 row)" in str(found)
+    assert "mean over 1 group by user; left out 1 group without both classes (1 row)" in str(found)
     none = evaluate(DATA.slice(0, 1), score="score", mean_over="user", metrics="roc_auc").results[0]
     assert (none.groups, none.groups_left_out, none.reason) == (0, 1, "no group has both classes")
 

@@ -1,17 +1,17 @@
 """Means over groups: the mean of every group's own value, such as GAUC, the mean AUC over users.
 
 A group has P positives and N negatives. Its value A is that of its rows alone, and the mean is Σ w·A / Σ w over the
-groups that have one, with w = N + P (rows), P (positives) or 1 (equal).
+groups that have both classes, with w = N + P (rows), P (positives) or 1 (equal). Where all rows of a group are of one
+class, no order of them is better than another; such groups are left out and counted.
 
-======================  ===============================================  ==================================
-metric                  value of a group                                 groups without a value
-======================  ===============================================  ==================================
-``roc_auc``             pairs in which the positive scores higher, ties  those without both classes
-                        as halves, over P·N
-``average_precision``   Σ p·precision / P                                those without positives
-``precision@k=K``       precision among the K rows that score highest,   none
-                        ties whole; among all if there are fewer
-======================  ===============================================  ==================================
+======================  ======================================================================
+metric                  value of a group
+======================  ======================================================================
+``roc_auc``             pairs in which the positive scores higher, ties as halves, over P·N
+``average_precision``   Σ p·precision / P
+``precision@k=K``       precision among the K rows that score highest, ties whole; among all
+                        if there are fewer
+======================  ======================================================================
 
 Every value is rounded to a multiple of 2⁻⁶² and multiplied by an integer, so that a sum is an integer: the mean does
 not depend on how rows lie in files, tasks and workers. A group may be cut between two parts, which then give sums of
@@ -130,11 +130,11 @@ class Precision:
 
     def words(self, neg: Array, pos: Array, first: Array, second: Array) -> tuple[Array, Array]:
         """The sum over the positives."""
-        return kernels.quotients(first[0], first[1], np.maximum(pos, 1)).view(np.int64), pos > 0
+        return kernels.quotients(first[0], first[1], np.maximum(pos, 1)).view(np.int64), (neg > 0) & (pos > 0)
 
     def word(self, fragment: Fragment) -> int | None:
         """The sum over the positives."""
-        return fragment.first // fragment.pos if fragment.pos else None
+        return fragment.first // fragment.pos if fragment.neg and fragment.pos else None
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,12 @@ class Top:
         """Positives over rows."""
         hits, rows = first[1].astype(np.int64), second
         values = np.where(rows > 0, hits, pos) / np.where(rows > 0, rows, neg + pos)
-        return np.rint(values * float(1 << BITS)).astype(np.int64), np.ones(neg.size, np.bool_)
+        return np.rint(values * float(1 << BITS)).astype(np.int64), (neg > 0) & (pos > 0)
 
     def word(self, fragment: Fragment) -> int | None:
         """Positives over rows."""
+        if not (fragment.neg and fragment.pos):
+            return None
         if fragment.second:
             return _rounded(fragment.first, fragment.second)
         return _rounded(fragment.pos, fragment.neg + fragment.pos)
@@ -257,7 +259,7 @@ class GroupMean:
         made = (
             Scalar.certain(self.name, mean(total, weight))
             if weight
-            else Scalar.undefined(self.name, _NO_GROUPS[type(self.inner)])
+            else Scalar.undefined(self.name, "no group has both classes")
         )
         return replace(made, mean_over=self.over, groups=groups, groups_left_out=without, rows_left_out=rows)
 
@@ -327,13 +329,6 @@ class _Deciles(NamedTuple):
     """What `GroupQuantiles` finds."""
 
     pairs: tuple[tuple[float, float], ...]
-
-
-_NO_GROUPS = {
-    RocAuc: "no group has both classes",
-    AveragePrecision: "no group has positives",
-    OperatingPoint: "no groups",
-}
 
 
 def _measure(metric: Any) -> Measure:
