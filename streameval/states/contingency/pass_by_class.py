@@ -125,7 +125,7 @@ def _distinct(sizes: Array) -> tuple[Array, Array]:
 
 
 def without_cluster(rows: int, lone: int) -> Summary:
-    """What clusters of one row add: `rows` whose class is counted elsewhere, `lone` whose class has one row, too."""
+    """What clusters of one row add: `rows` whose class is counted elsewhere, `lone` whose class has one row."""
     total = rows + lone
     clusters = Summary(clusters=Sizes.repeat(1, total), column_maxima=total)
     return clusters.merge(lone_classes(np.ones(1, np.int64), np.array([lone]))) if lone else clusters
