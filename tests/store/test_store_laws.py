@@ -28,7 +28,7 @@ POLICIES = [
         "unlabelled": "drop",
         "nan": "drop",
     },
-    {"score": ["f4", "f8"], "nan": "drop", "approx": True, "nulls": "drop", "unlabelled": "drop"},
+    {"score": ["f4", "f8"], "nan": "drop", "approx": True, "unlabelled": "drop"},
 ]
 
 
