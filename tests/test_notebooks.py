@@ -109,7 +109,7 @@ def test_there_are_notebooks() -> None:
     """The quickstart, three on scores, and one each on slices, clusters, nights with a cluster, and foreign loops."""
     names = {path.stem for path in NOTEBOOKS}
     expected = {"gain_curves", "nights_and_cluster", "quickstart", "ranking", "spam_clusters"}
-    assert names >= expected | {"accumulate", "calibration", "slices"}
+    assert names >= expected | {"accumulate", "calibration", "is_it_real", "slices"}
 
 
 @pytest.mark.notebooks
