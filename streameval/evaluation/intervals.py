@@ -66,6 +66,8 @@ def estimated(
     """
     found: list[Estimated] = []
     for wanted, state in answered:
+        if not wanted.metrics:
+            continue  # folded for its rows alone
         values = results[len(found) : len(found) + len(wanted.metrics)]
         due = wanted.blocks(resampling)
         blocks = None if due is None else states.get(due.spec)

@@ -141,6 +141,7 @@ class Entry:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON; an infinite end of the range is None."""
         facts = {name: getattr(self, name) for name in self.__slots__ if name not in ("metric", "made", "rowwise")}
+        facts = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
         return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}
 
 

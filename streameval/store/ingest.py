@@ -195,7 +195,7 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     snapshot, before = context.begun()
     widened = before.widened(named)
     joins = widened.joined(before)
-    if before.options["common_rows"] and set(widened.folding.columns) > set(before.folding.columns):
+    if before.options["common_rows"] and set(widened.key_columns) > set(before.key_columns):
         msg = "the store counts the rows that all its columns have (common_rows), which another column may lack; "
         msg += "begin another store with this column as well"
         raise OptionError(msg)

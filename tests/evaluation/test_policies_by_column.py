@@ -95,7 +95,7 @@ def test_columns_that_are_not_named_have_the_default_or_the_others_value() -> No
         ({"aul_threshold": {"id": -1}}, "aul_threshold=-1 is not a cluster size"),
         ({"nulls": {"score": "drop"}}, "no column 'score'; the columns of cluster are id"),
         ({"nan": {"score": "half"}, "common_rows": True}, "nan='half' counts rows that common_rows"),
-        ({"where": {"score": "x"}}, "is no filter"),
+        ({"where": {"score": "x"}}, "is not a filter"),
     ],
     ids=str,
 )

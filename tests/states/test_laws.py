@@ -431,7 +431,7 @@ def _with(change: Callable[[dict[bytes, bytes]], Any]) -> list[pa.RecordBatch]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda facts: facts.clear(), "no streameval state"),
+        (lambda facts: facts.clear(), "not a streameval state"),
         (lambda facts: facts.update({b"streameval.kind": b"wavelets"}), "kind 'wavelets'.*cluster_counts"),
         (lambda facts: facts.update({b"streameval.version": b"99"}), "version 99 of score_counts.*fold the data again"),
         (lambda facts: facts.update({b"streameval.version": b"1"}), "version 1 of score_counts.*fold the data again"),

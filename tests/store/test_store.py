@@ -375,9 +375,9 @@ def test_the_command_line_does_all_of_it(data, tmp_path):
     """Update, show, replace, remove, versions; JSON alone on stdout; status 2 for usage."""
     store = tmp_path / "store"
     options = ("--score", "score_lr", "--cluster", "cluster_loose")
-    assert run("update", store, data, "--dry-run", *options)[2].endswith(
-        "would do: 3 new (night=2026-01-01, night=2026-01-02, night=2026-01-03); no store yet\n"
-    )
+    told = run("update", store, data, "--dry-run", *options)[2]
+    assert "would do: 3 new (night=2026-01-01, night=2026-01-02, night=2026-01-03); no store yet\n" in told
+    assert told.endswith("keeps scores score_lr; clusters cluster_loose; labels label\n")
     assert run("update", store, data, *options)[0] == 0
     status, out, _ = run("show", store, "--json", "-", "--quiet")
     assert (status, json.loads(out)) == (0, evaluate(data, **FEW).to_dict())

@@ -149,7 +149,7 @@ def test_the_commands_keep_and_show_estimates(data: Path, tmp_path: Path) -> Non
     begun = run("update", store, data, "--score", "s", "--sketch", "size", "--approx-agc", "--sample", "0.5")
     assert begun.exit_code == 0, begun.stderr
     told = json.loads(run("info", store, "--versions", "--json", "-").stdout)["versions"]
-    assert told[-1]["action"].endswith("keeps scores s; sketches of size; sampled gain areas")
+    assert told[-1]["action"].endswith("keeps scores s; sketches of size; labels label; approx_agc=True; sample=0.5")
     shown = run("show", store, "--quantiles", 30, "--truncate", 0.2).stdout
     assert all(name in shown for name in ("agc_approx@0.2", "quantile@0.5", "standard error"))
     points = json.loads(run("history", store, "--metric", "quantile@0.3", "--json", "-").stdout)["points"]

@@ -111,7 +111,7 @@ def test_the_command_line_reaches_a_bucket(bucket):
     done = CliRunner().invoke(main, ["update", "s3://nights/store", data, "--score", "score_lr", *words])
     assert done.exit_code == 0, done.stderr
     done = CliRunner().invoke(main, ["update", f"s3://k:s@nights/store{query}", data])
-    assert done.stderr.startswith("s3://nights/store: 1 unchanged")
+    assert done.stderr.startswith("s3://nights/store: nothing new: 1 unchanged")
     done = CliRunner().invoke(main, ["show", f"s3://k:s@nights/store{query}", "--json", "-", "--metric", "roc_auc"])
     assert json.loads(done.stdout) == evaluate(DATA / NIGHTS[0], score="score_lr", metrics="roc_auc").to_dict()
     disk.delete_dir("nights/store/states")

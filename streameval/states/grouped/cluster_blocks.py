@@ -143,7 +143,7 @@ class BlockedClusters:
     >>> builder.update(Batch(np.zeros(4, np.uint8), None, columns))
     >>> state = builder.state()
     >>> state.groups()
-    (45, 125)
+    (20, 125)
     >>> state.by_block(state.shards()[0]).without(125)  # campaign 7
     SizeTable(size=array([1]), clusters=array([2]), positives=array([0]))
     """

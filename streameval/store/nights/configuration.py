@@ -36,7 +36,11 @@ __all__ = ["ALL_STATES", "REPORTED", "Configuration"]
 _KEPT = kept_options()
 REPORTED = tuple(name for name, option in _KEPT.items() if option.decides == "value")
 _SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
-_SHOWN = tuple(name for name, option in honoured("show").items() if name in honoured("evaluate") and name not in _KEPT)
+_SHOWN = tuple(
+    name
+    for name, option in honoured("show").items()
+    if name in honoured("evaluate") and name not in _KEPT and option.decides != "nothing"
+)
 ALL_STATES = {name: _KEPT[name].rest for name in REPORTED}
 _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 _ARROW = {
