@@ -40,7 +40,7 @@ import pyarrow as pa
 
 sys.modules["coverage"] = None  # numba would take this file for the package of its name
 
-from streameval import evaluate  # noqa: E402  only now
+from streameval import evaluate  # noqa: E402 - it imports numba, which the line above must precede
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -112,7 +112,7 @@ class Case:
 
 
 def _random(seed: int) -> random.Random:
-    return random.Random(seed)  # noqa: S311 - nothing is secret
+    return random.Random(seed)  # noqa: S311 - cases must follow from the seed; nothing here is a secret
 
 
 def drawn(rng: random.Random) -> Case:

@@ -221,7 +221,7 @@ class Accumulator:
             raise IncompatibleStatesError(msg)
         with self._lock:
             self._check()
-            given, schema, added = other._held()  # noqa: SLF001  another of this class
+            given, schema, added = other._held()  # noqa: SLF001 - `other` is an Accumulator, checked above
             mine, theirs = recorded(self._request.options), recorded(given)
             if mine != theirs:
                 differ = ", ".join(sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)))
@@ -401,7 +401,7 @@ def _carried(given: dict[str, Any], schema: pa.Schema | None, states: list[Any])
     """The accumulator that another process sent."""
     made = Accumulator(**given)
     if schema is not None:
-        made._receive(schema, states)  # noqa: SLF001  the class's own
+        made._receive(schema, states)  # noqa: SLF001 - unpickling needs a function outside the class
     return made
 
 

@@ -288,7 +288,7 @@ def _called_as(other: Callable[_Arguments, Any]) -> Callable[[Callable[..., _Res
     """Give a function that takes ``**options`` the signature of another function."""
 
     def decorate(function: Callable[..., _Result]) -> Callable[_Arguments, _Result]:
-        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]
+        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]  # PEP 362 reads it, typeshed lacks it
         return function
 
     return decorate

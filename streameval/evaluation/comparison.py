@@ -55,7 +55,7 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
 
 def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
     """The same, with names for both evaluations."""
-    sides = [{(e.paired.scalar.metric, e.paired.scalar.of): e.paired for e in side._estimates} for side in (a, b)]  # noqa: SLF001
+    sides = [{(e.paired.scalar.metric, e.paired.scalar.of): e.paired for e in side._estimates} for side in (a, b)]  # noqa: SLF001 - replicates are shared within this room
     for name, side in zip(names, sides, strict=True):
         if not side:
             msg = f"evaluation {name} has no sampling intervals; evaluate both with ci=0.95 and the same unit (--unit)"
@@ -67,7 +67,7 @@ def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple
         raise OptionError(msg)
     named = [[_named(side[key], name) for key in common] for side, name in zip(sides, names, strict=True)]
     pairs = [(new.minus(old), better_end(new.scalar.metric)) for old, new in zip(*named, strict=True)]
-    return tuple(compared(pairs, b._level or LEVEL))  # noqa: SLF001
+    return tuple(compared(pairs, b._level or LEVEL))  # noqa: SLF001 - as above
 
 
 def _named(estimate: Estimate, side: str) -> Estimate:

@@ -140,8 +140,8 @@ def attribute(
     }
     options = checked_options(given)
     found = _of_clusters(data, options, given, progress) if cluster and (options["classes"] or label) else None
-    if not options["by"]:
-        return found  # type: ignore[return-value]  # checked: there is a cluster column
+    if found is not None and not options["by"]:
+        return found
     metric = None if options["classes"] and metric in GAINS else metric
     made = with_slices(
         found, data, {**options, **{name: given[name] for name in _ENGINE}, "metric": metric, "progress": progress}
