@@ -1,8 +1,8 @@
 """Approximate gain areas: time against the bare scan, and error against the exact area.
 
-The scan reads label and score of the data of ``benchmarks/data.py`` and throws the batches away. Runs take turns, and
-the best of each counts: wall-clock, and processor time, which other users of the machine disturb less. Errors are of
-5 % bimodal positives: half of them far above the negatives, half among them.
+The scan reads label and score of the data of ``benchmarks/data.py`` and discards the batches. Runs alternate, and the
+best of each counts, in wall-clock and in processor time, which other users of the machine disturb less. Errors are
+measured on data with 5 % bimodal positives: half of them far above the negatives, half among them.
 
     python benchmarks/approx_agc.py --sample 0.1 --quantiles 200
 """
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from data import data_options, make, whole
 
 from streameval import scan
-from streameval.engine.graph import run
+from streameval.engine.graph import map_tasks
 from streameval.evaluation import evaluate
 
 if TYPE_CHECKING:
@@ -38,14 +38,14 @@ TARGETS = {"rows, one pass": 1.8, "row groups, one pass": 1.2, "row groups, two 
 
 
 def bare(files: list[str], threads: int) -> None:
-    """Read the columns and nothing else."""
+    """Only read the columns."""
     found = scan.plan(files, ["label", "beta"])
 
     def read(piece: scan.Piece) -> None:
         for _ in scan.read(piece, found.schema):
             pass
 
-    run(read, found.pieces, "scan", threads)
+    map_tasks(read, found.pieces, "scan", threads)
 
 
 def times(files: list[str], threads: int, repeat: int, options: dict[str, Any]) -> None:
@@ -67,7 +67,7 @@ def times(files: list[str], threads: int, repeat: int, options: dict[str, Any]) 
 
 
 def bimodal(rows: int, path: Path) -> None:
-    """Write the data whose errors are measured."""
+    """Write the data for the errors."""
     rng = np.random.default_rng(5)
     label = rng.random(rows, np.float32) < 0.05
     mean = np.where(label, np.where(rng.random(rows, np.float32) < 0.5, 3.0, 0.5), 0.0).astype(np.float32)
@@ -76,7 +76,7 @@ def bimodal(rows: int, path: Path) -> None:
 
 
 def errors(path: str, draws: int, options: dict[str, Any]) -> None:
-    """Print the errors of several draws beside what is reported."""
+    """Print the errors of several draws and the reported bounds and standard errors."""
     exact = evaluate(path, score="score", metrics="agc", truncate=CUTS)
     for name, way in WAYS.items():
         found = [

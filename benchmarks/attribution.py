@@ -1,12 +1,12 @@
-"""Attribution of a large clustering: seconds beside those of the metrics that it explains, and memory.
+"""Attribution of a large clustering: its time compared with that of the metrics that it explains, and its memory.
 
     python benchmarks/attribution.py                  # 10⁸ rows; makes 2.2 GB of data in /var/tmp first
     python benchmarks/attribution.py --rows 10000000  # a quick look
 
-The data are those of ``contingency.py``: 10⁸ rows in 7·10⁷ clusters, against 10⁶ classes. Every case runs in a process
-of its own, after a warm-up on two files; all cases are gone through `--rounds` times and the best call of each counts.
-The targets: merges and splits within 1.25 times the pair metrics, impure clusters within 1.1 times `aul`; examples cost
-one more scan.
+The data are those of ``contingency.py``: 10⁸ rows in 7·10⁷ clusters, against 10⁶ classes. Every case runs in a separate
+process, after a warm-up on two files, once in each of `--rounds` rounds; the best call of each counts. The targets:
+merges and splits within 1.25 times the pair metrics, impure clusters within 1.1 times `aul`; examples cost one more
+scan.
 """
 
 from __future__ import annotations

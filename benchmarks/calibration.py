@@ -1,9 +1,9 @@
-"""Calibration and operating points: processor time beside exact AUC and AP, and beside scikit-learn.
+"""Calibration and operating points: processor time compared with exact AUC and AP, and with scikit-learn.
 
-Scores are drawn in memory: `distinct` has float32 scores of which most occur once or twice, `cents` 99 distinct ones,
-such as probabilities that are rounded for display. The time is of the whole `evaluate` on one thread, the best of
-`--repeats`, in alternation. scikit-learn computes Brier score, log loss, reliability in ten bins and the isotonic fit
-of the same arrays.
+Scores are drawn in memory: `distinct` has float32 scores that mostly occur once or twice, `cents` has 99 distinct
+scores, such as probabilities that are rounded for display. The time is that of the whole `evaluate` on one thread, the
+best of `--repeats` alternating runs. scikit-learn computes Brier score, log loss, reliability in ten bins and the
+isotonic fit of the same arrays.
 
     python benchmarks/calibration.py --rows 10_000_000
 """

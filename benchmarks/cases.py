@@ -1,4 +1,4 @@
-"""Cases, each measured in a process of its own, in rounds, so that a slow minute does not fall on one of them alone."""
+"""Cases, each measured in a separate process, in rounds, so that a slow minute does not affect a single case only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["case_options", "measured"]
 
 
 def case_options(description: str | None) -> argparse.ArgumentParser:
-    """Options of what measures cases."""
+    """Options of benchmarks with cases."""
     parser = data_options(description)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--repeat", type=int, default=3)
@@ -31,14 +31,14 @@ def case_options(description: str | None) -> argparse.ArgumentParser:
 def measured(
     cases: Iterable[str], given: argparse.Namespace, *, once: Collection[str] = (), fresh: Collection[str] = ()
 ) -> dict[str, dict[str, Any]]:
-    """What each case prints with ``--case``, the times and the ratios of all rounds together.
+    """The output of each case with ``--case``, with the times and ratios of all rounds together.
 
     Parameters
     ----------
     cases : names of the cases
     given : options of the command
-    once : cases of the first round only
-    fresh : cases in which the C library gives freed memory back, as it does by itself
+    once : cases that run in the first round only
+    fresh : cases in which the C library returns freed memory, its default
     """
     found: dict[str, dict[str, Any]] = {}
     flags = [f"--{name}={getattr(given, name)}" for name in ("data", "rows", "files", "repeat")]
@@ -50,7 +50,7 @@ def measured(
             command = [sys.executable, sys.argv[0], *flags, "--case", case]
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
             if done.returncode:
-                # one that was killed says nothing
+                # a killed case prints no reason
                 reason = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]
                 print(f"{case} failed: {reason}", file=sys.stderr)
                 continue

@@ -1,12 +1,12 @@
-"""A cluster of processes against threads in one: seconds and ratios on the same rows, start-up apart.
+"""A cluster of processes against threads in one process: seconds and ratios on the same rows, without start-up.
 
     python benchmarks/cluster.py                # 10⁸ rows, two workers with one thread each
     python benchmarks/cluster.py --files 4      # a quick look at 2·10⁷
 
-Both sides run in one session: the cluster is started and each case warmed up first; then cluster and threads take
-turns, and the best of each counts. The JSON of both must be the same bytes. Both run with the same settings of the C
-library's memory: freed memory is kept, as in evaluate.py; with ``--fresh-memory`` both have the setting that Dask gives
-its workers, MALLOC_TRIM_THRESHOLD_=65536, under which memory is returned at once and is fresh again.
+Both sides run in one session: the cluster is started and each case warmed up first; then cluster and threads alternate,
+and the best of each counts. The JSON of both must be identical. Both run with the same settings of the C library's
+memory: freed memory is kept, as in evaluate.py; with ``--fresh-memory`` both have the setting that Dask gives its
+workers, MALLOC_TRIM_THRESHOLD_=65536, which returns memory at once.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def timed(**options: Any) -> tuple[float, str]:
 
 
 def release_spares(*, fresh: bool) -> None:
-    """Give this process, started again if need be, and the workers the same settings of memory."""
+    """Give this process, restarted if necessary, and the workers the same memory settings."""
     theirs = dask.config.get(WORKERS) | ({} if fresh else KEEP)
     dask.config.set({WORKERS: theirs})
     ours = {name: str(value) for name, value in theirs.items() if name.startswith("MALLOC_")}
@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DEFAULT)
     parser.add_argument("--rows", type=int, default=100_000_000)
-    parser.add_argument("--files", type=int, default=20, help="read only so many of the 20 files")
+    parser.add_argument("--files", type=int, default=20, help="read only this many of the 20 files")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory-limit", default="6GiB", help="of each worker")
     parser.add_argument("--repeat", type=int, default=3)

@@ -3,15 +3,14 @@
     python benchmarks/contingency.py                  # 10⁸ rows; makes 2.2 GB of data in /var/tmp first
     python benchmarks/contingency.py --rows 10000000  # a quick look
 
-The data are simulated: 10⁶ classes, and 7·10⁷ clusters in 10⁸ rows, since of ten messages seven were missed by the
-clustering. Every case runs in a process of its own: a warm-up on two files, then `--repeat` calls after one that warms
-the memory. All cases are gone through `--rounds` times and the best call of each counts; scikit-learn, and cases that
-are not about time, are called once. What the 24 metrics take above the state alone is less than a noisy machine varies
-from one process to the next; so the state alone is built once more before each of their calls, and the median of the
-ratios counts. Peers need the extra ``bench`` (DuckDB, scikit-learn). The C library is told to
-keep freed memory, for all whose time is compared; ``--fresh-memory`` measures the other case. Two cases are about being
-right: the adjusted mutual information against scikit-learn's, and the adjusted Rand index of 3.2·10⁹ points against
-rational arithmetic.
+The data are simulated: 10⁶ classes, and 7·10⁷ clusters in 10⁸ rows, since the clustering missed seven in ten messages.
+Every case runs in a separate process: a warm-up on two files, one call that warms the memory, then `--repeat` calls.
+All cases run in each of `--rounds` rounds and the best call of each counts; scikit-learn, and cases that do not measure
+time, are called once. The 24 metrics cost little above the state alone, less than the noise between processes, so the
+state alone is built again before each of their calls, and the median of the ratios counts. Peers need the extra
+``bench`` (DuckDB, scikit-learn). For all timed cases the C library keeps freed memory; ``--fresh-memory`` measures the
+other setting. Two cases check correctness: the adjusted mutual information against scikit-learn's, and the adjusted
+Rand index of 3.2·10⁹ points against rational arithmetic.
 """
 
 from __future__ import annotations
@@ -48,18 +47,17 @@ def build(files: list[str]) -> None:
     """The state alone."""
     from streameval import scan
     from streameval.engine.fold import Plan
-    from streameval.engine.threads import Engine
-    from streameval.evaluation.request import Request
+    from streameval.engine.threads import ThreadEngine
+    from streameval.states.contingency.counts import ContingencySpec
 
-    request = Request.checked(**COLUMNS, metrics="rand_index")
-    engine = Engine.start()
-    found = scan.plan(files, request.columns, threads=engine.threads)
-    specs = tuple(wanted.spec for wanted in request.wanted(found))
-    engine.read(found.pieces, found.rows, Plan(found.schema, request.label, None, specs))
+    engine = ThreadEngine.start()
+    spec = ContingencySpec(COLUMNS["classes"], COLUMNS["cluster"])
+    found = scan.plan(files, [*spec.columns], threads=engine.threads)
+    engine.read(found.pieces, found.rows, Plan(found.schema, None, None, (spec,)))
 
 
 def ours(metrics: list[str] | None = None, **options: Any) -> Callable[[list[str]], Any]:
-    """A call of streameval; by default all metrics of classes but the matching."""
+    """A call of streameval; by default all metrics of classes except the matching."""
 
     def call(files: list[str]) -> Any:
         from streameval import evaluate
@@ -128,7 +126,7 @@ CASES: dict[str, Callable[[list[str]], Any]] = {
     "scikit-learn: AMI": sklearn_ami,
     "ARI of 3.2·10⁹ points": exact_ari,
 }
-BESIDE = {"24 metrics": "state alone"}  # a case, and what is called before each of its calls
+BESIDE = {"24 metrics": "state alone"}  # a case, and the case called before each of its calls
 PEAK = {"24 metrics in 1 GiB", "assignment score in 1 GiB"}
 ONCE = {"scikit-learn: AMI", "ARI of 3.2·10⁹ points"} | PEAK
 GIB = 2**30
@@ -156,7 +154,7 @@ def _ratio(found: Found, above: str, below: str) -> float:
 
 
 def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
-    """Times of a case after a warm-up on two files, and against what is called before; its value; the peak."""
+    """Times of a case after a warm-up on two files, ratios to the case called before, its value, and the peak."""
     call, before, times, ratios, value = CASES[case], CASES.get(BESIDE.get(case, "")), [], [], None
     if case not in PEAK:
         call(files[:2])

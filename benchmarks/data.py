@@ -2,7 +2,7 @@
 
 Columns: label int8 (20 % positive); float32 scores uniform, beta, rare (log-normal, 99.9 % below 0.01), saturated (near
 1), logit (normal, σ = 5), cents (101 distinct values); score64, the beta score as float64 with all its bits; cluster
-and cluster2, 64-bit ids of which 70 in 100 rows are distinct; weight. Scores of positives are shifted upwards.
+and cluster2, 64-bit ids (70 % of the rows have unique ones); weight. Scores of positives are shifted upwards.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def part(folder: Path, rows: int, total: int, number: int) -> None:
 
 
 def whole(path: Path, write: Callable[[Path], object]) -> Path:
-    """A file or folder that `write` makes unless it is there; under another name, so that what is there is complete."""
+    """A file or folder that `write` makes unless it exists; written under another name, so that it is complete."""
     if not path.exists():
         unfinished = path.with_name(f"{path.name}.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -71,7 +71,7 @@ def whole(path: Path, write: Callable[[Path], object]) -> Path:
 
 
 def make(folder: Path, rows: int, files: int) -> list[str]:
-    """Write the data unless they are there; returns the files."""
+    """Write the data unless it exists; returns the files."""
 
     def write(path: Path) -> None:
         path.mkdir()
@@ -82,14 +82,14 @@ def make(folder: Path, rows: int, files: int) -> list[str]:
 
 
 def settled(memory: dict[str, str]) -> None:
-    """Begin this command again unless it has these settings of the C library, which are read when a process begins."""
+    """Restart this command unless it has these settings of the C library, which a process reads when it starts."""
     if memory.items() - os.environ.items():
         again = subprocess.run([sys.executable, *sys.argv], env=os.environ | memory, check=False)
         raise SystemExit(again.returncode)
 
 
 def data_options(description: str | None) -> argparse.ArgumentParser:
-    """Options of what needs data: where they lie, rows and files."""
+    """Options of benchmarks with data: folder, rows and files."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=DEFAULT)
     parser.add_argument("--rows", type=int, default=100_000_000)

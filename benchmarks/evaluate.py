@@ -1,14 +1,14 @@
-"""streameval and what people use today, side by side: seconds, ratios, and whether the target is met.
+"""streameval and its peers: seconds, ratios, and whether the target is met.
 
     python benchmarks/evaluate.py                 # 10⁸ rows; makes 6 GB of data in /var/tmp first
     python benchmarks/evaluate.py --rows 10000000 # a quick look
 
-Every case runs in a process of its own: a warm-up on two files, then `--repeat` calls after one that warms the memory.
-All cases are gone through `--rounds` times, so that a slow minute of the machine does not fall on one of them alone;
-the best call of each counts (scikit-learn, that takes minutes, once). Peers need the extra ``bench`` (DuckDB,
-polars, scikit-learn). Ratios are of times measured in one run on one machine. The C library is told to keep freed
-memory, for all alike: where fresh memory is slow to touch, as on many virtual machines, the ratios would otherwise be
-those of the machine; ``--fresh-memory`` measures that too. Last, how far the peers' results are from ours.
+Every case runs in a separate process: a warm-up on two files, one call that warms the memory, then `--repeat` calls.
+All cases run in each of `--rounds` rounds, so that a slow minute of the machine does not affect a single case only; the
+best call of each counts (scikit-learn takes minutes and runs once). Peers need the extra ``bench`` (DuckDB, polars,
+scikit-learn). Ratios compare times measured in one run on one machine. The C library keeps freed memory in all cases:
+where fresh memory is slow to touch, as on many virtual machines, the ratios would otherwise measure the machine;
+``--fresh-memory`` measures that too. The last table shows how far the peers' results are from ours.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOGETHER = {"score": ["beta", "rare", "score64"], "cluster": ["cluster", "cluste
 
 
 def scan(files: list[str], threads: int) -> None:
-    """Read score and label with nothing done to them."""
+    """Only read score and label."""
     import dask
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -105,7 +105,7 @@ def sklearn_auc(files: list[str]) -> Any:
 
 
 def duckdb_sizes(files: list[str]) -> Any:
-    """Size -> (clusters, positives); how many sizes there are."""
+    """Size -> (clusters, positives); returns the number of sizes."""
     import duckdb
 
     query = """
@@ -115,7 +115,7 @@ def duckdb_sizes(files: list[str]) -> Any:
 
 
 def polars_sizes(files: list[str]) -> Any:
-    """Size -> (clusters, positives); how many sizes there are."""
+    """Size -> (clusters, positives); returns the number of sizes."""
     import polars as pl
 
     pos = pl.col("label").cast(pl.Int64).sum().alias("pos")
@@ -148,7 +148,7 @@ CASES: dict[str, Callable[[list[str]], Any]] = {
 }
 SLOW = {"scikit-learn AUC"}
 
-# what, numerator, denominator, target, whether the ratio must be at least (or else at most) the target
+# title, numerator, denominator, target, whether the ratio must be at least (else at most) the target
 TARGETS = [
     ("approx AUC against the bare scan, 2 threads", "approx", "scan", 2.0, False),
     ("approx AUC against the bare scan, 1 thread", "approx, 1 thread", "scan, 1 thread", 2.0, False),
@@ -180,7 +180,7 @@ def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run every case in a process of its own and print the tables."""
+    """Run every case in a separate process and print the tables."""
     given = case_options(__doc__).parse_args()
     files = make(given.data, given.rows, given.files)
     if given.case:

@@ -1,4 +1,4 @@
-"""The README's figure: what a real evaluation looks like.
+"""The README's figure of a real evaluation.
 
 python benchmarks/figure.py            # writes benchmarks/figures/spam_messages.png
 """

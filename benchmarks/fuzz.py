@@ -2,8 +2,8 @@
 
     python benchmarks/fuzz.py --seconds 60 --seed 1
 
-Prints the number of cases and of refusals by kind, and every wrong number with its seed: ``--only SEED`` runs that case
-again. Status 1 if there is a wrong number, or an error that is not a `StreamevalError`.
+Prints the numbers of cases and refusals by kind, and every wrong number with its seed; ``--only SEED`` runs that case
+again. The status is 1 if there is a wrong number, or an error other than a `StreamevalError`.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ TRUNCATE, AT = [0.3, 3], ["fpr=0.25", "recall=0.6", "k=4"]
 
 @dataclass
 class Tally:
-    """What happened.
+    """Outcomes.
 
     Attributes
     ----------
-    cases : cases by kind
-    refusals : refusals by kind of error and message, without names and numbers
-    wrong : what is wrong, each with its seed
+    cases : number of cases by kind
+    refusals : number of refusals by kind of error and message, without names and numbers
+    wrong : wrong results, each with its seed
     """
 
     cases: Counter[str] = field(default_factory=Counter)
@@ -101,7 +101,7 @@ class Case:
     ----------
     table : columns label, score, id, kind, weight
     options : of `evaluate`
-    rows : list of (score, label, weight, cluster, class), as the options read them; None for what is missing
+    rows : list of (score, label, weight, cluster, class), as the options read them; None for missing values
     refuses : whether a policy must refuse the table
     """
 
@@ -149,7 +149,7 @@ def drawn(rng: random.Random) -> Case:
 
 
 def _as(score: Any, kind: Any) -> Any:
-    """A score as its column holds it."""
+    """A score as stored in its column."""
     return float(np.float32(score)) if kind == pa.float32() and score is not None else score
 
 
@@ -183,7 +183,7 @@ def _refuses(rows: list[Any], options: dict[str, Any]) -> bool:
 
 
 def truths(case: Case) -> dict[str, Any]:
-    """Every metric of a case by its definition; those that are not known here are left out."""
+    """Metrics of a case by their definitions; metrics without a definition here are left out."""
     options, found = case.options, {}
     rows = [row for row in case.rows if row[1] is not None]
     if "score" in options:
@@ -250,7 +250,7 @@ def written(case: Case, folder: Path, rng: random.Random) -> Path:
 
 
 def judged(result: Any, truth: Any) -> bool:
-    """Whether a result is the truth, or holds it in its certain interval."""
+    """Whether a result equals the truth, or its certain interval contains the truth."""
     if truth is None:
         return math.isnan(result.value)
     near = float(mpmath.mpf(truth.numerator) / truth.denominator) if isinstance(truth, Fraction) else float(truth)
@@ -295,7 +295,7 @@ def table_case(seed: int, folder: Path, tally: Tally) -> None:
 
 
 def _arrays(seed: int, case: Case, expected: dict[str, Any], tally: Tally) -> None:
-    """The same by the functions for arrays, where they take the rows."""
+    """The same with the functions for arrays, if they accept the rows."""
     rows = [row for row in case.rows if row[1] is not None]
     plain = "score" in case.options and not any(is_missing(row[0]) for row in rows)
     if case.refuses or not plain or len({row[1] for row in rows}) < 2:
@@ -315,7 +315,7 @@ def _arrays(seed: int, case: Case, expected: dict[str, Any], tally: Tally) -> No
 
 
 def history_case(seed: int, folder: Path, tally: Tally) -> None:
-    """A random history of a store: whatever counts equals the files of the nights that count."""
+    """A random history of a store: its results equal those of the files of the nights that count."""
     rng = _random(seed)
     data, store, kept = folder / "data", Store(folder / "store", threads=1), set[str]()
     base: dict[str, Any] = {"score": ["s", "t"], "cluster": "id", "weight": rng.choice([None, "w"])}
@@ -365,7 +365,7 @@ def _compare(seed: int, found: Any, direct: Any, tally: Tally, *, exactly: bool)
 
 
 def damage_case(seed: int, folder: Path, tally: Tally) -> None:
-    """One bit or the tail of one file of a store: the numbers are as before, or an error names the file."""
+    """Damage one bit or the tail of one file of a store: the numbers stay the same, or an error names the file."""
     rng = _random(seed)
     data = folder / "data"
     for i in range(1, 4):
@@ -411,7 +411,7 @@ KINDS = {"table": (table_case, 12), "history": (history_case, 1), "damage": (dam
 
 
 def run(seconds: float, seed: int, only: int | None = None) -> Tally:
-    """Cases of all kinds for so many seconds; the seed of each follows from `seed`."""
+    """Run cases of all kinds for `seconds`; the seed of each follows from `seed`."""
     tally, end, number = Tally(), time.monotonic() + seconds, seed * 1_000_000
     kinds = [kind for kind, (_, often) in KINDS.items() for _ in range(often)]
     while time.monotonic() < end:
@@ -420,7 +420,7 @@ def run(seconds: float, seed: int, only: int | None = None) -> Tally:
         with tempfile.TemporaryDirectory(prefix="streameval-fuzz-") as folder:
             try:
                 KINDS[kind][0](number, Path(folder), tally)
-            except Exception as error:  # whatever is not foreseen is a finding
+            except Exception as error:  # any unexpected error is a finding
                 tally.wrong.append(f"seed {number}: {kind}: {type(error).__name__}: {error}")
         tally.cases[kind] += 1
         if only is not None:
@@ -429,7 +429,7 @@ def run(seconds: float, seed: int, only: int | None = None) -> Tally:
 
 
 def main() -> None:
-    """Run, and print what was found."""
+    """Run, and print the findings."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)

@@ -1,9 +1,9 @@
-"""Peak memory, and what a kill leaves behind.
+"""Peak memory, and files left behind by a kill.
 
     python benchmarks/memory.py            # makes the data of evaluate.py first
 
-Each case runs in a process of its own, on hard links to the files as often as its rows need. The peak is the process's
-maximum resident size, which includes Python and its libraries.
+Each case runs in a separate process, on hard links to the files, repeated to give the number of rows. The peak is the
+process's maximum resident size, which includes Python and its libraries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CASES = {
 
 @contextmanager
 def linked(case: str, files: list[str]) -> Iterator[str]:
-    """A folder of hard links, as many times the files as the case has rows; of this process, which is not killed."""
+    """A folder of hard links that repeat the files for the rows of the case; this process, never killed, owns it."""
     with tempfile.TemporaryDirectory(dir=Path(files[0]).parent.parent) as folder:
         for i, file in itertools.product(range(CASES[case][1]), files):
             (Path(folder) / f"{i}-{Path(file).name}").hardlink_to(file)
@@ -55,12 +55,12 @@ def run(case: str, folder: str, spill: str) -> None:
 
 
 def spilled_bytes(child: subprocess.Popen[str], folder: str) -> int:
-    """Bytes in the spill file of a process, once there are some; 0 if it ends before."""
+    """Bytes in the spill file of a process, once it has any; 0 if the process ends first."""
     while child.poll() is None:
         for link in Path(f"/proc/{child.pid}/fd").iterdir():
             try:
                 found = link.stat().st_size if folder in str(link.readlink()) else 0
-            except OSError:  # closed meanwhile
+            except OSError:  # closed in the meantime
                 continue
             if found:
                 return found

@@ -2,8 +2,8 @@
 
     python benchmarks/page.py [--rows 200000] [--repeat 3]
 
-Seconds are of the processor, of this process: the evaluation itself is not counted, the curves of the page are. The
-first page also imports matplotlib and the templates.
+Times are processor seconds of this process. They include the curves of the page but not the evaluation. The first page
+also imports matplotlib and the templates.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCORES, CLUSTERS, SLICES, NIGHTS = 5, 3, 60, 90
 
 
 def written(folder: Path, rows: int) -> Path:
-    """The data: a file a night."""
+    """The data: one file per night."""
     rng = np.random.default_rng(7)
     for night in range(NIGHTS):
         here = rows // NIGHTS
@@ -39,7 +39,7 @@ def written(folder: Path, rows: int) -> Path:
 
 
 def measured(what: str, made: Any, repeat: int) -> None:
-    """Print what a page takes, the first time and later."""
+    """Print the cost of a page, for the first and for later calls."""
     took, page = [], ""
     for _ in range(repeat + 1):
         began = time.process_time()
@@ -50,7 +50,7 @@ def measured(what: str, made: Any, repeat: int) -> None:
 
 
 def main() -> None:
-    """Write data, evaluate them, and measure their pages."""
+    """Write the data, evaluate it, and measure the pages."""
     given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     given.add_argument("--rows", type=int, default=200_000)
     given.add_argument("--repeat", type=int, default=3)

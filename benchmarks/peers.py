@@ -1,14 +1,14 @@
-"""streameval beside polars, DuckDB and chdb on data that nobody designed for it, in processes without any settings.
+"""streameval compared with polars, DuckDB and chdb on kind and unkind data, in processes without special settings.
 
     python benchmarks/peers.py --rows 20000000                      # every shape; makes the data in /var/tmp first
     python benchmarks/peers.py --rows 100000000 --only 'AUL zipf1.2' 'pairs hot'
 
-A row is a work (AUC, AUL, pairs) on a shape of `shapes.py`. Each case runs in its own process: a warm-up on two files,
-then `--repeat` calls; all cases are gone through `--rounds` times, and the best call counts. Peers answer the same
-question by the fastest query known, with all threads: for AUC the counts of every score, cumulated; for AUL the table
+Each row of the table is a task (AUC, AUL, pairs) on a shape of `shapes.py`. Each case runs in a separate process: a
+warm-up on two files, then `--repeat` calls, in each of `--rounds` rounds; the best call counts. Peers answer the same
+question by the fastest query known, with all threads: for AUC the cumulated counts of every score; for AUL the table
 size -> (clusters, positives); for pairs the count of every (campaign, cluster), without any metric. *Scan* decodes and
-sums every value of the same columns by the faster of two pyarrow readers. Peers need the extra ``bench``; one that is
-absent or runs out of memory is printed so.
+sums every value of the same columns by the faster of two pyarrow readers. Peers need the extra ``bench``; absent peers,
+and those that run out of memory, are reported.
 """
 
 from __future__ import annotations

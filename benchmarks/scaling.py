@@ -30,7 +30,7 @@ from distributed import Client, LocalCluster
 
 from streameval import evaluate
 from streameval.engine.cluster.engine import FOLDS_PER_GB
-from streameval.engine.cluster.exchange import tally
+from streameval.engine.cluster.exchange import count_tasks
 from streameval.evaluation import explain
 from streameval.simulation import simulate
 
@@ -41,7 +41,7 @@ EMPTY = 5000  # tasks that measure the scheduler
 
 
 def read(file: str, columns: list[str]) -> int:
-    """Read some columns with nothing done to them."""
+    """Only read some columns."""
     with pa.OSFile(file) as source:
         batches = pq.ParquetFile(source).iter_batches(1 << 20, columns=columns, use_threads=False)
         return sum(batch.num_rows for batch in batches)
@@ -54,7 +54,7 @@ def scan(client: Client, folder: Path, columns: list[str]) -> None:
 
 
 def task_seconds(client: Client) -> float:
-    """Seconds that a task with nothing to do takes, from its graph to its result, one of many."""
+    """Seconds per empty task, from graph to result, measured over many tasks."""
     nodes = [dask.delayed(int, pure=False)(i) for i in range(EMPTY)]
     start = time.perf_counter()
     client.gather(client.compute(nodes, optimize_graph=False))
@@ -67,7 +67,7 @@ def peak() -> int:
 
 
 def measure(client: Client, folder: Path, memory: str | None) -> dict[str, float]:
-    """Seconds of each case, the better of two; of columns that the case before has brought into the page cache."""
+    """Seconds of each case, the better of two, with columns that the previous case brought into the page cache."""
     cases: dict[str, Any] = {
         "scan of two": lambda: scan(client, folder, ["label", "score_a"]),
         "approx": lambda: evaluate(folder, client=client, memory=memory, **APPROX),
@@ -102,14 +102,14 @@ def draw(rows: list[int], times: list[dict[str, float]], path: Path) -> None:
 
 
 def model(rows: int, seconds: float, workers: int, state_bytes: float, read_bytes: float, task: float) -> None:
-    """Print what 10¹¹ rows on 100 workers of four threads would take."""
+    """Print the estimate for 10¹¹ rows on 100 workers of four threads."""
     target, many, threads, memory = 10**11, 100, 4, 64 << 30
     thread_seconds = seconds * workers / rows
     compute = target * thread_seconds / (many * threads)
     moved = state_bytes * (1 - 1 / many)
     ranges = max(many * threads, int(target * state_bytes * 4 * threads) // memory)
     folds = min(int(FOLDS_PER_GB * target * read_bytes / 1e9), 4 * many * threads)
-    tasks = sum(tally(folds, ranges).values()) + ranges  # which are finalized
+    tasks = sum(count_tasks(folds, ranges).values()) + ranges  # which are finalized
     print(
         f"\n10¹¹ rows on {many} workers of {threads} threads and 64 GiB: {compute:,.0f} s of work at "
         f"{thread_seconds:.2e} s a row,\n{moved * target / many / 1e9:,.1f} GB to each worker over the network "

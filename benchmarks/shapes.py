@@ -1,4 +1,4 @@
-"""Data that nobody designed for streameval: heavy tails, hot keys, arbitrary and string ids, awkward scores.
+"""Data that is unkind to streameval: heavy tails, hot keys, arbitrary and string ids, awkward scores.
 
     python benchmarks/shapes.py --rows 20000000        # writes every shape below /var/tmp
 
@@ -6,11 +6,11 @@ Each id shape has `label`, `cluster` and `campaign` (the class of nine rows in t
 has `label`, `score` and `weight`.
 
 ==============  ====================================================================================================
-lone            70 % of the rows are alone in their cluster
+lone            70 % of the rows are singleton clusters
 zipf1.2/1.5     cluster sizes follow Zipf's law, ids are arbitrary 62-bit integers
 hot             half of the rows are in one cluster
 hot_pair        half of the rows are in one cluster and one campaign
-uniform         10 rows a cluster
+uniform         10 rows per cluster
 few             1,000 clusters
 sorted          uniform, sorted by id
 dense           uniform, ids are 0, 1, 2, …
@@ -95,7 +95,7 @@ SCORES: dict[str, Callable[[np.random.Generator, np.ndarray], np.ndarray]] = {
 
 
 def column(shape: str, ids: np.ndarray) -> pa.Array:
-    """Ids as the shape has them."""
+    """Ids of the shape's type."""
     if shape == "uuid":
         words = [f"{i:016x}" for i in (ids.astype(np.uint64) * ODD).tolist()]
         return pa.array([f"{w[:8]}-{w[8:12]}-{w[12:]}-8000-00000000{w[:4]}" for w in words])
@@ -122,7 +122,7 @@ def part(shape: str, folder: Path, rows: int, files: int, number: int) -> None:
 
 
 def make_shape(shape: str, folder: Path, rows: int, files: int) -> list[str]:
-    """Write a shape unless it is there; returns its files."""
+    """Write a shape unless it exists; returns its files."""
 
     def write(path: Path) -> None:
         path.mkdir()

@@ -1,8 +1,8 @@
-"""Quantile sketches: rows per second, and rank error beside the truth.
+"""Quantile sketches: rows per second, and rank error.
 
-Compares `streameval.states.scores.quantile_sketch` with the packages tdigest, crick and datasketches, those that can be
-imported, at their settings nearest to compression 1,000. The rank error is that of the estimated quantile among the
-numbers folded, over min(q, 1 − q), the worst of q = 0.001 … 0.999.
+Compares `streameval.states.scores.quantile_sketch` with those of the packages tdigest, crick and datasketches that can
+be imported, at their settings nearest to compression 1,000. The rank error is that of the estimated quantile among the
+folded numbers, over min(q, 1 − q), the worst of q = 0.001 … 0.999.
 
     python benchmarks/sketch.py --rows 10_000_000
 """
@@ -32,7 +32,7 @@ DRAWS: dict[str, Callable[[np.random.Generator, int], Any]] = {
     "1000 atoms": lambda rng, n: rng.integers(0, 1000, n) / 1000,
     "half zero": lambda rng, n: rng.random(n) * (rng.random(n) < 0.5),
 }
-SLOW = 20_000  # rows for packages that take their numbers one by one
+SLOW = 20_000  # rows for packages that add numbers one by one
 
 
 def tdigest_of(values: Any) -> Callable[[Any], Any]:
@@ -78,7 +78,7 @@ def available() -> dict[str, Callable[[Any], Callable[[Any], Any]]]:
 
 
 def rank_error(quantile: Callable[[Any], Any], values: Any) -> float:
-    """The worst rank error over min(q, 1 − q); an atom has every rank it covers."""
+    """The worst rank error over min(q, 1 − q); an atom covers a range of ranks."""
     ordered, found = np.sort(values), np.asarray(quantile(QS))
     low, high = (np.searchsorted(ordered, found, side) / values.size for side in ("left", "right"))
     return float((np.maximum(0, np.maximum(low - QS, QS - high)) / np.minimum(QS, 1 - QS)).max())

@@ -1,12 +1,12 @@
-"""Slices and filters: what they add to a run, and DuckDB for the same exact AUC of every slice.
+"""Slices and filters: the time they add to a run, and DuckDB computing the same exact AUC of every slice.
 
-Cases, each the best of `--repeat` runs in this process after one that warms up:
+Cases, each the best of `--repeat` runs in this process after a warm-up run:
 
 - whole: ROC AUC and average precision of a float32 score
 - by60: the same, and of each of 60 countries (Zipf)
 - by3: by country, by hour (24), and by both (1,440)
 - where: a filter that keeps 1 of 100 row groups by their statistics
-- mean_over: the mean over users, a tenth as many as rows
+- mean_over: the mean over users, one user per ten rows
 - clusters, clusters60: AUL of a cluster column, and of each country
 - duckdb60, duckdb_mean: DuckDB, exact ROC AUC of each country, and its mean over users, checked against ours
 
@@ -68,7 +68,7 @@ def part(folder: Path, rows: int, users: int, number: int) -> None:
 
 
 def make(folder: Path, rows: int) -> Path:
-    """The data, written unless they are there."""
+    """The data, written unless it exists."""
 
     def write(path: Path) -> None:
         path.mkdir()

@@ -1,12 +1,12 @@
-"""A year of nights as a scheduler would run it, by the command line alone: every alarm beside what was planted.
+"""A year of nights as a scheduler would run it, by the command line: alarms compared with planted faults.
 
     python benchmarks/year.py [--nights 365] [--rows 2000]
 
 Each night is written, folded by ``update --on-error skip`` and judged by ``check``; a check that fails is retried once,
-and then, as a person would, the night is repaired (what was planted is taken away) or accepted. Planted are a missing
-night, nights that arrive late, labels that are corrected, a damaged file, a column that joins the schema, a score that
-breaks for three nights, an update that is killed, and two updates at once. Ends with status 1 if an alarm is missing,
-lost by the retry, or false.
+and then, as a person would, the night is repaired (the planted fault is removed) or accepted. The planted faults are a
+missing night, late nights, corrected labels, a damaged file, a column that joins the schema, a score that breaks for
+three nights, a killed update, and two concurrent updates. The status is 1 if an alarm is missing, lost by the retry, or
+false.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(*words: object) -> Any:
 
 
 def words_of(*words: object) -> list[str]:
-    """A command as a process of its own."""
+    """A command for a separate process."""
     return [sys.executable, "-m", "streameval", *map(str, words)]
 
 
@@ -62,7 +62,7 @@ def write(night: str, data: Path, rows: int, *, broken: bool = False, extra: boo
 
 
 def plan(nights: int) -> dict[str, Any]:
-    """What goes wrong, by the number of the night."""
+    """Planted faults by the number of the night."""
     at = {name: round(nights * share) for name, share in (("missing", 0.2), ("bad file", 0.35), ("broken", 0.55))}
     quiet = {name: round(nights * share) for name, share in (("late", 0.28), ("labels", 0.42), ("column", 0.7))}
     return at | quiet | {"kill": round(nights * 0.78), "twice": round(nights * 0.88)}
@@ -127,7 +127,7 @@ def replay(nights: int, rows: int, folder: Path) -> tuple[list[tuple[str, str]],
 
 
 def repair(i: int, night: str, due: dict[str, Any], data: Path, rows: int, failing: set[str], store: Path) -> None:
-    """What a person does: fetch the night that is late, repair the file, accept what cannot be repaired."""
+    """The actions of a person: fetch the late night, repair the file, accept what cannot be repaired."""
     repaired = i in (due["late"] + 1, due["bad file"])
     if i == due["late"] + 1:
         write(f"night={date(2026, 1, 1) + timedelta(days=i - 1)}", data, rows)

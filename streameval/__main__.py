@@ -4,8 +4,37 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from typing import Any
 
 __all__ = ["run"]
+
+# What libraries look for and no command uses, with the module that looks for it; half a second of every command.
+_UNUSED = {
+    "pandas": None,  # Arrow, on the first conversion of a list
+    "coverage": "numba.misc.coverage_support",
+    "cffi": "numba.core.typing.cffi_utils",
+    "scipy.linalg": "numba.np.linalg",  # no loop multiplies matrices
+}
+
+
+class _Lean:
+    """Makes a process of the command line work as if packages that it does not use were not installed."""
+
+    @staticmethod
+    def find_spec(name: str, _path: Any = None, _target: Any = None) -> None:
+        """Raise `ModuleNotFoundError` for a package that is not used."""
+        if name in _UNUSED and _UNUSED[name] in (None, _importer()):
+            msg = f"{name} is not used by the command line"
+            raise ModuleNotFoundError(msg, name=name)
+
+
+def _importer() -> str:
+    """The module whose import statement is being run."""
+    frame = sys._getframe(2)  # noqa: SLF001 - importlib does not tell a finder which module imports
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("importlib."):
+        frame = frame.f_back
+    return str(frame.f_globals["__name__"])
 
 
 def run() -> None:
@@ -13,6 +42,7 @@ def run() -> None:
     heard = signal.getsignal(signal.SIGINT)
     if callable(heard):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.meta_path.insert(0, _Lean)
     from streameval.cli import main
 
     try:

@@ -4,6 +4,10 @@ A stream, a training loop or a task of Spark or Ray hands over its batches; the 
 that the metrics need, and gives the `Evaluation` when asked. Accumulators of the same options merge, travel by pickle,
 and are saved as the state files of a store. Results are those of `evaluate` on the same rows, to the same bits.
 
+With `ci` or `unit` there are sampling intervals, from blocks of units, which are states like the others. Where each row
+is a unit, its block follows from its place among the rows of its accumulator. So the intervals of merged accumulators
+differ a little from those of `evaluate`; with a unit column they are the same.
+
 Batches are collected in the builders that `evaluate` uses, up to a few million rows, and sorted together. Memory is
 that of `evaluate` with one thread; states beyond `memory` are spilled.
 """
@@ -35,6 +39,7 @@ from streameval.errors import (
 from streameval.evaluation import without_views
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
+from streameval.evaluation.intervals import block_specs
 from streameval.evaluation.request import Request
 from streameval.options import honoured, recorded, refuse
 from streameval.scan.pieces import Piece, Scan, TableSource
@@ -69,7 +74,7 @@ _TAKEN = {
         "clip",
     ),
     *("assignment_cells", "nan", "nulls", "unlabelled", "cluster_scope", "common_rows", "mean_over", "mean_weight"),
-    *("approx", "memory", "spill", "threads"),
+    *("ci", "unit", "baseline", "resample_bins", "approx", "memory", "spill", "threads"),
 }
 _REFUSED = {
     "client": "an accumulator folds where it is; merge those of your workers",
@@ -78,10 +83,6 @@ _REFUSED = {
     "where": "filter the batches before",
     "by": "keep one for each slice",
     "max_slices": "keep one for each slice",
-    "ci": "it keeps no blocks; use evaluate",
-    "unit": "it keeps no blocks; use evaluate",
-    "baseline": "it keeps no blocks; use evaluate",
-    "resample_bins": "it keeps no blocks; use evaluate",
     "delta_version": "there are no tables to read",
     "scheduler_timeout": "it has no scheduler",
     "sketch": "keep a QuantileSketch beside it",
@@ -95,8 +96,8 @@ class Accumulator:
     Parameters
     ----------
     **options
-        Those of `streameval.evaluate` that speak of columns, metrics and policies, and ``memory``, ``spill`` and
-        ``threads`` (for results). What speaks of files, workers, filters, slices, samples or sketches is refused.
+        Those of `streameval.evaluate` that speak of columns, metrics, policies and intervals, and ``memory``, ``spill``
+        and ``threads`` (for results). What speaks of files, workers, filters, slices, samples or sketches is refused.
 
     Raises
     ------
@@ -135,6 +136,7 @@ class Accumulator:
         self._states: dict[Any, Any] = {}
         self._builders: dict[Any, Any] = {}
         self._labels: Any = None  # of the rows in the builders
+        self._rows = 0  # given so far, those left out included
 
     def update(self, batch: Any) -> None:
         """Fold a batch of rows; an empty one changes nothing.
@@ -173,6 +175,7 @@ class Accumulator:
             except BaseException as error:
                 self._failed = f"{type(error).__name__}: {error}"
                 raise
+            self._rows += sum(piece.rows for piece in found.pieces)
 
     def _ready(self, found: Scan, plan: Plan) -> tuple[list[Batch], Any]:
         """The rows of a batch, decoded, and their labels; raises for whatever is wrong with them."""
@@ -181,7 +184,7 @@ class Accumulator:
         ready = [
             each
             for piece, row, raw in raw_batches(found.pieces, plan.schema, rows)
-            for each in prepared(piece, row, raw, plan, reader)
+            for each in prepared(piece, self._rows + row, raw, plan, reader)
         ]
         labels = None if reader is None else reader.state()
         if labels is not None:
@@ -264,6 +267,7 @@ class Accumulator:
                 self._wanted,
                 Folded(states),
                 threshold=self._request.options["aul_threshold"],
+                resampling=self._request.resampling,
             )
         found.options.update(recorded(self._request.options))
         return found
@@ -341,6 +345,7 @@ class Accumulator:
                 msg = f"there is a state of {state.spec} where {spec} is due; save or send the accumulator again"
                 raise FormatError(msg)
         self._states = dict(zip(specs, states, strict=True))
+        self._rows = states[0].seen  # labels come first
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Carry options and states to another process."""
@@ -363,8 +368,10 @@ class Accumulator:
         schema = pa.schema([pa.field(field.name, field.type) for field in schema])
         if self._schema is None or self._plan is None:
             piece = Piece("", "the batch", 0, 0, 0, source=TableSource(schema.empty_table()))
+            resampling = self._request.resampling
+            resampling.check(schema, "the batch")
             self._wanted = planned(self._request, Scan(schema, (piece,), 0, 0))
-            specs = tuple({w.spec: None for w in self._wanted})
+            specs = tuple(dict.fromkeys((*(w.spec for w in self._wanted), *block_specs(self._wanted, resampling))))
             self._plan = Plan(schema, self._request.label, self._request.weight, specs)
             self._states = self._plan.empty()
             self._schema = schema

@@ -258,6 +258,7 @@ class Budget:
         self.directory = spill_directory(directory)
         self.resident = 0
         self.spilled = 0
+        self.learned: dict[Any, Any] = {}  # by spec, what one builder learned of the data for those after it
         self._held: dict[int, weakref.ref[Buffer]] = {}
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
         self._keys = itertools.count()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-import secrets
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, StreamevalError
 from streameval.wording import few
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = ["TABULAR", "check_writable", "ending", "save", "write_whole"]
+__all__ = ["TABULAR", "AsJson", "Saved", "check_writable", "ending", "save", "write_whole"]
 
 TABULAR = ("csv", "parquet")  # formats of one table
 
@@ -79,6 +79,8 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     StreamevalError
         If it cannot be written; what was there before is as it was. A closed pipe raises `BrokenPipeError`.
     """
+    import secrets  # which loads OpenSSL
+
     target = Path(path).resolve()
     special = target.exists() and not target.is_file()
     part = target if special else target.with_name(f".{target.name[:200]}.{secrets.token_hex(4)}.part")
@@ -121,6 +123,43 @@ def save(
         write_whole(path, texts[kind]())
     else:
         write_whole(path, _csv(table()) if kind == "csv" else _parquet(table()))
+
+
+class AsJson:
+    """A result with plain values, which JSON can hold."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        raise NotImplementedError
+
+    def to_json(self, indent: int | None = None) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+
+class Saved(AsJson):
+    """A result that can be written to a file: as JSON, as a table, or as a page."""
+
+    def to_arrow(self) -> pa.Table:
+        """The result as one table."""
+        raise NotImplementedError
+
+    def to_html(self) -> str:
+        """One page, as the text of a self-contained HTML file."""
+        raise NotImplementedError
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
+
+        Raises
+        ------
+        OptionError
+            If the name has another ending.
+        StreamevalError
+            If it cannot be written; an existing file is replaced once the new one is complete.
+        """
+        own = {"csv": self.to_csv} if hasattr(self, "to_csv") else {}  # else the table as CSV
+        save(path, {"json": lambda: self.to_json(indent=2) + "\n", **own, "html": self.to_html}, self.to_arrow)
 
 
 def _parquet(table: pa.Table) -> bytes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["canonical", "few", "format_number", "plural", "unknown_column", "visible"]
+__all__ = ["canonical", "few", "format_number", "plural", "size", "unknown_column", "visible"]
 
 
 def plural(count: int, word: str) -> str:
@@ -85,3 +85,21 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def size(nbytes: int) -> str:
+    """Bytes for people.
+
+    Examples
+    --------
+    >>> size(12_300_000), size(-1)
+    ('12.3 MB', 'an unknown size')
+    """
+    if nbytes < 0:
+        return "an unknown size"
+    value, unit = float(nbytes), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.{0 if unit == 'B' else 1}f} {unit}"

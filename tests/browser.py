@@ -104,7 +104,7 @@ class Tab:
 
 @contextmanager
 def chromium() -> Iterator[Tab]:
-    """A tab of a browser of its own, which ends with it."""
+    """A tab in a new browser, which closes with it."""
     assert CHROMIUM is not None
     with tempfile.TemporaryDirectory(prefix="streameval-browser-", ignore_cleanup_errors=True) as profile:
         command = [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",

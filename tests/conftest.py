@@ -1,7 +1,7 @@
 """Hypothesis profiles: reproducible on a shared machine, wider by hand with ``HYPOTHESIS_PROFILE=wide``.
 
-Files are given out in this order, the long ones first, so that of several pytest workers none has long to wait for the
-last; and such as compile different loops side by side, so that fewer are compiled twice.
+Files are handed out in this order, long ones first, so that no pytest worker ends much later than the others. The first
+two files that run at the same time compile different loops, so that few loops are compiled twice.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     import pytest
 
 LONG = """
-    laws simulate imports contingency_state store_faults cluster store_cluster s3 evaluate store_upkeep gain
-    notebooks browser store_s3 arrays_ranking plots store_laws store ranges sampled memory keys contingency bad_input
+    laws simulate imports contingency_state store_faults cluster store_cluster ranges s3 evaluate store_s3 catalogue
+    arrays_ranking browser notebooks plots gain store store_upkeep sampled workers store_laws memory
+    contingency bad_input
 """
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the tests start hundreds of processes: compile modules once
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 

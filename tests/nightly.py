@@ -24,7 +24,7 @@ def land(night: str, data: Path) -> Path:
 
 
 def correct(night: str, data: Path) -> Path:
-    """Issue a night's labels again: every third one is turned round."""
+    """Issue a night's labels again: every third label is flipped."""
     path = data / night / "part-0.parquet"
     table = pq.read_table(path, partitioning=None)
     label = table["label"].to_numpy().copy()

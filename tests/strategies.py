@@ -25,6 +25,7 @@ from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, takes_unlabelled
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
+from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -170,7 +171,7 @@ class Subject:
     @property
     def another(self) -> Any:
         """A spec whose states do not merge with those of this one."""
-        if isinstance(self.spec, GroupedSpec):
+        if isinstance(self.spec, GroupedSpec | BlockSlicesSpec):
             return replace(self.spec, inner=replace(self, spec=self.spec.inner).another)
         if isinstance(self.spec, ContingencySpec):
             return replace(self.spec, classes="another")
@@ -266,6 +267,10 @@ def _blocks() -> list[Subject]:
         for name, more, weighted in (("group", (("group", unit),), False), (None, (), True)):
             spec = BlockSpec("column", score_type(kind), weighted, "drop", name, 5, 4)
             found.append(Subject(f"blocks-{kind}-{name or 'rows'}", spec, kind, score_values(kind), more))
+    by: Column = (pa.string(), st.none() | st.sampled_from(["", "DE", "é"]))
+    for one in (found[0], found[3]):
+        spec = BlockSlicesSpec(one.spec, By(("by",)))
+        found.append(replace(one, name=f"{one.name}-by-value", spec=spec, others=(*one.others, ("by", by))))
     return found
 
 

@@ -195,6 +195,34 @@ def test_means_over_groups_and_common_rows() -> None:
         assert same(found.result(), evaluate(data, **asked))
 
 
+@pytest.mark.parametrize("more", [{"unit": "user"}, {"unit": "user", "baseline": "score"}, {"ci": 0.9}])
+def test_sampling_intervals_are_those_of_evaluate(more: dict[str, Any], tmp_path: Path) -> None:
+    """Whatever the batches; saved, sent and loaded with the blocks; merged, where units are named."""
+    data, noise = table(600), np.random.default_rng(5).normal(size=600)
+    data = data.append_column("other", pa.array(data["score"].to_numpy() + noise / 4))
+    data = data.append_column("user", pa.array(np.arange(600) // 3))
+    asked: dict[str, Any] = {"score": ["score", "other"], "metrics": ["roc_auc", "average_precision"], **more}
+    found, late = Accumulator(**asked), Accumulator(**asked)
+    for start in range(0, 400, 70):
+        found.update(data.slice(start, min(70, 400 - start)))
+    found.save(tmp_path)
+    found = pickle.loads(pickle.dumps(Accumulator.load(tmp_path)))
+    if "unit" in more:
+        late.update(data.slice(400))
+        found.merge(late)
+    else:
+        found.update(data.slice(400))
+    result = found.result()
+    assert result.results[0].ci_lower is not None
+    assert same(result, evaluate(data, **asked))
+
+
+def test_a_unit_that_is_no_id_is_refused() -> None:
+    """Before anything is folded."""
+    with pytest.raises(SchemaError, match="ids are integers, strings or binaries"):
+        Accumulator(score="score", unit="score").update(table(10))
+
+
 @dataclass(frozen=True)
 class Mine:
     """A metric object."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import functools
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -116,6 +117,16 @@ def test_imports_run_one_way(path: Path) -> None:
         assert room_of(MODULES[module]) in allowed, f"{room} imports {module}"
 
 
+@pytest.mark.parametrize("path", sorted((PACKAGE.parent / "benchmarks").glob("*.py")), ids=lambda path: path.name)
+def test_benchmarks_import_names_that_exist(path: Path) -> None:
+    """Benchmarks run rarely; a renamed function must not break them unnoticed."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "streameval":
+            known = importlib.import_module(node.module or "")
+            for name in (alias.name for alias in node.names):
+                assert hasattr(known, name) or importlib.util.find_spec(f"{node.module}.{name}"), name
+
+
 def test_no_room_is_above_itself() -> None:
     """A room imports only rooms listed before it."""
     floors = list(LAYERS)
@@ -130,7 +141,7 @@ def test_no_files_import_each_other() -> None:
 
 
 def test_no_folder_is_crowded() -> None:
-    """A folder has few enough files to be taken in at a glance."""
+    """A folder has few enough files to see at a glance."""
     counts = Counter(path.parent for path in PACKAGE.rglob("*.py"))
     assert max(counts.values()) <= LARGEST_FOLDER, counts.most_common(3)
 
@@ -221,7 +232,7 @@ def installed(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_read_only_install_without_a_home_works(installed: Path) -> None:
-    """Where neither the package nor HOME is writable, loops are compiled anew and results are the same."""
+    """Where neither the package nor HOME is writable, loops are compiled again and results are the same."""
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": "/nonexistent",
@@ -260,3 +271,24 @@ def test_a_command_says_once_that_code_is_not_kept() -> None:
     command, environment = [sys.executable, "-c", imports + code], os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     found = subprocess.run(command, env=environment, check=True, capture_output=True)
     assert found.stderr.decode().count("NUMBA_CACHE_DIR") == 1
+
+
+def test_a_command_works_as_if_what_it_does_not_use_were_not_there() -> None:
+    """Arrow and numba look for packages that no command needs; where they are imported on purpose they are found."""
+    lean = "import sys, streameval.__main__ as m; sys.meta_path.insert(0, m._Lean)\n"
+    work = "import pyarrow as pa; pa.array([1, 2]); import numba.np.arraymath, scipy.linalg\n"
+    found = "assert not {'pandas', 'coverage', 'cffi'} & set(sys.modules), 'imported'"
+    subprocess.run([sys.executable, "-c", lean + work + found], check=True, capture_output=True)
+
+
+def test_nothing_is_compiled_before_a_loop_is_called() -> None:
+    """A store that has its results needs no loop, and so no numba; a loop is sent to a worker by its name."""
+    code = (
+        "import sys, pickle, streameval.store\n"
+        "from streameval.kernels.exact import two_sum\n"
+        "assert pickle.loads(pickle.dumps(two_sum)) is two_sum\n"
+        "assert not {'numba', 'dask', 'rich', 'pandas'} & set(sys.modules)\n"
+        "assert two_sum(1.0, 2.0) == (3.0, 0.0) and 'numba' in sys.modules\n"
+        "assert pickle.loads(pickle.dumps(two_sum)) is two_sum\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

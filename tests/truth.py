@@ -41,7 +41,7 @@ def groups_of(rows: Sequence[Row]) -> list[Group]:
 
 
 def groups_auc(groups: Sequence[Group]) -> Fraction | None:
-    """AUC of groups in descending order: every positive beats the negatives after it, and half of those beside it."""
+    """AUC of groups in descending order: a positive beats the negatives after it, and half of those tied with it."""
     P, N = (sum((group[side] for group in groups), Fraction(0)) for side in (0, 1))
     won = F = Fraction(0)
     for p, n in groups:

@@ -15,20 +15,17 @@ from streameval.cli.attribute import attribute
 from streameval.cli.console import as_json, check_out, deliver, evaluation_tables, progress_bar, refuse_directory, table
 from streameval.cli.errors import Commands
 from streameval.cli.options import given, options
+from streameval.cli.sketch import sketch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rich.console import RenderableType
 
     from streameval.evaluation.result import Evaluation
-    from streameval.states.scores.quantile_sketch import QuantileSketch
     from streameval.store import Store
 
 __all__ = ["main"]
-
-_DATA = click.argument("data", nargs=-1, required=True)
-_QUANTILES = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
@@ -38,7 +35,7 @@ def main() -> None:
 
 
 @main.command()
-@_DATA
+@click.argument("data", nargs=-1, required=True)
 @options("evaluate")
 def evaluate(
     data: tuple[str, ...],
@@ -62,6 +59,7 @@ def evaluate(
     refuse_directory(json_to)
     check_out(out)
     named = gate.read_rules(rules, rules_file) if rules or rules_file else {}
+    data = store.stored(data, asked)
     if (kept := store.store_named(data, asked)) is not None:
         found = _of_store(*kept, data[1:], plan_only, asked)
     else:
@@ -100,72 +98,6 @@ def _of_store(
         msg = f"{kept.name}: is a store and {what}; evaluate one or the other"
         raise click.UsageError(msg)
     return kept.evaluate(**selection, **given(asked))
-
-
-@main.command()
-@_DATA
-@options("sketch")
-def sketch(
-    data: tuple[str, ...],
-    column: tuple[str, ...],
-    quantiles: tuple[float, ...],
-    by_label: bool | None,
-    label: str | None,
-    pos_label: str | None,
-    plot: str | None,
-    json_to: str | None,
-    quiet: bool,
-    **asked: Any,
-) -> None:
-    """Estimate quantiles of columns of numbers.
-
-    NaN and nulls are counted apart.
-    """
-    from streameval.evaluation.quantile_sketch import quantile_sketch, sketches_by_label
-
-    refuse_directory(json_to, plot)
-    if not by_label and (label or pos_label):
-        msg = "--label and --pos-label are for --by-label; add it"
-        raise click.UsageError(msg)
-    asked_for = quantiles or _QUANTILES
-    found: dict[tuple[str, str | None], QuantileSketch] = {}
-    for name in column:
-        with progress_bar(quiet) as advance:
-            run = given(asked) | {"progress": advance}
-            found[name, None] = quantile_sketch(list(data), name, **run)
-            if by_label:
-                classes = sketches_by_label(list(data), name, label or "label", pos_label, **run)
-                found |= {(name, side): sketched for side, sketched in classes.items()}
-    if plot is not None:
-        _plot_sketches(found, plot)
-    values = {key: [float(x) for x in sketched.quantile(list(asked_for))] for key, sketched in found.items()}
-    facts = [
-        {
-            "column": key[0],
-            **({"class": key[1]} if key[1] else {}),
-            "count": sketched.count,
-            "nan": sketched.nan,
-            "quantiles": [{"q": q, "value": _finite(x)} for q, x in zip(asked_for, values[key], strict=True)],
-        }
-        for key, sketched in found.items()
-    ]
-
-    def shown() -> RenderableType:
-        names = [" ".join(filter(None, key)) for key in found]
-        rows = [[f"{q:g}", *(f"{column[i]:.6g}" for column in values.values())] for i, q in enumerate(asked_for)]
-        counts = ["rows", *(f"{sketched.count:,.0f}" for sketched in found.values())]
-        return table(["quantile", *names], [*rows, counts], names)
-
-    deliver(json_to, lambda: as_json(facts), shown, quiet)
-
-
-def _plot_sketches(found: Mapping[tuple[str, str | None], QuantileSketch], path: str) -> None:
-    """Draw the distributions that sketches hold."""
-    from streameval.plots.sketches import plot_quantiles
-
-    shares = [i / 500 for i in range(501)]
-    lines = {" ".join(filter(None, key)): (shares, sketched.quantile(shares)) for key, sketched in found.items()}
-    plot_quantiles(lines, save_to=path)
 
 
 @main.command()
@@ -220,10 +152,5 @@ def _list_columns(data: tuple[str, ...], json_to: str | None, quiet: bool) -> No
     deliver(json_to, lambda: as_json({"columns": found, "next": told}), shown, quiet)
 
 
-def _finite(value: float) -> float | str | None:
-    """A number as JSON has it: NaN as null, an infinity as text."""
-    return value if abs(value) < float("inf") else None if value != value else str(value)
-
-
-for command in (attribute, *store.COMMANDS, *gate.COMMANDS, *simulate.COMMANDS):
+for command in (attribute, sketch, *store.COMMANDS, *gate.COMMANDS, *simulate.COMMANDS):
     main.add_command(command)

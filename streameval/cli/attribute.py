@@ -9,7 +9,7 @@ import click
 
 from streameval.cli.console import deliver, progress_bar, refuse_directory, table
 from streameval.cli.options import given, options
-from streameval.cli.store import store_named
+from streameval.cli.store import store_named, stored
 from streameval.errors import OptionError
 from streameval.saving import check_writable
 from streameval.wording import plural, visible
@@ -51,6 +51,7 @@ def attribute(
     if with_examples and not (asked["examples"] and any(path.lower().endswith(".html") for path in out)):
         msg = "with_examples=True would change nothing without a page and examples: --out FILE.html --examples COLUMN"
         raise OptionError(msg)
+    data = stored(data, asked)
     with progress_bar(quiet) as advance:
         kept = store_named(data, asked, advance)
         if kept is None:
@@ -67,7 +68,7 @@ def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    from streameval.report.attribution import conclusion, hashed, stayed, title_of
+    from streameval.report.attribution import IN_DATA, READ_ONCE, conclusion, hashed, stayed, title_of
 
     parts: list[RenderableType] = []
     for name, rows in found.tables().items():
@@ -80,7 +81,7 @@ def shown(found: Attribution, *, from_store: bool = False) -> RenderableType:
         parts.append(Text(f"\n{stayed(found)}"))
     parts += [Text(f"left out: {plural(rows, 'row')}, {visible(reason)}") for reason, rows in found.dropped]
     parts += [Text(f"skipped: {visible(name)}: {visible(reason)}") for name, reason in found.skipped]
-    if why := hashed(found, from_store=from_store):
+    if why := hashed(found, IN_DATA if from_store else READ_ONCE):
         parts.append(Text(why))
     return Group(*parts)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval.errors import StreamevalError
-from streameval.saving import check_writable, ending, write_whole
+from streameval.saving import check_writable, ending, save, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.result import Evaluation
 
 __all__ = [
+    "PLAIN",
     "as_json",
     "check_out",
     "deliver",
@@ -34,8 +35,10 @@ __all__ = [
     "say",
     "table",
     "tell",
+    "write_out",
 ]
 
+PLAIN = ("json", "csv", "parquet")  # formats of results without a page
 _WIDTH = 10_000  # of a line that is piped: no table is folded
 
 
@@ -51,14 +54,31 @@ def check_out(paths: Sequence[str], formats: Sequence[str] = ("json", "csv", "pa
     check_writable(*paths)
 
 
-def deliver(json_to: str | None, text: Callable[[], str], shown: Callable[[], RenderableType], quiet: bool) -> None:
+def write_out(paths: Sequence[str], text: Callable[[], str], rows: Callable[[], list[dict[str, Any]]]) -> None:
+    """Write results to the files of ``--out``, in the format that each name ends in.
+
+    Parameters
+    ----------
+    paths : files that end in one of `PLAIN`
+    text : makes the JSON
+    rows : makes the rows of the table
+    """
+    import pyarrow as pa
+
+    for path in paths:
+        save(path, {"json": lambda: text().rstrip("\n") + "\n"}, lambda: pa.Table.from_pylist(rows()))
+
+
+def deliver(
+    json_to: str | None, text: Callable[[], str], shown: Callable[[], RenderableType | str], quiet: bool
+) -> None:
     """JSON to the file or stdout that it is asked for, and the table to stdout unless JSON goes there.
 
     Parameters
     ----------
     json_to : file, ``-`` for stdout, or None
     text : makes the JSON
-    shown : makes the table
+    shown : makes the table, or lines of text
     quiet : whether to leave the table out
     """
     if json_to is not None:
@@ -99,8 +119,11 @@ def piped() -> bool:
     return not Console().is_terminal
 
 
-def tell(shown: RenderableType) -> None:
+def tell(shown: RenderableType | str) -> None:
     """Write a table or text to stdout: plain when piped, without colours, rules and line breaks."""
+    if isinstance(shown, str):
+        say(shown)
+        return
     from rich.console import Console
 
     console = Console()
@@ -116,11 +139,11 @@ def tell(shown: RenderableType) -> None:
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[str] = ()) -> RenderableType:
     """A table of texts; the columns in `numbers` are set to the right."""
-    from rich import box
     from rich.markup import escape
-    from rich.table import Table
 
-    made = Table(box=None if piped() else box.SIMPLE_HEAD, header_style="bold")
+    from streameval.report.terminal.fitted import new_table
+
+    made = new_table(plain=piped())
     for name in names:
         made.add_column(escape(name), justify="right" if name in numbers else "left")
     for row in rows:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import as_json, check_out, deliver, refuse_directory, table
+from streameval.cli.console import PLAIN, as_json, check_out, deliver, refuse_directory, table, write_out
 from streameval.cli.options import given, options, toml_of
 from streameval.cli.store import opened_store, tell_plan
 from streameval.errors import OptionError
-from streameval.wording import plural
+from streameval.wording import few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -49,8 +49,6 @@ def check(
     night may be from the median of the last 7 good nights. There are also rows, positives, nulls[column], age and
     missing. A night that failed keeps failing until it is replaced, removed or accepted.
     """
-    from rich.text import Text
-
     refuse_directory(json_to)
     check_out(out)
     opened, asked = opened_store(store, asked), given(asked)
@@ -67,8 +65,8 @@ def check(
     for path in out:
         found.save(path)
     lines = _lines(found, asked.get("partition", ()))
-    shown = [*lines, *_closing(opened, found)]
-    deliver(json_to, lambda: as_json(found.to_dict()), lambda: Text("\n".join(shown)), quiet)
+    shown = [*lines, *_closing(opened, found, asked.get("partition", ()))]
+    deliver(json_to, lambda: as_json(found.to_dict()), lambda: "\n".join(shown), quiet)
     _leave(found.passed, [(line, one.good) for line, one in zip(lines, found.judgements, strict=False)], quiet, json_to)
 
 
@@ -119,8 +117,6 @@ def _accept(
     quiet: bool,
 ) -> None:
     """Accept failures, and say which."""
-    from rich.text import Text
-
     others = [name for name in asked if name != "rules"] + ["rules_file"] * (rules_file is not None)
     if not nights or why is None or others:
         also = f"; {others[0]}= would change nothing" if others else ""
@@ -128,7 +124,7 @@ def _accept(
         raise OptionError(msg)
     found = store.accept(nights, why, asked.get("rules", ()))
     lines = [f"accepted {one.partition}: {one.rule}" for one in found]
-    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: Text("\n".join(lines)), quiet)
+    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: "\n".join(lines), quiet)
 
 
 def _lines(found: Check, named: Sequence[str]) -> list[str]:
@@ -170,36 +166,37 @@ def _row(one: Judgement, with_night: bool) -> list[str]:
     return [one.word, *[one.partition] * with_night, " ".join(names), one.text, told]
 
 
-def _closing(store: Store, found: Check) -> list[str]:
-    """What else is unusual, and what to do next."""
-    lines = ["; ".join(found.odd)] if found.odd else []
+def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
+    """What else is unusual in the newest night that fails, and what to do next."""
+    there = list(dict.fromkeys(one.partition for one in found.judgements if not one.good and one.rule != "present"))
+    which, name = f"{there[-1]}: " if there and len(named) != 1 else "", shlex.quote(store.name)
+    lines = [which + "; ".join(found.odd)] if found.odd else []
     if not found.judged and found.passed:
         lines.append(f"nothing new to judge; {plural(found.nights, 'night')} up to {found.partition} passed")
-    if not found.passed:
-        absent = all(one.rule == "present" for one in found.judgements if not one.good)
-        night = shlex.quote(found.failing[0])
-        name = shlex.quote(store.name)
-        lines.append(
-            f"next: streameval update {name} DATA"
-            if absent
-            else f"next: streameval diagnose {name} --partition {night}"
-        )
+    if len(there) > 1:
+        lines.append(f"{len(there)} nights fail ({few(there)}): streameval diagnose {name} explains all")
+    if there:
+        lines.append(f"next: streameval diagnose {name} --partition {shlex.quote(there[-1])}")
+    elif not found.passed:
+        lines.append(f"next: streameval update {name} DATA")
     return lines
 
 
 @click.command()
 @click.argument("store")
 @options("diagnose")
-def diagnose(store: str, json_to: str | None, quiet: bool, plan_only: bool, **asked: Any) -> None:
+def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Say what is unusual in nights of STORE, by default in those that fail.
 
     Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters, beside the median of the
-    last 7 good nights, largest change first.
+    last 7 good nights, largest change first. A store with blocks of a unit adds its metrics with their intervals.
+    Then the clusters and classes whose cost rose most.
     """
     from rich.console import Group
     from rich.text import Text
 
     refuse_directory(json_to)
+    check_out(out, PLAIN)
     opened = opened_store(store, asked)
     if plan_only:
         tell_plan(opened, "diagnose", given(asked), json_to, quiet)
@@ -211,7 +208,10 @@ def diagnose(store: str, json_to: str | None, quiet: bool, plan_only: bool, **as
             return Text("no night fails; name one with --partition")
         return Group(*(part for one in found for part in _diagnosed(opened, one)))
 
-    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), shown, quiet)
+    facts = [one.to_dict() for one in found]
+    rows = [{"partition": one["partition"]} | finding for one in facts for finding in one["findings"]]
+    write_out(out, lambda: as_json(facts), lambda: rows)
+    deliver(json_to, lambda: as_json(facts), shown, quiet)
 
 
 def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
@@ -222,7 +222,7 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     rows = [
         [
             fact.what,
-            f"{fact.value:.6g}",
+            f"{fact.value:.6g}" + ("" if fact.ci_lower is None else f" [{fact.ci_lower:.4g}, {fact.ci_upper:.4g}]"),
             "" if fact.usual != fact.usual else f"{fact.usual:.6g}",
             "" if fact.deviations != fact.deviations else f"{fact.deviations:.3g}",
         ]
@@ -232,7 +232,11 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shlex.quote(store.name), shlex.quote(one.partition)
     remedy = f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
-    return [head, facts, *map(Text, one.files), *([Text(remedy)] if one.fails else [])]
+    parts: list[RenderableType] = [head, facts, *map(Text, one.files)]
+    if one.costs:
+        rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
+        parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))
+    return [*parts, *([Text(remedy)] if one.fails else [])]
 
 
 COMMANDS = (check, diagnose)

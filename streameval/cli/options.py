@@ -53,8 +53,12 @@ SHOWN = (
     *(_of_data(honoured("show")[name]) for name in SELECTION),
     Option("plan_only", FLAG, False, ("evaluate",), "nothing", flag="plan",
            help="Say what the run would read, hold and do; do not run."),
-    Option("plan_only", FLAG, False, ("show", "history", "check", "diagnose"), "nothing", flag="plan",
+    Option("plan_only", FLAG, False, ("update", "replace", "add", "show", "history", "check", "diagnose"), "nothing",
+           flag="plan",
            help="Say what would be read and kept; do not run."),
+    Option("storage_options", NAMES, (), ("evaluate", "attribute", "sketch"), "nothing", flag="storage",
+           metavar="KEY=VALUE",
+           help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; a URI's own options go first."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
            help="Also list every version, the newest first: what --as-of takes."),
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
@@ -79,6 +83,8 @@ SHOWN = (
     Option("out", NAMES, (), ("evaluate", "show", "history", "check"), "nothing", metavar="FILE",
            help="Write everything to a .json, .csv, .parquet or .html file; repeat for several. "
            "The .html file is one page, to be read anywhere."),
+    Option("out", NAMES, (), ("sketch", "info", "diagnose"), "nothing", metavar="FILE",
+           help="Write everything to a .json, .csv or .parquet file; repeat for several."),
     Option("out", NAMES, (), ("attribute",), "nothing", metavar="DIR|FILE",
            help="Write the tables as Parquet to a directory, or everything to a .json or .html file; "
            "repeat for several. The .html file is one page, to be read anywhere."),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from streameval.cli.console import (
+    PLAIN,
     as_json,
     check_out,
     deliver,
@@ -20,19 +21,20 @@ from streameval.cli.console import (
     progress_bar,
     refuse_directory,
     table,
+    write_out,
 )
 from streameval.cli.options import SELECTION, given, options
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rich.console import RenderableType
 
     from streameval.store import Store, Update
     from streameval.store.results.histories import Histories
 
-__all__ = ["COMMANDS", "opened_store", "store_named", "tell_plan"]
+__all__ = ["COMMANDS", "opened_store", "store_named", "stored", "tell_plan"]
 
 _STORE = click.argument("store")
 _DATA = click.argument("data", nargs=-1, required=True)
@@ -43,13 +45,27 @@ def opened_store(path: str, asked: dict[str, Any], progress: Callable[..., None]
     """The store, with the options of its constructor taken out of those that were given."""
     from streameval.store import Store
 
-    pairs = [text.partition("=") for text in asked.pop("storage_options", ())]
+    storage = _storage(asked.pop("storage_options", ()))
+    run = given({name: asked.pop(name) for name in _RUN if name in asked})
+    return Store(path, storage_options=storage, progress=progress, **run)
+
+
+def _storage(texts: Sequence[str]) -> dict[str, str]:
+    """Options of ``--storage``."""
+    pairs = [text.partition("=") for text in texts]
     for key, equals, _ in pairs:
         if not equals:
             msg = f"{key}: write KEY=VALUE"
             raise click.BadParameter(msg, param_hint="--storage")
-    run = given({name: asked.pop(name) for name in _RUN if name in asked})
-    return Store(path, storage_options={key: value for key, _, value in pairs}, progress=progress, **run)
+    return {key: value for key, _, value in pairs}
+
+
+def stored(data: Sequence[str], asked: dict[str, Any]) -> tuple[str, ...]:
+    """Inputs with the options of ``--storage`` in their URIs; they are taken out of those that were given."""
+    from streameval.evaluation.source import with_storage
+
+    storage = _storage(asked.pop("storage_options", ()))
+    return tuple(with_storage(data, storage)) if storage else tuple(data)
 
 
 def store_named(
@@ -81,13 +97,16 @@ def store_named(
 @_STORE
 @_DATA
 @options("update")
-def update(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None:
+def update(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Fold what is new or changed in DATA into STORE.
 
     The first update names the columns and options; later ones need none.
     """
     with progress_bar(quiet) as advance:
         opened = opened_store(store, asked, advance)
+        if plan_only:
+            tell_plan(opened, "update", {"data": list(data), **given(asked)}, None, quiet)
+            return
         done = opened.update(list(data), **given(asked))
     _told(opened, done, quiet, bool(asked["dry_run"]))
 
@@ -96,10 +115,13 @@ def update(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None
 @_STORE
 @_DATA
 @options("replace")
-def replace(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None:
+def replace(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Fold corrected partitions of DATA into STORE again."""
     with progress_bar(quiet) as advance:
         opened = opened_store(store, asked, advance)
+        if plan_only:
+            tell_plan(opened, "replace", {"data": list(data), **given(asked)}, None, quiet)
+            return
         done = opened.replace(list(data), **given(asked))
     _told(opened, done, quiet)
 
@@ -124,13 +146,16 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) ->
 @_STORE
 @click.argument("data", nargs=-1)
 @options("add")
-def add(store: str, data: tuple[str, ...], quiet: bool, **asked: Any) -> None:
+def add(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Add columns or metrics to STORE: its nights are folded for new columns alone.
 
     DATA is where their files are, if they have moved.
     """
     with progress_bar(quiet) as advance:
         opened = opened_store(store, asked, advance)
+        if plan_only:
+            tell_plan(opened, "add", {"data": list(data) or None, **given(asked)}, None, quiet)
+            return
         done = opened.add(data=list(data) or None, **given(asked))
     _told(opened, done, quiet)
 
@@ -166,13 +191,16 @@ def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, pla
 @click.command("info")
 @_STORE
 @options("info")
-def info(store: str, with_versions: bool | None, json_to: str | None, quiet: bool, **asked: Any) -> None:
+def info(
+    store: str, with_versions: bool | None, json_to: str | None, out: tuple[str, ...], quiet: bool, **asked: Any
+) -> None:
     """Show what STORE holds, what is incomplete and what fails.
 
     With --versions also what was done when (UTC), the newest first; --as-of takes the number or the time. With --verify
     every file is read: status 1 if one is damaged.
     """
     refuse_directory(json_to)
+    check_out(out, PLAIN)
     opened = opened_store(store, asked)
     found = opened.info(**given(asked))
     facts, parts = found.to_dict(), [table(["fact", "value"], found.lines())]
@@ -184,6 +212,7 @@ def info(store: str, with_versions: bool | None, json_to: str | None, quiet: boo
         facts["versions"] = made
         rows = [[str(fact["version"]), fact["when"], fact["action"]] for fact in made]
         parts.append(table(["version", "when", "action"], rows, ["version"]))
+    write_out(out, lambda: as_json(facts), lambda: [{"fact": name, "value": told} for name, told in found.lines()])
     deliver(json_to, lambda: as_json(facts), lambda: _stacked(parts), quiet)
     if found.damaged:
         if quiet or json_to == "-":

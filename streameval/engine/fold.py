@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = [
+    "FIXED_TASKS",
     "STATE_SHARE",
     "TASKS",
     "Folded",
@@ -51,9 +52,10 @@ __all__ = [
 
 BATCH_ROWS = 1 << 20
 LONG_BATCH_ROWS = 1 << 15  # for strings and binaries
-RUN_ROWS = 1 << 22  # rows that a builder collects before it partitions them; fewer under a small limit
+RUN_ROWS = 1 << 21  # rows that a builder collects before it partitions them; fewer under a small limit
 TASK_ROWS = 1 << 20  # rows that make a task worthwhile
 TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time
+FIXED_TASKS = 2  # the same where no state grows with the rows: then the tables of each task take the time
 ROWS_A_TASK = 1 << 22  # for states that depend on how tasks are cut
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 HEAVIEST = 1e280  # largest weight: no sum of weights overflows a float64

@@ -62,9 +62,10 @@ def thread_count(threads: int | None) -> int:
 
 def map_tasks(function: Callable[[T], R], items: Sequence[T], name: str, threads: int) -> list[R]:
     """Map a function over items on Dask's threads; results in order."""
-    if len(items) < 2:  # nothing to schedule: a small night need not wait for Dask
+    if len(items) < 2 or threads == 1:  # nothing to schedule: a small night need not wait for Dask
         return [function(item) for item in items]
-    return list(_compute(_calls(function, items, name), threads))
+    graph = _calls(function, items, name)
+    return _compute(graph, list(graph), threads)
 
 
 def tree(
@@ -73,31 +74,28 @@ def tree(
     """Map a function over items and merge the results as a tree of bounded fan-in, so that few of them live at once."""
     if len(items) == 1:
         return function(items[0])
-    import dask
-
-    join = dask.delayed(merge, pure=False)
-    level = _calls(function, items, name)
-    depth = 0
+    graph = _calls(function, items, name)
+    level, depth = list(graph), 0
     while len(level) > 1:
         depth += 1
         groups = [level[i : i + FAN_IN] for i in range(0, len(level), FAN_IN)]
-        level = [join(group, dask_key_name=f"merge-{depth}-{i}") for i, group in enumerate(groups)]
-    merged: R = _compute(level, threads)[0]
+        level = [f"merge-{depth}-{i}" for i in range(len(groups))]
+        graph |= {key: (merge, group) for key, group in zip(level, groups, strict=True)}
+    merged: R = _compute(graph, level, threads)[0]
     return merged
 
 
-def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> list[Any]:
-    """A node per item. Nodes carry the number of their item, because Dask would search the items for collections."""
-    import dask
+def _calls(function: Callable[[T], R], items: Sequence[T], name: str) -> dict[str, Any]:
+    """A graph with a task for each item. Tasks carry the number of their item, because Dask would search the items."""
 
-    call = dask.delayed(lambda i: function(items[i]), pure=False)
-    return [call(i, dask_key_name=f"{name}-{i}") for i in range(len(items))]
+    def call(i: int) -> R:
+        return function(items[i])
+
+    return {f"{name}-{i}": (call, i) for i in range(len(items))}
 
 
-def _compute(nodes: Sequence[Any], threads: int) -> Any:
-    import dask
+def _compute(graph: dict[str, Any], keys: list[str], threads: int) -> list[Any]:
+    """Results of some tasks; schedulers are called directly, since Dask imports its cluster to find one by name."""
     from dask import local, threaded
 
-    if threads > 1:  # given as functions, since Dask imports its cluster to look up a name
-        return dask.compute(*nodes, optimize_graph=False, scheduler=threaded.get, num_workers=threads)
-    return dask.compute(*nodes, optimize_graph=False, scheduler=local.get_sync)
+    return list(threaded.get(graph, keys, num_workers=threads) if threads > 1 else local.get_sync(graph, keys))

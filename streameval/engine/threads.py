@@ -8,7 +8,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import Budget, available_memory, parse_bytes, spill_directory
-from streameval.engine.fold import STATE_SHARE, TASKS, Folded, Plan, fold, merge, run_capacity, task_threads, tasks
+from streameval.engine.fold import (
+    FIXED_TASKS,
+    STATE_SHARE,
+    TASKS,
+    Folded,
+    Plan,
+    builder_bytes,
+    fold,
+    merge,
+    run_capacity,
+    task_threads,
+    tasks,
+)
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.errors import SpillError
 from streameval.metrics.contingency.finalize import matching
@@ -97,8 +109,9 @@ class ThreadEngine:
 
     def assigned(self, pieces: Sequence[Piece], rows: int, plan: Plan) -> list[tuple[Piece, ...]]:
         """The pieces of each fold task."""
-        threads = self.threads if plan.associative else task_threads(rows)
-        return tasks(pieces, rows, TASKS * threads, by_file=plan.skip, by_row_group=plan.by_row_group)
+        grows = builder_bytes(plan.specs) > 1
+        most = self.threads * (TASKS if grows else FIXED_TASKS) if plan.associative else TASKS * task_threads(rows)
+        return tasks(pieces, rows, most, by_file=plan.skip, by_row_group=plan.by_row_group)
 
     def capacity(self, plan: Plan) -> int:
         """Rows that a builder collects at a time."""

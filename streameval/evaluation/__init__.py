@@ -7,21 +7,15 @@ data folds every spec; then the states are finalized shard by shard.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from streameval import scan
-from streameval.engine import Engine, start
-from streameval.engine.fold import Plan
-from streameval.errors import SchemaError
 from streameval.evaluation.columns import without_views
-from streameval.evaluation.conclude import finalize_all
-from streameval.evaluation.families import planned
 from streameval.evaluation.forecast import forecast
-from streameval.evaluation.intervals import block_specs
+from streameval.evaluation.intervals import block_requests
 from streameval.evaluation.request import Request
-from streameval.evaluation.source import source_of
-from streameval.options import recorded
+from streameval.evaluation.run import Run
+from streameval.options.gathered import called_as, gathered
+from streameval.scan import LayoutError
 
 if TYPE_CHECKING:
     import os
@@ -29,18 +23,25 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.forecast import Forecast
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.protocol import Metric
 
 __all__ = ["evaluate", "explain", "without_views"]
 
-_Arguments = ParamSpec("_Arguments")
-_Result = TypeVar("_Result")
-_ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
+
+def _evaluated(data: Any, options: Mapping[str, Any]) -> Evaluation:
+    """`evaluate`, with all options."""
+    run = Run.of(data, Request.checked(options), estimate=True)
+    try:
+        return run.finish()
+    except LayoutError:
+        pass  # the states are freed before the data are read again
+    run = run.again()
+    return run.finish()
 
 
+@gathered(_evaluated)
 def evaluate(
     data: Any,
     *,
@@ -231,70 +232,10 @@ def evaluate(
     >>> result.value("roc_auc"), result.value("aul")
     (0.75, 1.0)
     """
-    options = {
-        "label": label,
-        "score": score,
-        "cluster": cluster,
-        "sketch": sketch,
-        "classes": classes,
-        "weight": weight,
-        "pos_label": pos_label,
-        "metrics": metrics,
-        "truncate": truncate,
-        "aul_threshold": aul_threshold,
-        "assignment_cells": assignment_cells,
-        "at": at,
-        "clip": clip,
-        "nan": nan,
-        "nulls": nulls,
-        "unlabelled": unlabelled,
-        "cluster_scope": cluster_scope,
-        "common_rows": common_rows,
-        "where": where,
-        "by": by,
-        "mean_over": mean_over,
-        "mean_weight": mean_weight,
-        "max_slices": max_slices,
-        "ci": ci,
-        "unit": unit,
-        "baseline": baseline,
-        "resample_bins": resample_bins,
-        "approx": approx,
-        "approx_agc": approx_agc,
-        "sample": sample,
-        "quantiles": quantiles,
-        "sample_by": sample_by,
-        "sample_seed": sample_seed,
-        "passes": passes,
-        "memory": memory,
-        "spill": spill,
-        "on_error": on_error,
-        "delta_version": delta_version,
-        "threads": threads,
-        "client": client,
-        "scheduler_timeout": scheduler_timeout,
-        "progress": progress,
-    }
-    run = _Run.of(data, Request.checked(options), estimate=True)
-    try:
-        return run.finish()
-    except scan.LayoutError:
-        pass  # the states are freed before the data are read again
-    run = run.again()
-    return run.finish()
+    raise NotImplementedError  # never reached: the decorator calls `_evaluated` with these arguments
 
 
-def _called_as(other: Callable[_Arguments, Any]) -> Callable[[Callable[..., _Result]], Callable[_Arguments, _Result]]:
-    """Give a function that takes ``**options`` the signature of another function."""
-
-    def decorate(function: Callable[..., _Result]) -> Callable[_Arguments, _Result]:
-        function.__signature__ = inspect.signature(other)  # type: ignore[attr-defined]  # PEP 362 reads it, typeshed lacks it
-        return function
-
-    return decorate
-
-
-@_called_as(evaluate)
+@called_as(evaluate)
 def explain(data: Any, **options: Any) -> Forecast:
     """What `evaluate` would do with the same arguments: only footers are read, and one footer for small objects.
 
@@ -331,93 +272,6 @@ def explain(data: Any, **options: Any) -> Forecast:
     except TypeError as error:
         msg = f"explain() {error}; its arguments are those of evaluate()"
         raise TypeError(msg) from None
-    run = _Run.of(data, Request.checked(options), estimate=True)
-    return forecast(run.engine, run.found, run.plan, run.wanted, run.pruned)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """A run that is about to start."""
-
-    data: Any
-    request: Request
-    engine: Engine
-    found: scan.Scan
-    wanted: list[MetricRequest]
-    plan: Plan
-    pruned: scan.Pruned | None = None
-
-    @classmethod
-    def of(cls, data: Any, request: Request, *, estimate: bool) -> _Run:
-        """The run of a request with a new engine; `estimate` tells whether the plan may estimate rows."""
-        engine = start(**{name: request.options[name] for name in _ENGINE})
-        on_error = request.options["on_error"]
-        found = scan.plan(
-            data,
-            request.columns,
-            on_error=on_error,
-            delta_version=request.options["delta_version"],
-            threads=engine.threads,
-            compute=engine.compute,
-            estimate=estimate and not request.estimates,
-        )
-        schema = without_views(found.schema)
-        found, test, pruned = replace(found, schema=schema), None, None
-        if request.where is not None:
-            test = request.where.bound(schema)
-            found, pruned = scan.prune(found, test)
-        request.slicing.check(schema, found.pieces[0].name)
-        request.resampling.check(schema, found.pieces[0].name)
-        try:
-            wanted = planned(request, found)
-        except SchemaError:
-            if not found.estimated:
-                raise
-            return cls.of(data, request, estimate=False)
-        engine.check(metric for w in wanted if w.family.sharded for metric in w.metrics)
-        specs = request.slicing.specs(tuple({w.spec: None for w in wanted}))
-        specs = tuple(dict.fromkeys((*specs, *block_specs(wanted, request.resampling))))
-        plan = Plan(
-            found.schema,
-            request.label,
-            request.weight,
-            specs,
-            on_error == "skip",
-            where=test,
-            derived=request.slicing.derived,
-        )
-        return cls(data, request, engine, found, wanted, plan, pruned)
-
-    def again(self) -> _Run:
-        """The same run, planned without estimates."""
-        return self.of(self.data, self.request, estimate=False)
-
-    def finish(self) -> Evaluation:
-        """Read the data and compute the results."""
-        engine, found, wanted, plan = self.engine, self.found, self.wanted, self.plan
-        try:
-            if self.request.sampling:
-                sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
-                folded, made = self.request.sampling.fold(found, plan, sampled, engine.read)
-                wanted = [w.remade(*made[w.spec]) if w.spec in made else w for w in wanted]
-            else:
-                folded = engine.read(found.pieces, found.rows, plan)
-            folded = replace(folded, skipped=(*found.skipped, *folded.skipped))
-            names = [piece.name for piece in found.pieces]
-            folded.states[plan.label].check_found(names[0] if len(set(names)) == 1 else f"all of {names[0]}, …")
-            result = finalize_all(
-                engine,
-                names,
-                plan,
-                wanted,
-                folded,
-                threshold=self.request.options["aul_threshold"],
-                slicing=self.request.slicing,
-                resampling=self.request.resampling,
-                filtered=self.request.where.text if self.request.where else "",
-            )
-            source = source_of(self.data, found.pieces, self.request.options)
-            return replace(result, options=recorded(self.request.options), source=source)
-        except BaseException:
-            engine.progress.cancel()
-            raise
+    run = Run.of(data, Request.checked(options), estimate=True)
+    blocks = block_requests(run.wanted, run.request.resampling)
+    return forecast(run.engine, run.found, run.plan, run.wanted, blocks, run.pruned)

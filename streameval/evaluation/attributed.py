@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streameval._version import __version__
 from streameval.errors import OptionError
 from streameval.results import Source
-from streameval.saving import save, write_whole
+from streameval.saving import AsJson, save, write_whole
 
 if TYPE_CHECKING:
     import os
@@ -24,7 +24,7 @@ TABLES = ("merges", "splits", "impure", "unclustered", "slices")
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Attribution(AsJson):
     """The clusters and classes that cost the score, the largest cost first.
 
     Tables are None where their input was not named: `merges` and `splits` need classes, `slices` a score and slicing
@@ -99,10 +99,6 @@ class Attribution:
             "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
             "skipped": [{"partition": name, "reason": reason} for name, reason in self.skipped],
         }
-
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
 
     def to_html(self, *, with_examples: bool = False) -> str:
         """One page with everything, as the text of an HTML file that needs nothing else.

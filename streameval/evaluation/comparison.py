@@ -12,6 +12,7 @@ from streameval.metrics.estimates import compared
 from streameval.wording import few
 
 if TYPE_CHECKING:
+    from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.result import Evaluation
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
@@ -37,7 +38,7 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
     Raises
     ------
     OptionError
-        If one has no sampling intervals, they have other units, or nothing in common.
+        If one is no evaluation or has no sampling intervals, they have other units, or nothing in common.
 
     Examples
     --------
@@ -55,19 +56,46 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
 
 def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
     """The same, with names for both evaluations."""
-    sides = [{(e.paired.scalar.metric, e.paired.scalar.of): e.paired for e in side._estimates} for side in (a, b)]  # noqa: SLF001 - replicates are shared within this room
-    for name, side in zip(names, sides, strict=True):
-        if not side:
-            msg = f"evaluation {name} has no sampling intervals; evaluate both with ci=0.95 and the same unit (--unit)"
-            raise OptionError(msg)
+    sides = [_known(side, name) for side, name in zip((a, b), names, strict=True)]
     common = [key for key in sides[1] if key in sides[0]]
     if not common:
         have = " and ".join(few([f"{metric} of {of}" for metric, of in side]) for side in sides)
         msg = f"there is nothing to compare: the evaluations have {have}"
         raise OptionError(msg)
-    named = [[_named(side[key], name) for key in common] for side, name in zip(sides, names, strict=True)]
-    pairs = [(new.minus(old), better_end(new.scalar.metric)) for old, new in zip(*named, strict=True)]
-    return tuple(compared(pairs, b._level or LEVEL))  # noqa: SLF001 - as above
+    pairs = []
+    for key in common:
+        old, new = _of_one_unit(sides[0][key], sides[1][key], names)
+        pairs.append((_named(new, names[1]).minus(_named(old, names[0])), better_end(new.scalar.metric)))
+    return tuple(compared(pairs, b.ci_level or LEVEL))
+
+
+def _known(side: Evaluation, name: str) -> dict[tuple[str, str | None], Estimated]:
+    """The results of an evaluation with their replicates, by metric and column."""
+    if not hasattr(side, "estimates"):
+        msg = f"{name} is a {type(side).__name__}, and two evaluations are compared: give what evaluate returns"
+        raise OptionError(msg)
+    if not side.estimates:
+        msg = f"evaluation {name} has no sampling intervals; evaluate both with ci=0.95 and the same unit (--unit)"
+        raise OptionError(msg)
+    return {(one.own.scalar.metric, one.own.scalar.of): one for one in side.estimates}
+
+
+def _of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple[Estimate, Estimate]:
+    """What is compared: over the units of `unit`; or over those of the intervals, as clusters, where these are kept.
+
+    Raises
+    ------
+    OptionError
+        If the evaluations have other units.
+    """
+    pairs = (old.paired, new.paired), (old.own, new.own)
+    found = next((pair for pair in pairs if all(side.replicates.size for side in pair)), pairs[0])
+    units = [side.sizes.unit for side in found]
+    if units[0] != units[1] and all(side.replicates.size for side in found):
+        told = " and ".join(f"{name} over units of {unit}" for name, unit in zip(names, units, strict=True))
+        msg = f"cannot compare {told} ({new.own.scalar.metric}): evaluate both with the same unit (--unit)"
+        raise OptionError(msg)
+    return found
 
 
 def _named(estimate: Estimate, side: str) -> Estimate:

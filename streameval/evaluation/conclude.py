@@ -6,22 +6,29 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import LabelError, MissingInputError
-from streameval.evaluation.families import MetricRequest, finalize
-from streameval.evaluation.intervals import differences, estimated, resampled_states
-from streameval.evaluation.resampling import NO_INTERVALS
+from streameval.evaluation.counted import counted
+from streameval.evaluation.intervals import differences, estimated, finalized, resampled_states
+from streameval.evaluation.resampling import LEVEL, NO_INTERVALS
 from streameval.evaluation.result import Evaluation
-from streameval.evaluation.slices import slice_results
+from streameval.evaluation.slice_intervals import SampledSlices, sampled_slices
+from streameval.evaluation.slices import slice_results, sweep
 from streameval.evaluation.slicing import WHOLE
 from streameval.states.protocol import takes_unlabelled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded, Plan
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.resampling import Resampling
     from streameval.evaluation.slicing import Slicing
-    from streameval.states.labels import LabelCounts
+    from streameval.metrics.protocol import Metric
+    from streameval.results import Scalar
+    from streameval.states.labels import LabelCounts, LabelSpec
+
+    _Answered = Sequence[tuple[MetricRequest, Any]]
 
 __all__ = ["check_labels", "finalize_all"]
 
@@ -62,44 +69,81 @@ def finalize_all(
     check_labels(labels, where, folded.skipped, filtered)
     wholes = slicing.wholes(folded.states, [w.spec for w in wanted], engine.budget)
     answered = [(w, wholes[w.spec]) for w in wanted]
-    unlabelled = [w for w in wanted if not takes_unlabelled(w.spec)]
-    dropped = (
-        {}
-        if labels.spec.column is None or (unlabelled == [] and labels.spec.nulls == "size")
-        else {"null label" if labels.spec.nulls == "drop" else "null label (score metrics)": labels.null}
-    )
-    if labels.spec.complete:
-        dropped[f"NaN or null in one of {', '.join(labels.spec.complete)}"] = labels.incomplete
-    for w, state in answered:
-        if plan.weight is not None:
-            w.family.check(w, state, f"{where}: weight column {plan.weight!r}")
-        for reason, rows in w.family.counted(w, state).dropped:
-            dropped.setdefault(reason, rows)  # a second state of the column may hold a sample of them
+    _check_weights(plan, answered, where)
+    blocks = {**folded.states, **slicing.whole_blocks(folded.states)}
     looked = answered if resampling.level is None else [(w, w.family.swept(engine, w, state)) for w, state in answered]
-    results, found = tuple(finalize(engine, looked)), []
+    swept = sweep(engine, slicing, folded.states, wanted)
+    values, certain = finalized(engine, looked, swept, resampling)
+    results, found = _with_intervals(engine, looked, values, blocks, resampling, certain)
+    sliced = tuple(slice_results(engine, slicing, folded.states, wanted, swept, weighted=plan.weight is not None))
+    sampled = SampledSlices(sliced)
     if resampling.level is not None:
-        found = estimated(engine, looked, folded.states, results, resampling)
-        results = tuple(one.own.scalar_with(resampling.level) for one in found)
-        results += tuple(differences(found, wanted, resampling))
-    results += tuple(slice_results(engine, slicing, folded.states, wanted, weighted=plan.weight is not None))
-    if not labels.pos and plan.label is not None and plan.label.pos_label is not None:
-        absent = f"no row has the label {plan.label.pos_label!r}"
-        results = tuple(replace(result, reason=absent) if result.reason else result for result in results)
-    if labels.spec.column is None:
-        results = tuple(replace(result, positives=None) for result in results)
+        sampled = sampled_slices(engine, slicing, folded.states, wanted, sliced, resampling)
+    resampled = resampled_states(looked, blocks, resampling)
     return Evaluation(
         labels.rows,
         labels.positives,
-        results,
-        tuple((reason, rows) for reason, rows in dropped.items() if rows),
+        tuple(_as_labelled([*results, *sampled.results], plan.label, labels)),
+        tuple((reason, rows) for reason, rows in _dropped(labels, answered).items() if rows),
         tuple(folded.skipped),
         {(w.group, w.of): state for w, state in answered},
         engine,
         threshold,
-        _estimates=tuple(found),
-        _level=resampling.level,
-        _resampled=resampled_states(looked, folded.states, resampling),
+        estimates=tuple(found),
+        ci_level=resampling.level,
+        _resampled=resampled,
+        counts=counted(resampled, labels.rows, labels.positives or 0, resampling.level or LEVEL),
+        slice_estimates=sampled.estimates,
     )
+
+
+def _check_weights(plan: Plan, answered: _Answered, where: str) -> None:
+    """Raise if weights cannot be evaluated."""
+    if plan.weight is not None:
+        for wanted, state in answered:
+            wanted.family.check(wanted, state, f"{where}: weight column {plan.weight!r}")
+
+
+def _dropped(labels: LabelCounts, answered: _Answered) -> dict[str, int]:
+    """Rows left out, by reason."""
+    found = {}
+    counted_anyway = labels.spec.nulls == "size" and all(takes_unlabelled(w.spec) for w, _ in answered)
+    if labels.spec.column is not None and not counted_anyway:
+        found["null label" if labels.spec.nulls == "drop" else "null label (score metrics)"] = labels.null
+    if labels.spec.complete:
+        found[f"NaN or null in one of {', '.join(labels.spec.complete)}"] = labels.incomplete
+    for wanted, state in answered:
+        for reason, rows in wanted.family.counted(wanted, state).dropped:
+            found.setdefault(reason, rows)  # a second state of the column may hold a sample of them
+    return found
+
+
+def _with_intervals(
+    engine: Engine,
+    answered: _Answered,
+    results: Sequence[Scalar],
+    states: Mapping[Any, Any],
+    resampling: Resampling,
+    certain: Sequence[Mapping[Metric, Scalar]],
+) -> tuple[list[Scalar], list[Estimated]]:
+    """The results of all rows, with their sampling intervals and differences, and what these come from."""
+    if resampling.level is None:
+        return list(results), []
+    found = estimated(engine, answered, states, results, resampling, certain)
+    return [
+        *(one.own.scalar_with(resampling.level) for one in found),
+        *differences([found], [w for w, _ in answered], resampling)[0],
+    ], found
+
+
+def _as_labelled(results: Sequence[Scalar], spec: LabelSpec | None, labels: LabelCounts) -> Sequence[Scalar]:
+    """The results as the labels allow: with a label that does not occur as the reason, without unknown positives."""
+    if not labels.pos and spec is not None and spec.pos_label is not None:
+        absent = f"no row has the label {spec.pos_label!r}"
+        results = [replace(result, reason=absent) if result.reason else result for result in results]
+    if labels.spec.column is None:
+        results = [replace(result, positives=None) for result in results]
+    return results
 
 
 def check_labels(labels: LabelCounts, where: str, skipped: Sequence[tuple[str, str]], filtered: str = "") -> None:

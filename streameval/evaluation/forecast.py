@@ -7,15 +7,15 @@ that does not grow with the rows.
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine.fold import batch_rows, builder_bytes
+from streameval.saving import AsJson
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.ranges import row_bytes
-from streameval.wording import plural
+from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,7 @@ class StateForecast:
 
 
 @dataclass(frozen=True)
-class Forecast:
+class Forecast(AsJson):
     """What a run will do.
 
     Attributes
@@ -84,20 +84,16 @@ class Forecast:
         """Plain values."""
         return asdict(self)
 
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=indent)
-
     def __str__(self) -> str:
         rows = plural(self.rows, "row") if self.rows >= 0 else "an unknown number of rows"
         about = "about " if self.estimated else ""
         reads = ", ".join(f"{name} ({kind})" for name, kind in self.columns)
         lines = [
-            f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{_size(self.bytes)}: {reads}",
+            f"{about}{rows} in {plural(self.partitions, 'partition')}; reads {about}{size(self.bytes)}: {reads}",
             *([f"where  {self.filtered}"] if self.filtered else []),
-            *(f"state  {s.kind} of {s.of}: at most {_size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
+            *(f"state  {s.kind} of {s.of}: at most {size(s.bytes)}, {plural(s.shards, 'shard')}" for s in self.states),
             *(
-                f"tasks  {count:,} {name}" + (f", {_size(self.memory[name])} each" if name in self.memory else "")
+                f"tasks  {count:,} {name}" + (f", {size(self.memory[name])} each" if name in self.memory else "")
                 for name, count in self.tasks.items()
             ),
             f"on     {self.where}" + (f", states in {self.ranges:,} ranges" if self.ranges > 1 else ""),
@@ -105,24 +101,13 @@ class Forecast:
         return "\n".join(lines)
 
 
-def _size(nbytes: int) -> str:
-    """Bytes for people.
-
-    >>> _size(12_300_000), _size(-1)
-    ('12.3 MB', 'an unknown size')
-    """
-    if nbytes < 0:
-        return "an unknown size"
-    value, unit = float(nbytes), "B"
-    for larger in ("kB", "MB", "GB", "TB"):
-        if value < 1000:
-            break
-        value, unit = value / 1000, larger
-    return f"{value:.{0 if unit == 'B' else 1}f} {unit}"
-
-
 def forecast(
-    engine: Engine, found: Scan, plan: Plan, wanted: Sequence[MetricRequest], pruned: Pruned | None = None
+    engine: Engine,
+    found: Scan,
+    plan: Plan,
+    wanted: Sequence[MetricRequest],
+    blocks: Sequence[MetricRequest] = (),
+    pruned: Pruned | None = None,
 ) -> Forecast:
     """What a run of this plan will do.
 
@@ -132,12 +117,13 @@ def forecast(
     found : the data
     plan : what will be folded
     wanted : states and metrics
+    blocks : states of blocks, for sampling intervals
     pruned : what a filter leaves to read
     """
     work = engine.assigned(found.pieces, found.rows, plan)
-    states = tuple(_state(w, found.rows) for w in wanted)
+    states = tuple(_state(w, found.rows) for w in (*wanted, *blocks))
     keyed_bytes = sum(state.bytes for state in states if state.shards)
-    shards = sum(state.shards for state, w in zip(states, wanted, strict=True) if w.family.sharded)
+    shards = sum(state.shards for state, w in zip(states, wanted, strict=False) if w.family.sharded)
     tables = [w.family.matched(w.metrics) for w in wanted if not w.family.sharded]
     ranges, tasks = engine.expected(len(work), shards, max(keyed_bytes, 0), tables)
     return Forecast(
@@ -160,7 +146,8 @@ def _state(wanted: MetricRequest, rows: int) -> StateForecast:
     state = wanted.spec.empty()
     row = row_bytes(state)
     if not row:
-        return StateForecast(wanted.spec.kind, wanted.of, sys.getsizeof(state), 0)
+        size = getattr(wanted.spec, "largest", sys.getsizeof(state))
+        return StateForecast(wanted.spec.kind, wanted.of, size, 0)
     return StateForecast(wanted.spec.kind, wanted.of, row * rows if rows >= 0 else -1, max(1, -(-rows // SLAB)))
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.errors import OptionError
 from streameval.evaluation.resampling import LEVEL
+from streameval.evaluation.slices import whole_results
+from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import compared
 from streameval.metrics.resampling import estimates, without_replicates
@@ -17,16 +20,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.families import Family, MetricRequest
     from streameval.evaluation.resampling import Resampling
+    from streameval.evaluation.slices import Swept
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
 
-__all__ = ["Estimated", "better_end", "block_specs", "concluded", "differences", "estimated", "resampled_states"]
+__all__ = [
+    "Estimated",
+    "better_end",
+    "block_requests",
+    "block_specs",
+    "concluded",
+    "differences",
+    "estimated",
+    "finalized",
+    "resampled_states",
+]
 
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; let the unit join (add --unit COLUMN)"
+_NO_CELLS = (
+    "clusterings are compared over units of their rows, and neither stores nor slices keep these by cluster: evaluate "
+    "the files, without slices"
+)
 
 
 class Estimated(NamedTuple):
@@ -42,9 +60,33 @@ class Estimated(NamedTuple):
     paired: Estimate
 
 
-def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling) -> tuple[Any, ...]:
+def block_requests(wanted: Sequence[MetricRequest], resampling: Resampling) -> list[MetricRequest]:
+    """States of blocks beside those of the metrics."""
+    return [made for w in wanted if (made := w.blocks(resampling)) is not None]
+
+
+def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
     """States to fold for sampling intervals, beside those of the metrics."""
-    return tuple(made.spec for w in wanted if (made := w.blocks(resampling)) is not None)
+    return slicing.blocks(tuple(made.spec for made in block_requests(wanted, resampling)))
+
+
+def finalized(
+    engine: Engine, answered: Sequence[tuple[MetricRequest, Any]], swept: Swept, resampling: Resampling
+) -> tuple[tuple[Scalar, ...], list[dict[Metric, Scalar]]]:
+    """The values of all metrics of all states, in the order given, and by state what their intervals need besides.
+
+    States are read once for both; what `sweep` has finalized has values alone.
+    """
+    some = [resampling.level is not None and w not in swept for w, _ in answered]
+    more = [w.family.certificates(w, resampling) * due for (w, _), due in zip(answered, some, strict=True)]
+    asked = [(w.remade(w.spec, w.metrics + further), state) for (w, state), further in zip(answered, more, strict=True)]
+    values = whole_results(engine, asked, swept)
+    results: list[Scalar] = []
+    certain: list[dict[Metric, Scalar]] = []
+    for (w, _), further in zip(answered, more, strict=True):
+        results += islice(values, len(w.metrics))
+        certain.append(dict(zip(further, islice(values, len(further)), strict=True)))
+    return tuple(results), certain
 
 
 def estimated(
@@ -53,6 +95,7 @@ def estimated(
     states: Mapping[Any, Any],
     results: Sequence[Scalar],
     resampling: Resampling,
+    certain: Sequence[Mapping[Metric, Scalar]] = (),
 ) -> list[Estimated]:
     """The results of all states, in the order given, with their replicates.
 
@@ -63,32 +106,45 @@ def estimated(
     states : the folded states, those of blocks among them
     results : the values of all metrics of all states
     resampling : what is asked for
+    certain : for each state what `finalized` has found besides; the rest is finalized when asked for
     """
     found: list[Estimated] = []
-    for wanted, state in answered:
+    for (wanted, state), known in zip(answered, certain or [{}] * len(answered), strict=True):
         if not wanted.metrics:
             continue  # folded for its rows alone
         values = results[len(found) : len(found) + len(wanted.metrics)]
         due = wanted.blocks(resampling)
         blocks = None if due is None else states.get(due.spec)
         made: list[list[Estimate]] = []
-        family, absent = wanted.family, due is not None and blocks is None
+        family, without = wanted.family, due is not None and blocks is None
         for split in (family.resampled, partial(family.paired, engine)):
-            lacking = absent and family.own_blocks == (split == family.resampled)
-            resampled = _NOT_KEPT if lacking else split(wanted, state, blocks, resampling)
+            lacking = without and family.own_blocks == (split == family.resampled)
+            resampled = _lacking(family) if lacking else split(wanted, state, blocks, resampling)
             if resampled is None:
                 made.append(made[0])
             elif isinstance(resampled, str):
                 made.append(without_replicates(values, resampling.named_unit, resampled))
+            elif all(math.isnan(value.value) for value in values):
+                made.append(without_replicates(values, resampling.named_unit, "the value is undefined"))
             else:
-                finalize, exact = partial(wanted.family.replicates, engine), partial(_exact, engine, wanted, state)
-                made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, finalize, exact))
+                replicates = partial(family.replicates, engine)
+                exact = partial(_exact, engine, wanted, state, known)
+                made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, replicates, exact))
         found += map(Estimated, *made)
     return found
 
 
-def _exact(engine: Engine, wanted: MetricRequest, state: Any, metrics: Sequence[Metric]) -> list[Scalar]:
+def _lacking(family: Family) -> str:
+    """Why a state of blocks is not there; clusters by unit are folded for their differences alone."""
+    return _NOT_KEPT if family.own_blocks else _NO_CELLS
+
+
+def _exact(
+    engine: Engine, wanted: MetricRequest, state: Any, known: Mapping[Metric, Scalar], metrics: Sequence[Metric]
+) -> list[Scalar]:
     """Further metrics of the exact state."""
+    if all(metric in known for metric in metrics):
+        return [known[metric] for metric in metrics]
     return wanted.family.finalize(engine, [(state, metrics)])[0]
 
 
@@ -107,27 +163,37 @@ def resampled_states(
     return found
 
 
-def differences(found: Sequence[Estimated], wanted: Sequence[MetricRequest], resampling: Resampling) -> list[Scalar]:
-    """Differences of all metrics from the baselines, adjusted together.
+def differences(
+    found: Sequence[Sequence[Estimated]], wanted: Sequence[MetricRequest], resampling: Resampling
+) -> list[list[Scalar]]:
+    """Differences of all metrics from the baselines, of all rows or of each slice, adjusted together.
 
     Parameters
     ----------
-    found : results, in the order of the requests
+    found : results of each set of rows, in the order of the requests
     wanted : the requests
     resampling : what is asked for
     """
+    pairs = [_pairs(each, wanted, resampling) for each in found]
+    results = iter(compared([pair for each in pairs for pair in each], resampling.level or LEVEL))
+    return [list(islice(results, len(each))) for each in pairs]
+
+
+def _pairs(
+    found: Sequence[Estimated], wanted: Sequence[MetricRequest], resampling: Resampling
+) -> list[tuple[Estimate, str | None]]:
+    """Differences of one set of rows, each with the better end of its metric."""
     by_group: dict[str, dict[str, dict[str, Estimate]]] = {}
     for group, one in zip((w.group for w in wanted for _ in w.metrics), found, strict=True):
         scalar = one.own.scalar
         by_group.setdefault(group, {}).setdefault(str(scalar.of), {})[scalar.metric] = one.paired
-    pairs = [
+    return [
         (columns[other][metric].minus(columns[base][metric]), better_end(metric))
         for columns in by_group.values()
         for other, base in resampling.pairs(list(columns))
         for metric in columns[other]
         if metric in columns[base]
     ]
-    return compared(pairs, resampling.level or LEVEL)
 
 
 def concluded(difference: Estimate, level: float, margin: float | None = None) -> Scalar:

@@ -8,8 +8,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.results import Scalar
-from streameval.rules import FACTS, LIVE, Rule, difference, judge, named_rules
+from streameval.results import Scalar, slice_name
+from streameval.rules import FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
+from streameval.scan.derived import slicing
 from streameval.wording import canonical, few
 
 if TYPE_CHECKING:
@@ -95,6 +96,11 @@ def implied(rules: Sequence[Rule], options: Mapping[str, Any]) -> dict[str, Any]
     """
     levels = [rule.level for rule in rules if rule.level is not None]
     found: dict[str, Any] = {"ci": max(levels)} if levels and not options.get("ci") else {}
+    given = list(options.get("by") or ())
+    known = [{name.partition("=")[0] for name in slicing(text)} for text in given]
+    wanted = [[column for column, _ in rule.slices] for rule in rules if rule.slices]
+    more = [",".join(columns) for columns in wanted if set(columns) not in known]
+    found |= {"by": list(dict.fromkeys([*given, *more]))} if more else {}
     if bases := [rule.than for rule in rules if rule.than is not None and rule.level is not None]:
         found["baseline"] = list(dict.fromkeys([*options.get("baseline", ()), *bases]))
     elif any(rule.than is not None for rule in rules):
@@ -128,7 +134,11 @@ def check_computed(rules: Sequence[Rule], request: Request) -> None:
 
 
 def judged(
-    given: Any, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]
+    given: Any,
+    counts: Counts,
+    result: Callable[..., Scalar],
+    estimate: Callable[..., Estimate],
+    results: Sequence[Scalar] = (),
 ) -> Iterator[Judged]:
     """What rules say of an evaluation.
 
@@ -138,12 +148,38 @@ def judged(
     counts : rows and positives of the evaluation
     result : gives a result by its metric and column
     estimate : gives the same with its replicates; for a difference with ``paired=True``
+    results : all results, among them those of slices
     """
     for rule in rules_of_data(given):
+        if rule.slices:
+            verdict = judge_slices(rule, _of_slices(rule, results))
+            yield Judged(rule.name, rule.text, verdict.outcome, verdict.value, None, None, None, verdict.reason)
+            continue
         found = _value(rule, counts, result, estimate)
         verdict = judge(rule, found)
         ends = (None, None) if rule.level is None else (found.ci_lower, found.ci_upper)
         yield Judged(rule.name, rule.text, verdict.outcome, verdict.value, *ends, rule.level, verdict.reason)
+
+
+def _of_slices(rule: Rule, results: Sequence[Scalar]) -> dict[str, Scalar]:
+    """The values of the slices that a rule judges, by name.
+
+    Raises
+    ------
+    OptionError
+        If nothing was sliced so, or the metric is of several columns.
+    """
+    columns = {column for column, _ in rule.slices}
+    sliced = [r for r in results if r.slice and {name.partition("=")[0] for name in r.slice} == columns]
+    if not sliced:
+        msg = f"{rule.text!r}: there are no slices by {','.join(sorted(columns))}; name them (--by)"
+        raise OptionError(msg)
+    own = [r for r in sliced if r.metric in (rule.metric, canonical(rule.metric)) and rule.of in (None, r.of)]
+    if len(of := list(dict.fromkeys(r.of for r in own))) != 1:
+        there = f"it is of {', '.join(map(str, of))}; say which in brackets" if of else "it was not computed"
+        msg = f"{rule.text!r}: {rule.metric} of slices: {there}"
+        raise OptionError(msg)
+    return {slice_name(r.slice): r for r in own if rule.judges(r.slice or {})}
 
 
 def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]) -> Scalar:

@@ -12,7 +12,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.resampling import NO_INTERVALS, Resampling
 from streameval.evaluation.sampling import Sampling
 from streameval.evaluation.slicing import Slicing
-from streameval.metrics.catalogue import Selection
+from streameval.metrics.selection import Selection
 from streameval.options import checked
 from streameval.options.kinds import of_column, values_in
 from streameval.scan import Where
@@ -80,9 +80,12 @@ class Request:
                 raise OptionError(msg)
         if options["mean_over"]:
             _check_means(options)
-        if options["by"] and resampling.level is not None:
-            msg = "slices have no sampling intervals yet; leave out by (--by), or ci, unit and baseline (--ci, …)"
-            raise OptionError(msg)
+        if options["by"] and resampling.level is not None and resampling.bins is None:
+            msg = (
+                "resample_bins='exact' keeps blocks of all rows alone, not of slices; leave out by (--by) or "
+                "resample_bins (--resample-bins)"
+            )
+            raise OptionError(msg, "resample_bins")
         return cls(
             options=options,
             label=_label(options, selection),
@@ -132,13 +135,19 @@ class Request:
 
 def _check_means(options: Mapping[str, Any]) -> None:
     """Refuse what means over groups do not go with."""
-    for name in ("by", "weight", "approx", "approx_agc", "ci", "unit", "baseline"):
+    for name in ("by", "weight", "approx", "approx_agc"):
         if options[name]:
             msg = (
                 f"means over groups take no {name}; leave out {name} (--{name.replace('_', '-')}) or mean_over "
                 "(--mean-over)"
             )
             raise OptionError(msg)
+    if options["unit"] not in (None, options["mean_over"]):
+        msg = (
+            f"unit={options['unit']!r}: means over groups are resampled by group, which other units would cut; leave "
+            "out unit (--unit), or name the column of groups"
+        )
+        raise OptionError(msg, "unit")
     if "half" in values_in(options["nan"]):
         msg = (
             "means over groups take no nan='half'; choose nan='drop' (--nan drop) or leave out mean_over (--mean-over)"

@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import WeightError
-from streameval.evaluation.families import finalize, scalar
+from streameval.evaluation.families import MetricRequest, finalize, scalar
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar
-from streameval.states.grouped import GroupedSpec
-from streameval.states.grouped.sheaf import Sheaf
+from streameval.states.grouped.sheaf import WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.families import Counted, MetricRequest
+    from streameval.evaluation.families import Counted
     from streameval.evaluation.slicing import Slicing
 
-__all__ = ["slice_results"]
+__all__ = ["Swept", "slice_results", "sweep", "whole_results"]
 
 _CHUNK = 64  # slices that are finalized together
 
 
 def slice_results(
-    engine: Engine, slicing: Slicing, states: Mapping[Any, Any], wanted: Sequence[MetricRequest], *, weighted: bool
+    engine: Engine,
+    slicing: Slicing,
+    states: Mapping[Any, Any],
+    wanted: Sequence[MetricRequest],
+    swept: Swept,
+    *,
+    weighted: bool,
 ) -> Iterator[Scalar]:
     """The results of every slice: slicing by slicing, slices of most rows first."""
     for key in slicing.keys:
-        grouped = [(w, states[GroupedSpec(w.spec, key)]) for w in wanted]
-        groups = list(dict.fromkeys(group for _, state in grouped for group in state.groups()))
-        swept = {w: every for w, state in grouped if (every := _swept(engine, w, state)) is not None}
+        own = {w: groups[key] for w, groups in swept.items()}
+        grouped: list[tuple[MetricRequest, Any]] = [
+            (w, None if w in own else slicing.grouped(states, w.spec, key)) for w in wanted
+        ]
+        groups = list(
+            dict.fromkeys(group for w, state in grouped for group in (own[w] if w in own else state.groups()))
+        )
         found = []
         for start in range(0, len(groups), _CHUNK):
-            found += _finalized(engine, grouped, groups[start : start + _CHUNK], swept, weighted=weighted)
+            found += _finalized(engine, grouped, groups[start : start + _CHUNK], own, weighted=weighted)
         found.sort(key=lambda slice_: -slice_[0])
         for _, group, scalars in found:
             named = dict(zip(key.columns, group, strict=True))
@@ -43,24 +53,37 @@ def slice_results(
 
 _Found = tuple[int, list[Scalar]]  # rows of a slice, those left out included, and its results
 
+Swept = dict[MetricRequest, dict[Any, dict[Any, _Found]]]
+"""What one sweep finalized, by slicing and group; all rows are slicing and group None."""
 
-def _swept(engine: Engine, wanted: MetricRequest, state: Any) -> dict[Any, _Found] | None:
-    """All slices of a state side by side; None where it has no such layout, or a metric takes several steps."""
-    sheaf = Sheaf.tallied(state, engine.each)
-    if sheaf is None:
-        return None
-    values = engine.finalize([(sheaf, [Sliced(metric) for metric in wanted.metrics])])[0]
-    if any(hasattr(value, "partial") for by_name in values for value in by_name.values()):
-        return None
-    found = {}
-    for name, (_, own) in sheaf.groups().items():
-        counted = wanted.family.counted(wanted, own)
-        scalars = [
-            replace(scalar(metric, by_name[name]), of=wanted.of, rows=counted.rows, positives=counted.positives)
-            for metric, by_name in zip(wanted.metrics, values, strict=True)
-        ]
-        found[state.spec.key.group(name)] = _rows(counted), scalars
+
+def sweep(engine: Engine, slicing: Slicing, states: Mapping[Any, Any], wanted: Sequence[MetricRequest]) -> Swept:
+    """All rows and all slices side by side, of the states whose layout allows it."""
+    found: Swept = {}
+    for w in wanted:
+        sheaf = slicing.sheaf(states, w.spec, engine.each)
+        if sheaf is None:
+            continue
+        values = engine.finalize([(sheaf, [Sliced(metric) for metric in w.metrics])])[0]
+        if any(hasattr(value, "partial") for by_name in values for value in by_name.values()):
+            continue  # a metric takes several steps
+        found[w] = {None: {}} | {key: {} for key in slicing.keys}
+        for (k, name), (_, own) in sheaf.groups.items():
+            counted = w.family.counted(w, own)
+            scalars = [
+                replace(scalar(metric, by_name[k, name]), of=w.of, rows=counted.rows, positives=counted.positives)
+                for metric, by_name in zip(w.metrics, values, strict=True)
+            ]
+            key = None if (k, name) == WHOLE else slicing.keys[k]
+            found[w][key][key and key.group(name)] = _rows(counted), scalars
     return found
+
+
+def whole_results(engine: Engine, answered: Sequence[tuple[MetricRequest, Any]], swept: Swept) -> Iterator[Scalar]:
+    """The results of all rows, in the order given."""
+    others = iter(finalize(engine, [(w, state) for w, state in answered if w not in swept]))
+    for w, _ in answered:
+        yield from swept[w][None][None][1] if w in swept else islice(others, len(w.metrics))
 
 
 def _rows(counted: Counted) -> int:
@@ -77,7 +100,7 @@ def _finalized(
 ) -> list[tuple[int, Any, list[Scalar]]]:
     """For each of some slices its rows, its group, and its results in the order of the requests."""
     due = [(w, state, [group for group in groups if group not in swept.get(w, ())]) for w, state in grouped]
-    jobs = [(w, one) for w, state, rest in due for one in state.several(rest)]
+    jobs = [(w, one) for w, state, rest in due if rest for one in state.several(rest)]
     values = finalize(engine, jobs)
     alone = iter(jobs)
     found: list[tuple[int, Any, list[Scalar]]] = [(0, group, []) for group in groups]

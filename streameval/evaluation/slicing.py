@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import OptionError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, slicing
-from streameval.states.grouped import By, GroupedSpec
+from streameval.states.grouped import By, Grouped, GroupedSpec, Joint, JointSpec
+from streameval.states.grouped.sheaf import Sheaf
+from streameval.states.scores.block_slices import BlockSlicesSpec
+from streameval.states.scores.blocks import BlockSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -81,15 +84,57 @@ class Slicing:
 
     def specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
         """What to fold in place of these specs."""
-        return tuple(GroupedSpec(spec, key) for key in self.keys for spec in specs) if self.keys else tuple(specs)
+        if not self.keys:
+            return tuple(specs)
+        joint = tuple(JointSpec(spec, self.keys) for spec in specs if JointSpec.fits(spec, self.keys))
+        others = [spec for spec in specs if not JointSpec.fits(spec, self.keys)]
+        return joint + tuple(GroupedSpec(spec, key) for key in self.keys for spec in others)
+
+    def _first(self, states: Mapping[Any, Any], spec: Any) -> Any:
+        """The state that holds all rows, by the slices of the first slicing at least."""
+        joint = JointSpec.fits(spec, self.keys)
+        return states[JointSpec(spec, self.keys) if joint else GroupedSpec(spec, self.keys[0])]
+
+    def grouped(self, states: Mapping[Any, Any], spec: Any, key: By) -> Any:
+        """The state of a slicing."""
+        if JointSpec.fits(spec, self.keys):
+            return states[JointSpec(spec, self.keys)].slicing(key)
+        return states[GroupedSpec(spec, key)]
+
+    def sheaf(self, states: Mapping[Any, Any], spec: Any, each: Callable[..., list[Any]]) -> Sheaf | None:
+        """All rows and all slices of a state in the order of their scores; None where it has no such layout."""
+        state = self._first(states, spec) if self.keys else None
+        if isinstance(state, Joint) and not state.further:
+            return Sheaf.tallied(state.woven, each, [state.spec.part(key) for key in self.keys])
+        if not isinstance(state, Grouped) or len(self.keys) > 1:
+            return None
+        if state.woven is None or state.apart or len(state.joined.table):
+            return None
+        return Sheaf.tallied(state.woven, each)
+
+    def blocks(self, specs: Sequence[Any]) -> tuple[Any, ...]:
+        """What to fold in place of these specs of blocks; those that only differences of all rows need are left."""
+        split = [spec for spec in specs if isinstance(spec, BlockSpec)] if self.keys else []
+        return (
+            *(BlockSlicesSpec(spec, key) for key in self.keys for spec in split),
+            *(spec for spec in specs if spec not in split),
+        )
+
+    def whole_blocks(self, states: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The block counts of all rows, by their specs."""
+        found = [(spec, state) for spec, state in states.items() if isinstance(spec, BlockSlicesSpec)]
+        return {spec.inner: state.total() for spec, state in found if spec.key == self.keys[0]}
 
     def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs."""
         if not self.keys:
             return {spec: states[spec] for spec in specs}
         for key in self.keys:
-            key.check(len(states[GroupedSpec(specs[0], key)].groups()))
-        return {spec: states[GroupedSpec(spec, self.keys[0])].total(budget) for spec in dict.fromkeys(specs)}
+            state = self._first(states, specs[0])
+            key.check(
+                state.count(key) if isinstance(state, Joint) else len(states[GroupedSpec(specs[0], key)].groups())
+            )
+        return {spec: self._first(states, spec).total(budget) for spec in dict.fromkeys(specs)}
 
 
 WHOLE = Slicing()  # no slices

@@ -6,15 +6,18 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from streameval import options
+from streameval.errors import OptionError
 from streameval.results import Source
 from streameval.scan import shown
+from streameval.scan.files.uris import Uri
+from streameval.wording import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.scan import Piece
 
-__all__ = ["source_of"]
+__all__ = ["source_of", "with_storage"]
 
 
 def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb: str = "evaluate") -> Source:
@@ -38,6 +41,34 @@ def source_of(data: Any, pieces: Sequence[Piece], plain: Mapping[str, Any], verb
     on_disk = bool(named) and all(path for _, path in named)
     files = len({piece.name for piece in pieces}) if on_disk else 0
     return Source(told, files, options.command(verb, told, plain) if on_disk else "")
+
+
+def with_storage(data: Sequence[str], storage: Mapping[str, str]) -> list[str]:
+    """Inputs with options of S3 storage in their URIs, which `evaluate` and others then take.
+
+    Parameters
+    ----------
+    data : paths and URIs
+    storage : options in deltalake's spelling, such as ``AWS_ENDPOINT_URL``; what a URI says itself goes first
+
+    Raises
+    ------
+    OptionError
+        If no input is on S3, or a URI cannot carry an option.
+
+    Examples
+    --------
+    >>> with_storage(["s3://bucket/x", "local"], {"AWS_REGION": "eu-west-1"})
+    ['s3://bucket/x?region=eu-west-1', 'local']
+    """
+    uris = [Uri.parse(text) for text in data]
+    if not any(uri is not None and uri.on_s3 for uri in uris):
+        msg = f"storage_options would change nothing: no input is on S3 (s3://…): {few([shown(text) for text in data])}"
+        raise OptionError(msg, "storage_options")
+    return [
+        uri.with_storage(storage) if uri is not None and uri.on_s3 else text
+        for text, uri in zip(data, uris, strict=True)
+    ]
 
 
 def _named(data: Any) -> Iterator[tuple[str, bool]]:

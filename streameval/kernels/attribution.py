@@ -28,8 +28,8 @@ def _pairs(n):
 def add_parts(numbers, rows, times, parts, agreeing):
     """Add cells to the groups that they are parts of.
 
-    Cell i has ``rows[i]`` rows and stands for ``times[i]`` cells, or 1 if `times` is empty; group ``numbers[i]`` gets
-    that many more `parts`, and their pairs in `agreeing`.
+    Cell i has ``rows[i]`` rows and stands for ``times[i]`` equal cells (1 if `times` is empty). Group ``numbers[i]``
+    gains that number of `parts`, and their pairs in `agreeing`.
     """
     for i in range(numbers.size):
         k, t = numbers[i], times[i] if times.size else 1

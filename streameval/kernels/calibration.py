@@ -50,7 +50,7 @@ def _less(high, low, other_high, other_low):
 def drift_counts(neg, pos, words):
     """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
 
-    The sum of no groups, 0, is among those that the least and the greatest are taken of.
+    The least and the greatest also range over the empty sum, 0.
     """
     high, low = np.uint64(0), np.uint64(0)
     least_high, least_low, most_high, most_low = high, low, high, low

@@ -1,17 +1,15 @@
 """Group rows into cells, clusters and classes without sorting, for the contingency state.
 
-Rows come bucket by bucket, ``starts[b]`` the first of each, and equal keys lie in one bucket. A hash table with linear
-probing, made anew for each bucket, gives every distinct key a number in the order of first appearance. It grows with
-the distinct keys, not with the rows, so it stays in cache, and a giant cluster costs no more than many small ones. The
-numbers differ between orders; the sums taken over them do not.
+Rows come bucket by bucket, bucket b from ``starts[b]`` on, and equal keys lie in one bucket. A hash table with linear
+probing, cleared for each bucket, numbers the distinct keys in order of first appearance. It grows with the distinct
+keys, not with the rows, so it stays in cache, and a giant cluster costs no more than many small ones. The numbers
+depend on the order of the rows; sums over them do not.
 
-Most clusters have rows of one class only: the class of a cluster's first row is counted with the cluster, and only
-rows of other classes, its *strays*, take a second table.
+Most clusters have rows of one class only. So rows of the same class as a cluster's first row are counted with the
+cluster, and only rows of other classes, its *strays*, go to a second table.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,14 +17,12 @@ from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import prefetch
 
 __all__ = [
-    "Rows",
     "add_margins",
     "count_dense",
     "count_keys",
     "counted_keys",
     "group_classes",
     "group_clusters",
-    "group_labels",
     "number_keys",
     "slots_for",
     "tally_small",
@@ -36,28 +32,11 @@ _MIX = np.uint64(0xD6E8FEB86659FD93)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _FIRST_BITS = 6  # of a new table
-_AHEAD = 32  # rows that the lines of a table too large for the cache are asked for ahead
-
-
-class Rows(NamedTuple):
-    """Rows of one label, bucket by bucket.
-
-    Attributes
-    ----------
-    starts : int64 array of shape (n_buckets + 1,)
-    words : uint64 array of shape (n,)
-    rest : uint64 array of shape (n, n_words - 1), the further words
-    counts : int64 array of shape (n,), or empty: one row each
-    """
-
-    starts: np.ndarray
-    words: np.ndarray
-    rest: np.ndarray
-    counts: np.ndarray
+_AHEAD = 32  # rows between prefetching a cache line of a large table and using it
 
 
 def slots_for(starts: np.ndarray) -> np.ndarray:
-    """Room for the table of the largest bucket: a power of two, at least twice its rows.
+    """An array with room for the table of the largest bucket: a power of two, at least twice its rows.
 
     Examples
     --------
@@ -87,7 +66,7 @@ def _equal(table, at, rest, i, start, stop):
 
 @inlined
 def _find(word, rest, i, columns, keys, slots, bits):
-    """The slot that has a key's number, or the free one that is to have it."""
+    """The slot with a key's number, or the free slot where the number belongs."""
     mask = np.uint64((1 << bits) - 1)
     at = np.uint64(_hashed(word, rest, i, columns, bits))
     k = slots[at]
@@ -99,7 +78,7 @@ def _find(word, rest, i, columns, keys, slots, bits):
 
 @jit
 def _cleared(slots, rows, bits):
-    """Begin the table of a bucket, as large as the one before unless it has few rows; returns the bits of its slots."""
+    """Clear the table for a bucket, keeping its size unless the bucket has few rows; returns the bits of its slots."""
     while bits > _FIRST_BITS and (1 << bits) > 4 * rows:
         bits -= 1
     slots[: 1 << bits] = -1
@@ -108,7 +87,7 @@ def _cleared(slots, rows, bits):
 
 @jit
 def _insert(word, rest, i, columns, keys, first, k, slots, at, bits):
-    """Give number k to a new key whose slot is `at`; those of the table begin at `first`. Returns the table's bits."""
+    """Give number k to a new key in slot `at`; numbers of this table begin at `first`. Returns the table's bits."""
     slots[at] = k
     keys[k, 0] = word
     for c in range(columns):
@@ -131,10 +110,10 @@ def _grown(keys, columns, start, stop, slots, bits):
 
 @jit
 def number_keys(starts, words, rest, further, slots, keys, numbers, found):
-    """Number the distinct keys, words and the first ``len(further)`` further words; returns how many there are.
+    """Number the distinct keys, made of a word and the first ``len(further)`` further words; returns the key count.
 
-    ``numbers[i]`` becomes the number of row i, ``found[k]`` the row in which key k came first; ``keys[k]`` takes its
-    words. The tuple's length is known to the compiler, which unrolls what would take half the time.
+    ``numbers[i]`` becomes the number of row i, ``found[k]`` the first row with key k, ``keys[k]`` its words. The
+    compiler knows the tuple's length and unrolls the loop over it, which halves the time.
     """
     columns, count, bits = len(further), 0, _FIRST_BITS
     for b in range(starts.size - 1):
@@ -152,42 +131,16 @@ def number_keys(starts, words, rest, further, slots, keys, numbers, found):
 
 
 @jit
-def group_labels(sides, further, slots, keys, table):
-    """Count rows by key and label; returns how many keys there are.
-
-    `sides` are the `Rows` of both labels. Key k is ``keys[k]``, its rows ``table[k]``.
-    """
-    columns, found, bits = len(further), 0, _FIRST_BITS
-    for b in range(sides[0].starts.size - 1):
-        rows = np.int64(0)
-        for label in range(2):
-            rows += sides[label].starts[b + 1] - sides[label].starts[b]
-        first, bits = found, _cleared(slots, rows, bits)
-        for label in range(2):
-            words, rest, counts = sides[label].words, sides[label].rest, sides[label].counts
-            for i in range(sides[label].starts[b], sides[label].starts[b + 1]):
-                at = _find(words[i], rest, i, columns, keys, slots, bits)
-                k = slots[at]
-                if k < 0:
-                    k = found
-                    bits = _insert(words[i], rest, i, columns, keys, first, k, slots, at, bits)
-                    table[k] = 0
-                    found += 1
-                table[k, label] += counts[i] if counts.size else 1
-    return found
-
-
-@jit
 def group_clusters(
     starts, words, rest, counts, cluster, class_, slots, clusters, first, firsts, sizes, strays, owners, cuts
 ):  # fmt: skip
     """Group rows by cluster; returns the numbers of clusters and of strays.
 
-    A key is a word and further words, those of the cluster, then those of the class: as many as the tuples `cluster`
-    and `class_` are long, which the compiler knows, and so unrolls what would take half the time. `counts` may be
-    empty: ones. For cluster k, ``first[k]`` becomes its first row, ``firsts[k]`` the rows of that row's class and
-    ``sizes[k]`` all its rows; ``clusters[k]`` takes the words of the first row, and both counts.
-    ``strays[m]`` is a row of another class, ``owners[m]`` its cluster; those of bucket b begin at ``cuts[b]``.
+    A key is a word and further words: ``len(cluster)`` of the cluster, then ``len(class_)`` of the class. The compiler
+    knows these lengths and unrolls the loops over them, which halves the time. Empty `counts` mean 1 each. For cluster
+    k, ``first[k]`` becomes its first row, ``firsts[k]`` the number of its rows with that row's class, ``sizes[k]`` the
+    number of all its rows; ``clusters[k]`` takes the words of the first row and both counts. ``strays[m]`` is a row of
+    another class, ``owners[m]`` its cluster; the strays of bucket b begin at ``cuts[b]``.
     """
     columns, width = len(cluster), 1 + len(cluster) + len(class_)
     found, stray, one, bits = np.uint64(0), np.uint64(0), np.uint64(1), _FIRST_BITS
@@ -230,7 +183,7 @@ def group_clusters(
 
 @jit
 def count_dense(ids, table, others):
-    """Count the ids that are positions in `table`; `others` takes where the rest are. Returns how many these are."""
+    """Count the ids that are positions in `table`; `others` takes the rows of the rest. Returns their number."""
     found, size = 0, np.uint64(table.size)
     for i in range(ids.size):
         if ids[i] < size:
@@ -243,10 +196,10 @@ def count_dense(ids, table, others):
 
 @jit
 def count_keys(words, rest, counts, further, table, used, room):
-    """Count keys in a table until it has more than `room` of them; returns how many rows were taken, and the keys now.
+    """Count keys in a table until it has more than `room` of them; returns the rows counted and the number of keys.
 
-    A row of `table`, a power of two of them, is the words of a key and its count, 0 where it is free; `used` of them
-    are not. There are as many further words as the tuple `further` is long; `counts` may be empty: ones.
+    Each row of `table` holds the words of a key and its count, 0 if the row is free. The number of rows is a power of
+    two; `used` of them are occupied. Keys have ``len(further)`` further words; empty `counts` mean 1 each.
     """
     columns, last = len(further), table.shape[1] - 1
     bits, mask, width = 0, np.uint64(table.shape[0] - 1), np.int64(table.shape[1])
@@ -288,41 +241,47 @@ def group_classes(
 ):  # fmt: skip
     """Group cells by class; returns the number of classes.
 
-    `classes` are those of all rows, `others` those of all cells but n = c = 1, with n and c after the words of the
-    class, one and as many as the tuple `further` is long; in one word if `packed`, or in two; counts may be empty:
-    ones. ``totals[k]`` becomes the size of class k, ``singles[k]`` how many cells n = c = 1 that leaves it,
-    ``maxima[k]`` its largest cell; ``numbers[i]`` the class of other cell i, ``n[i]`` and ``c[i]`` its counts;
-    ``keys[k]`` takes the words of class k.
+    `classes` are those of singleton cells (n = c = 1), `others` those of all other cells. A class has
+    ``1 + len(further)`` words; in `others`, n and c follow them, in one word if `packed`, else in two. Empty counts
+    mean 1 each. ``totals[k]`` becomes the size of class k, ``singles[k]`` its number of singleton cells, and
+    ``maxima[k]`` its largest cell; ``numbers[i]`` the class of other cell i, ``n[i]`` and ``c[i]``
+    its counts; ``keys[k]`` takes the words of class k.
     """
     columns, found, bits = len(further), 0, _FIRST_BITS
     for b in range(starts.size - 1):
-        first, bits = found, _cleared(slots, class_starts[b + 1] - class_starts[b], bits)
+        rows = class_starts[b + 1] - class_starts[b] + starts[b + 1] - starts[b]
+        first, bits = found, _cleared(slots, rows, bits)
         for i in range(class_starts[b], class_starts[b + 1]):
             at = _find(classes[i], class_rest, i, columns, keys, slots, bits)
             k = slots[at]
             if k < 0:
                 k = found
                 bits = _insert(classes[i], class_rest, i, columns, keys, first, k, slots, at, bits)
-                totals[k], maxima[k] = 0, 0
+                totals[k], singles[k], maxima[k] = 0, 0, 1
                 found += 1
-            totals[k] += class_counts[i] if class_counts.size else np.int64(1)
-        singles[first:found] = totals[first:found]
+            singles[k] += class_counts[i] if class_counts.size else np.int64(1)
         for i in range(starts[b], starts[b + 1]):
-            k = slots[_find(others[i], rest, i, columns, keys, slots, bits)]
+            at = _find(others[i], rest, i, columns, keys, slots, bits)
+            k = slots[at]
+            if k < 0:
+                k = found
+                bits = _insert(others[i], rest, i, columns, keys, first, k, slots, at, bits)
+                totals[k], singles[k], maxima[k] = 0, 0, 0
+                found += 1
             word = rest[i, columns]
             n[i] = word >> _HALF if packed else word
             c[i] = word & _LOW if packed else rest[i, columns + 1]
             numbers[i] = k
-            singles[k] -= n[i] * counts[i] if counts.size else n[i]
+            totals[k] += n[i] * counts[i] if counts.size else n[i]
             maxima[k] = max(maxima[k], n[i])
         for k in range(first, found):
-            maxima[k] = max(maxima[k], min(singles[k], 1))
+            totals[k] += singles[k]
     return found
 
 
 @jit
 def add_margins(numbers, counts, largest, totals, maxima):
-    """Add counts to the totals of their numbers, and raise the maxima of these to the largest."""
+    """Add counts to the totals of their numbers, and update the maxima with the largest."""
     for i in range(numbers.size):
         k = numbers[i]
         totals[k] += counts[i]
@@ -331,7 +290,7 @@ def add_margins(numbers, counts, largest, totals, maxima):
 
 @jit
 def tally_small(sizes, table):
-    """Count the sizes that the table has room for; returns how many are larger."""
+    """Count the sizes that the table has room for; returns the number of larger sizes."""
     larger = 0
     for i in range(sizes.size):
         if sizes[i] < table.size:

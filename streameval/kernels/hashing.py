@@ -36,7 +36,7 @@ def _finish(x):
 
 @inlined
 def _word(data, start, count):
-    """Little-endian word of `count` bytes, at most 8; read at once where eight bytes end there."""
+    """Little-endian word of `count` bytes, at most 8; one read if eight bytes end there."""
     if start + count >= 8:
         return eight_at(data, start + count - 8) >> np.uint64(64 - 8 * count)
     word = np.uint64(0)
@@ -47,7 +47,7 @@ def _word(data, start, count):
 
 @inlined
 def _murmur(data, start, size):
-    """Hash the `size` bytes from `start` on of what lies at the address `data`."""
+    """Hash `size` bytes from offset `start` at the address `data`."""
     h1, h2 = np.uint64(0), np.uint64(0)
     for b in range(size >> 4):
         k1 = eight_at(data, start + 16 * b) * _C1

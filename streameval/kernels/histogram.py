@@ -31,7 +31,7 @@ __all__ = [
     "unpack",
 ]
 
-# bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits), others keep `coarse` bits
+# bits of mantissa kept, by zone, for exponents e with 2^e <= v < 2^(e + 1): (from, to, bits); others keep `coarse` bits
 _FINE = (
     ((-8, -2, 12), (-1, 4, 13), (5, 11, 11)),  # negative: logits
     ((-15, -2, 14), (-25, -16, 12)),  # rare events
@@ -90,7 +90,7 @@ def _bin(x, firsts, shifts):
     """Bin of a number; bins ascend with it. Free of branches, which scores around one half would mispredict."""
     mirrored = (x >= _HALF) & (x <= _ONE)
     bits = np.float32((_ONE - x) if mirrored else x).view(np.uint32)
-    index = np.int64(bits >> np.uint32(23)) | (np.int64(mirrored) << 9)
+    index = np.uint64(bits >> np.uint32(23)) | (np.uint64(mirrored) << np.uint64(9))  # unsigned: never from the end
     inside = np.int64(bits & np.uint32(0x7FFFFF)) >> shifts[index]
     return firsts[index, 0] + firsts[index, 1] * inside
 
@@ -216,7 +216,7 @@ def bin_weights(score, label, weight, sums, errors, firsts, shifts):
 def edges(bins: np.ndarray) -> np.ndarray:
     """Lower edge of each bin as float64: no score of the bin is below it, and none of a lower bin reaches it.
 
-    Within half a unit in the last place of float32, the precision of the grid, for scores that are wider.
+    For scores wider than float32, the precision of the grid, it holds to half a unit in the last place of float32.
     """
     found: np.ndarray = _edges(bins, _ORDER, _ORDER_STARTS, FIRSTS, SHIFTS)
     return found

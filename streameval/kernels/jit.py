@@ -1,26 +1,79 @@
 """One decorator for every compiled loop.
 
-Compiled code is cached next to the package, or else in the user's own cache folder; ``NUMBA_CACHE_DIR`` names another.
-If none of them can be written, every process compiles the loops again. The cache is pickle: its folder must not be
-one that others can write to.
+A loop is compiled on its first call, and numba is imported no earlier: a command that finds what it needs in a store
+compiles nothing. Compiled code is cached next to the package, or else in the user's cache folder; ``NUMBA_CACHE_DIR``
+names another folder. If none is writable, every process compiles the loops again. The cache is made of pickles, so
+nobody else may be able to write to its folder.
 """
 
 from __future__ import annotations
 
+import threading
+from functools import update_wrapper
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
-import numba
-
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import numpy as np
 
-__all__ = ["inlined", "is_cached", "jit", "read_only"]
+__all__ = ["inlined", "intrinsic", "is_cached", "jit", "read_only"]
 
 _UNCACHED: list[str] = []  # loops for which there is no writable cache
+_MAKING = threading.RLock()
 
 _OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+
+
+class Deferred:
+    """What numba makes of a function, made when it is first called, here or by another loop.
+
+    Parameters
+    ----------
+    function : the function as it is written
+    make : what numba makes of it
+    """
+
+    def __init__(self, function: Callable[..., Any], make: Callable[[Callable[..., Any]], Any]) -> None:
+        update_wrapper(self, function)
+        self._function = function
+        self._make = make
+        self._made: Any = None
+        self._run: Callable[..., Any] = self._begin
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Run the compiled loop."""
+        return self._run(*arguments)
+
+    def __reduce__(self) -> str:
+        """By reference: a worker makes its own."""
+        return self._function.__qualname__
+
+    def _begin(self, *arguments: Any) -> Any:
+        return self.made()(*arguments)
+
+    def made(self) -> Any:
+        """What numba makes of the function, in whose globals numba finds no deferred one."""
+        with _MAKING:
+            if self._made is None:
+                known = dict(self._function.__globals__)
+                function = FunctionType(self._function.__code__, known, None, self._function.__defaults__)
+                made = self._make(update_wrapper(function, self._function))
+                self._made = made  # before the loops that it calls, which may call it
+                for name in _names(self._function.__code__):
+                    if isinstance(known.get(name), Deferred):
+                        known[name] = known[name].made()
+                self._run = made
+            return self._made
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Names of globals that code speaks of, and the code within it."""
+    yield from code.co_names
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _names(inner)
 
 
 def jit(function: Callable[..., Any]) -> Any:
@@ -37,6 +90,12 @@ def jit(function: Callable[..., Any]) -> Any:
     >>> triangle(5)
     10
     """
+    return Deferred(function, _compiled)
+
+
+def _compiled(function: Callable[..., Any]) -> Any:
+    import numba
+
     try:
         return numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # "no locator available": nowhere to write the cache
@@ -45,7 +104,7 @@ def jit(function: Callable[..., Any]) -> Any:
 
 
 def is_cached() -> bool:
-    """Whether the loops imported so far are compiled only once for all processes.
+    """Whether the loops called so far are compiled only once for all processes.
 
     Examples
     --------
@@ -56,7 +115,7 @@ def is_cached() -> bool:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile `function` into the loops that call it: a call would count references to each array it is given.
+    """Compile `function` into the loops that call it, because a call counts references to each array argument.
 
     Examples
     --------
@@ -70,14 +129,31 @@ def inlined(function: Callable[..., Any]) -> Any:
     >>> ends(np.array([3, 4, 5]))
     8
     """
+    return Deferred(function, _inlined)
+
+
+def _inlined(function: Callable[..., Any]) -> Any:
+    import numba
+
     return numba.njit(forceinline=True, **_OPTIONS)(function)
 
 
-def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array as a view that cannot be written to.
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """Let loops call what `function` generates; see `numba.extending.intrinsic`."""
+    return Deferred(function, _intrinsic)
 
-    A loop is compiled anew for arrays that can be and for those that cannot, as Arrow's: given views, it is compiled
-    once.
+
+def _intrinsic(function: Callable[..., Any]) -> Any:
+    from numba.extending import intrinsic as made
+
+    return made(function)
+
+
+def read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A read-only view of the array.
+
+    Numba compiles a loop separately for writable and for read-only arrays, such as Arrow's. With read-only views it
+    compiles once.
 
     Examples
     --------

@@ -5,11 +5,11 @@ and −0.0 equals 0.0. Scores up to 32 bits have 32-bit keys, wider ones 64-bit 
 
 A *bucket* is a data-independent interval of keys: for scores, the score rounded to bfloat16 (65,536 buckets, 128 an
 octave), for ids the top bits of the mixed id. A *code* is ``2 * bucket + label``, so that negatives and positives of
-one bucket lie in two neighbouring pieces and no word has to carry its label. Of a 32-bit key the bucket fixes the upper
-half, so a word is only the lower 16 bits.
+one bucket lie in two neighbouring pieces and words carry no label. The bucket fixes the upper half of a 32-bit key, so
+its word is only the lower 16 bits.
 
 Each ``encode`` writes a word and a code for every row. NaN scores take the two codes after the last; encoders of floats
-return how many there are.
+return the number of NaN scores.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def count_codes(codes, counts):
 
 @inlined
 def code_f4(bits, label):
-    """Rank key and code of a float32 score, and whether it is NaN, whose key no other score has."""
+    """Rank key and code of a float32 score, and whether it is NaN; only NaN has its key."""
     b = np.uint32(0) if bits == _SIGN4 else bits
     nan = (b & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
     key = _rank4(b)

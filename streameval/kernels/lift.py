@@ -47,12 +47,14 @@ def _slot_bits(rows):
 def keep_shared(words, bounds, counted, cuts, known, lone=None):
     """Move the rows that may share their cluster with others to the front, stretch by stretch.
 
-    Returns the bounds of the stretches that are left, and the positives among the other rows, which `lone` takes if it
-    is given; it has room for all rows and one more. A stretch goes from one
-    of `bounds` to the next, and all rows of a cluster are in one. The words of clusters that have more rows, which are
-    `counted` elsewhere, go from one of `cuts` to the next. A row has a slot of its stretch by the bits of its
-    word below the `known` highest, which are the same for most rows. One that is alone in its slot is alone in its
-    cluster: most of those that are, if there are a few slots a row, and they need not be sorted.
+    A stretch goes from one of `bounds` to the next and holds all rows of its clusters. Clusters with further rows that
+    are `counted` elsewhere have their words there; those of a stretch go from one of `cuts` to the next. A row's slot
+    in its stretch is given by the bits of its word below the `known` highest, which are the same for most rows. A row
+    alone in its slot is a singleton cluster and need not be sorted. With a few slots per row, most singletons are
+    found this way.
+
+    Returns the bounds of the stretches that are left, and the number of positives among the singletons. `lone`, if
+    given, takes the singletons; it has room for all rows and one more.
     """
     largest = np.int64(0)
     for j in range(bounds.size - 1):
@@ -85,7 +87,7 @@ def keep_shared(words, bounds, counted, cuts, known, lone=None):
 
 @jit
 def tally_labelled(words, clusters, positives):
-    """`tally_sizes` of the rows of clusters as sorted words, the label in the lowest bit; without branches, as there.
+    """`tally_sizes` for the rows of clusters as sorted words with the label in the lowest bit, without branches.
 
     Returns the sizes and positives of clusters that are larger than the tables.
     """

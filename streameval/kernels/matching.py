@@ -1,8 +1,8 @@
 """Loops behind the best one-to-one matching: settled cells, components, small ones solved, large ones bounded.
 
-Rows and columns are numbered from 0. All counts are integers, and no result depends on anything but the numbers, so
-numbering the sides in the order of their ids gives the same matching for any order of the cells. `solve_whole` is
-the one loop that is not compiled: its integers may be of any size.
+Rows and columns are numbered from 0. All counts are integers, and results depend on the numbers only, so numbering the
+sides in the order of their ids gives the same matching for any order of the cells. `solve_whole` is the only loop that
+is not compiled: its integers may be of any size.
 
 References: Kuhn (1955), *The Hungarian method for the assignment problem*, Naval Research Logistics Quarterly 2, 83-97,
 in the form with potentials and one augmentation a row; Tarjan (1975), *Efficiency of a good but not linear set union
@@ -73,7 +73,7 @@ def settled_cells(rows: Ints, cols: Ints, counts: Ints, n_rows: int, n_cols: int
 
 @jit
 def _root(parent: Ints, node: int) -> int:
-    """The set's smallest node; the way there is halved."""
+    """The smallest node of a set; halves the path to it."""
     while parent[node] != node:
         parent[node] = parent[parent[node]]
         node = parent[node]
@@ -148,7 +148,7 @@ _compiled_hungarian = jit(_hungarian)
 
 @jit
 def solve_small(rows: Ints, cols: Ints, counts: Ints, starts: Ints, n_rows: int, n_cols: int, side: int) -> Ints:
-    """Best total of each component, whose cells lie together, those of component k from ``starts[k]`` on.
+    """Best total of each component; the cells of component k begin at ``starts[k]``.
 
     No component has more than `side` rows or columns; their counts times 4·`side` stay below 2^62.
     """
@@ -178,7 +178,7 @@ def solve_small(rows: Ints, cols: Ints, counts: Ints, starts: Ints, n_rows: int,
 
 
 def solve_whole(weights: NDArray[Any]) -> int:
-    """Best total of a dense table of Python integers of any size, in Python: some n²·m steps of half a microsecond.
+    """Best total of a dense table of Python integers of any size, in about n²·m steps of half a microsecond.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ UNIT = 1 << 62
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_HELD = 1 << 31  # points whose products with 32-bit halves fit into a word together
+_HELD = 1 << 31  # number of points whose products with 32-bit halves sum to less than 2⁶³
 
 
 @jit
@@ -67,23 +67,45 @@ def area_counts(neg, pos, before_neg, total_neg):
 
 
 @jit
+def _hold(words, first, upper, lower):
+    """Add to two sums of 128 bits: one word, and halves as `_joined` takes them."""
+    words[0], words[1] = _joined(words[0], words[1], np.uint64(0), first)
+    words[2], words[3] = _joined(words[2], words[3], upper, lower)
+
+
+@jit
 def delong_counts(neg, pos, before_neg, before_pos, total_pos, drop_neg, drop_pos):
     """Σ p·a, Σ p·a², Σ n·b and Σ n·b², with a = 2F + n and b = 2(P − T) − p, which are halved counts of pairs.
 
-    F and T count those above; `a` and `b` lose their lowest `drop` bits, so that they fit into 32.
+    F and T count rows above the group. `a` and `b` are shifted right by `drop` bits, so that they fit into 32 bits.
     """
-    words = np.zeros(8, np.uint64)
+    words, zero = np.zeros(8, np.uint64), np.uint64(0)
+    a1, a2_upper, a2_lower, b1, b2_upper, b2_lower, held = zero, zero, zero, zero, zero, zero, np.int64(0)
     true, false = np.int64(total_pos - before_pos), np.int64(before_neg)
     for i in range(neg.size):
         n, p = np.uint64(neg[i]), np.uint64(pos[i])
         a = np.uint64((2 * false + neg[i]) >> drop_neg)
         b = np.uint64((2 * true - pos[i]) >> drop_pos)
-        words[0], words[1] = multiply_add(words[0], words[1], p, a)
-        words[2], words[3] = multiply_add(words[2], words[3], p, a * a)
-        words[4], words[5] = multiply_add(words[4], words[5], n, b)
-        words[6], words[7] = multiply_add(words[6], words[7], n, b * b)
+        held += neg[i] + pos[i]
+        if held >= _HELD:
+            _hold(words[:4], a1, a2_upper, a2_lower)
+            _hold(words[4:], b1, b2_upper, b2_lower)
+            a1, a2_upper, a2_lower, b1, b2_upper, b2_lower, held = zero, zero, zero, zero, zero, zero, np.int64(0)
+            words[0], words[1] = multiply_add(words[0], words[1], p, a)
+            words[2], words[3] = multiply_add(words[2], words[3], p, a * a)
+            words[4], words[5] = multiply_add(words[4], words[5], n, b)
+            words[6], words[7] = multiply_add(words[6], words[7], n, b * b)
+        else:
+            a1 += p * a
+            a2_upper += p * ((a * a) >> _HALF)
+            a2_lower += p * ((a * a) & _LOW)
+            b1 += n * b
+            b2_upper += n * ((b * b) >> _HALF)
+            b2_lower += n * ((b * b) & _LOW)
         false += neg[i]
         true -= pos[i]
+    _hold(words[:4], a1, a2_upper, a2_lower)
+    _hold(words[4:], b1, b2_upper, b2_lower)
     return words
 
 
@@ -220,7 +242,7 @@ def exact_parts(values):
 
 @jit
 def _slot(true, false, total_pos, total_neg, slots):
-    """The cell of a point of the curve, of about 2.25 × `slots`: by recall, false positive rate and log rank."""
+    """The cell of a point of the curve by recall, false positive rate and log rank; about 2.25 × `slots` cells."""
     by_true = np.int64(slots * (true / total_pos)) if total_pos > 0 else 0
     by_false = np.int64(slots * (false / total_neg)) if total_neg > 0 else 0
     share = (true + false) / (total_pos + total_neg)
@@ -249,9 +271,9 @@ def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):
     return kept[:n], trues[:n], falses[:n]
 
 
-# The best threshold: scans over T and F after each group, compared by products of 128 bits where floats cannot tell.
+# The best threshold: scans over T and F after each group, compared by 128-bit products where floats cannot decide.
 
-_CLOSE = 1e-14  # relative; quotients of int64 that differ by more are told apart in floating point
+_CLOSE = 1e-14  # relative; floats can order quotients of int64 that differ by more
 
 
 @jit

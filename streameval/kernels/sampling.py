@@ -1,10 +1,10 @@
-"""Drawing rows by a hash of where they come from, and sorting the drawn ones by cell.
+"""Draw rows by a hash of their origin, and sort the drawn rows by cell.
 
 A file's rows are taken in blocks of 64. One word tells which rows of a block are drawn: random words are joined by *or*
 for every one and by *and* for every zero among the binary digits of the share, from the last digit to the first, so
-that each bit is set with just that probability. It costs less than a hash a row. The random words are the finalizer of
-SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014) of the block's number, under a
-seed that stands for the file. Another five bits, of a row that is drawn, put it into one of 32 groups. A *cell* is a
+that each bit is set with exactly that probability. This costs less than one hash per row. The random words are the
+finalizer of SplitMix64 (Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators, 2014) of the block's
+number, under a seed that stands for the file. Five further bits put each drawn row into one of 32 groups. A *cell* is a
 group and a label, 2·group + label.
 """
 
@@ -57,7 +57,7 @@ def _cell(seed, row, group, label):
 
 @jit
 def draw(values, label, row, seed, share, group, drawn, cells):
-    """Draw from rows that follow one another in a file.
+    """Draw from consecutive rows of a file.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ for _i in range(64):
 
 @jit
 def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):
-    """`draw` where rows were left out: `kept` are the offsets of the others from `row`, ascending."""
+    """`draw` for files with rows left out: `kept` has the offsets of the other rows from `row`, ascending."""
     count, known, mask = 0, np.int64(-1), np.uint64(0)
     for i in range(values.size):
         at = row + kept[i]
@@ -123,7 +123,7 @@ def draw_kept(values, label, row, kept, seed, share, group, drawn, cells):
 
 @jit
 def draw_weighted(values, label, row, kept, seed, share, group, drawn, cells, weights, carried):
-    """`draw_kept`, and the weights of the rows drawn into `carried`."""
+    """`draw_kept` that also writes the weights of the drawn rows to `carried`."""
     count, known, mask = 0, np.int64(-1), np.uint64(0)
     for i in range(values.size):
         at = row + kept[i]
@@ -139,7 +139,7 @@ def draw_weighted(values, label, row, kept, seed, share, group, drawn, cells, we
 
 @jit
 def gather(values, cells, out):
-    """Sort values by cell, in the order given within each, into `out`; returns where each cell begins, and the end."""
+    """Sort values stably by cell into `out`; returns the start of each cell, and the end."""
     starts = np.zeros(CELLS + 1, np.int64)
     for i in range(cells.size):
         starts[cells[i] + 1] += 1

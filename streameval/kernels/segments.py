@@ -14,7 +14,6 @@ __all__ = [
     "distinct",
     "flat",
     "harvest",
-    "labelled",
     "order_rest",
     "place",
     "place_labelled",
@@ -37,9 +36,9 @@ _SAMPLE = 64
 
 
 def flat(rows: np.ndarray) -> np.ndarray:
-    """What `scatter` and `place` move: rows of one word as words, and all numbers of 64 bits as uint64.
+    """Rows in the form that `scatter` and `place` move: one-word rows as words, 64-bit numbers as uint64.
 
-    Loops are compiled for each type that they are given.
+    Fewer types mean fewer compilations of the loops.
     """
     rows = rows.view(np.uint64) if rows.itemsize == 8 else rows
     return rows[:, 0] if rows.ndim == 2 and rows.shape[1] == 1 else rows
@@ -209,9 +208,9 @@ def sum_pieces(weights, starts):
 
 @jit
 def order_rest(words, rest, order):
-    """Sort rows of equal words by their further words; `order` sorts by word already and is changed in place.
+    """Sort rows of equal words by their further words; `order` already sorts by word and is changed in place.
 
-    `words` is in that order, `rest` is not. Shell's method with Ciura's gaps: most stretches are short.
+    `words` is in that order, `rest` is not. Shell's method with Ciura's gaps, since most stretches are short.
     """
     start = 0
     while start < words.size:
@@ -270,22 +269,11 @@ def distinct(words, rest, counts, weights):
 
 
 @jit
-def labelled(neg, pos):
-    """Words of both labels in one array, shifted left by one, the label in the lowest bit; the top bit is lost."""
-    words = np.empty(neg.size + pos.size, np.uint64)
-    for i in range(neg.size):
-        words[i] = neg[i] << np.uint64(1)
-    for i in range(pos.size):
-        words[neg.size + i] = (pos[i] << np.uint64(1)) | np.uint64(1)
-    return words
-
-
-@jit
 def tally_sorted(words, top):
     """Distinct keys of sorted `labelled` words with their negatives and positives; `top` is the bit that was lost.
 
-    Where a key ends cannot be foretold, so the loop has no branch on it: every row writes its group's counts so far,
-    and the place to write to moves on after the last.
+    The end of a key is unpredictable, so the loop does not branch on it: every row writes the counts of its group so
+    far, and the write position advances after the last row of the group.
     """
     keys = np.empty(words.size, np.uint64)
     neg = np.empty(words.size, np.int64)
@@ -308,7 +296,7 @@ def tally_sorted(words, top):
 
 @jit
 def take_out(words, keys, neg, pos):
-    """Take the rows of some keys out of sorted `labelled` words, the others to the front; returns how many these are.
+    """Remove the rows of some keys from sorted `labelled` words; returns the number of words left, now in front.
 
     `keys` ascend, shifted left by one; their rows are added to `neg` and `pos`.
     """
@@ -368,7 +356,7 @@ def align(key0, rest0, key1, rest1):
 
 @jit
 def stretches(items, most, dense):
-    """Buckets in stretches of at most `most` items, one of more than `dense` alone: first and last bucket of each."""
+    """First and last bucket of stretches of at most `most` items; a bucket of more than `dense` stands alone."""
     first, last = np.empty(items.size, np.int64), np.empty(items.size, np.int64)
     count, total, full = 0, np.int64(0), False
     for j in range(items.size):

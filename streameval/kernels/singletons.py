@@ -38,18 +38,18 @@ class Addresses(NamedTuple):
 
 
 @jit
-def shared_rows(rows, others, further, marks, kept, words, rest, counts):
+def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, lone):
     """Collect the rows of label 0 whose key may occur again, bucket by bucket; returns how many there are.
 
-    `rows` and `others` are `Addresses`: a key occurs again if it is in another row, or in one of `others`. Keys have as
-    many further words as the tuple `further` is long; a run without counts has one of each. The outputs have room for
-    all rows and one more; those of bucket b begin at ``kept[b]``.
+    `rows` and `others` are `Addresses`: a key occurs again if another row, or one of `others`, has it. Keys have
+    ``len(further)`` further words; items of a run without counts have one row each. The outputs have room for all rows
+    and one more; those of bucket b begin at ``kept[b]``.
 
-    The bits of a word below those of the bucket choose its slot, of which there are `SLOTS` a row; `marks` counts the
-    rows of each. A row alone in its slot is a singleton, and nine of ten singletons are alone. No branch depends on the
-    data.
+    The bits of a word below those of the bucket choose its slot, with at least `SLOTS` slots per row; `marks` counts
+    the rows of each slot. A row alone in its slot is a singleton; this finds nine of ten singletons. No branch depends
+    on the data. `lone` takes the last ``len(last)`` further words of the singletons found.
     """
-    columns, found = len(further), np.uint64(0)
+    columns, wanted, found, alone = len(further), len(last), np.uint64(0), np.uint64(0)
     for b in range(kept.size - 1):
         kept[b] = found
         size, bits = 0, 3
@@ -80,7 +80,11 @@ def shared_rows(rows, others, further, marks, kept, words, rest, counts):
                     rest[found, c] = word_at(rest_column, i * columns + c)
                 if counts.size:
                     counts[found] = word_at(count_column, i) if count_column else 1
-                found += np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
+                again = np.uint64(marks[(word << _BUCKET_BITS) >> shift] > 1)
+                for c in range(wanted):
+                    lone[alone, c] = word_at(rest_column, i * columns + columns - wanted + c)
+                found += again
+                alone += np.uint64(1) - again
     kept[kept.size - 1] = found
     return np.int64(found)
 

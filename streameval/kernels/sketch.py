@@ -5,9 +5,9 @@ k₁(q) = δ/2π · asin(2q − 1), where q is the share of the numbers up to it
 2019). The first and the last centroid are closed after one number or one centroid, so that a digest of raw numbers
 begins with the smallest and ends with the largest.
 
-*Atoms.* A value that fills half a centroid or more gets a centroid of its own, of whatever weight, and keeps it when
-centroids are merged. A centroid is `single` if all its members are known to be one value. Without repeated values
-nothing differs from the plain algorithm; with them there are at most four times as many centroids.
+*Atoms.* A value that fills half a centroid or more gets a separate centroid, whatever its weight, and keeps it when
+centroids are merged. A centroid is `single` if all its members are known to be one value. Without repeated values the
+result is that of the plain algorithm; with them there are at most four times as many centroids.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def _mean(values, i, j):
 
 @jit
 def _run(values, i, k):
-    """Where the run of numbers equal to ``values[k]`` begins, not before `i`, and ends."""
+    """Start, at or after `i`, and end of the run of numbers equal to ``values[k]``."""
     start = i + np.searchsorted(values[i : k + 1], values[k])
     return start, k + np.searchsorted(values[k:], values[k], "right")
 
 
 @jit
 def _atom(values, i, j):
-    """Where a run of equal numbers begins and ends that would fill half of ``values[i:j]``; (j, j) without one.
+    """Start and end of a run of equal numbers that would fill half of ``values[i:j]``; (j, j) if there is none.
 
     Such a run holds two neighbours of a grid of quarters, or reaches beyond the end.
     """
@@ -103,9 +103,9 @@ def reduce_sorted(values, compression):
 
 @jit
 def compress(means, weights, single, compression):
-    """Merge neighbours of ascending centroids while they fit; the arrays are overwritten, and returned shorter.
+    """Merge neighbouring centroids, which ascend, while they fit; the arrays are overwritten and returned shorter.
 
-    Single centroids of one value are merged whatever their weight.
+    Single centroids of the same value are merged whatever their weight.
 
     Returns
     -------

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 
-from streameval.metrics.catalogue import Entry, entry_of
+from streameval.metrics.catalogue import entry_of
+from streameval.metrics.entry import Entry
 from streameval.metrics.estimates import FEW_UNITS, Estimate, Sizes, effective_units
 from streameval.metrics.finalize import compute
+from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.threshold import ConfusionAt
 
 if TYPE_CHECKING:
@@ -31,12 +33,12 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
     Exact = Callable[[Sequence[Metric]], list[Scalar]]
-    Finalize = Callable[[Sequence[tuple[Any, Sequence[Metric]]]], list[list[Scalar]]]
+    Job = Callable[[], tuple[Any, Sequence[Metric]]]  # makes a state, with the metrics to compute of it
+    Finalize = Callable[[Sequence[Job]], list[list[Scalar]]]
 
-__all__ = ["FEW_BLOCKS", "Resampled", "SplitState", "estimates", "without_replicates"]
+__all__ = ["FEW_BLOCKS", "Resampled", "SplitState", "certificates", "estimates", "without_replicates"]
 
 FEW_BLOCKS = 32  # of thresholded metrics
-_STATES = 8  # replicates that are finalized together
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
 
 
@@ -133,6 +135,20 @@ def _counts(negatives: Array, positives: Array) -> dict[str, Array]:
     return {"rows": negatives + positives, "positives": positives, "negatives": negatives}
 
 
+def certificates(metrics: Sequence[Metric], *, coarse: bool, single: bool) -> tuple[Metric, ...]:
+    """What `estimates` asks of the exact state of scores, to be finalized together with its metrics.
+
+    Parameters
+    ----------
+    metrics : the metrics
+    coarse : whether replicates come from a coarse grid
+    single : whether each row is a unit of weight 1
+    """
+    kinds = [kind for kind in map(_kind, metrics) if not kind.no_interval]
+    rowwise = [kind.rowwise for kind in kinds if kind.rowwise and single]
+    return tuple(dict.fromkeys([GRID_CHECK] * bool(coarse and kinds) + rowwise))
+
+
 def without_replicates(values: Sequence[Scalar], unit: str, reason: str) -> list[Estimate]:
     """Estimates that have no interval, for one reason."""
     return [_refused(value, unit, reason) for value in values]
@@ -158,7 +174,7 @@ def estimates(
     metrics : the metrics
     rows : rows of the exact state
     resampled : gives the replicates
-    finalize : from pairs of a state and metrics to their values
+    finalize : from functions that give a state and its metrics, called one at a time, to the values
     exact : from metrics to their values of the exact state
     """
     kinds, unit = [_kind(metric) for metric in metrics], resampled.sizes.unit
@@ -168,10 +184,8 @@ def estimates(
     reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
     rest = [i for i in range(len(kinds)) if i not in found]
     for split, at in _groups(values, metrics, kinds, ranked) if ranked else [(resampled, rest)] * bool(rest):
-        several = [metrics[i] for i in at]
-        replicates = _replicates(several, rows, split, finalize)
-        whole = cast("Thresholded", split).total() if ranked else None
-        grid = [math.nan] * len(at) if whole is None else _values(finalize([_job(whole, several, rows)])[0])
+        whole = cast("Thresholded", split).total if ranked else _nothing
+        replicates, grid = _replicates([metrics[i] for i in at], rows, split, whole, finalize)
         for row, own, i in zip(replicates, grid, at, strict=True):
             estimate = Estimate(values[i], row, split.sizes.of(kinds[i].units), kinds[i].scale, reason, own)
             found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kinds[i], split))
@@ -219,27 +233,36 @@ def _kind(metric: Metric) -> Entry:
     return entry_of(metric.name) or Entry(metric.name, "", "", False, -math.inf, math.inf, None, "", "", scale="plain")
 
 
-def _replicates(metrics: Sequence[Metric], rows: int, split: Resampled, finalize: Finalize) -> Array:
-    """Values without each block, as a float64 array of shape (n_metrics, n_blocks).
+def _nothing() -> None:
+    """No state of all rows."""
 
-    NaN where the block has no rows, and infinite where the value is undefined.
+
+def _replicates(
+    metrics: Sequence[Metric], rows: int, split: Resampled, whole: Callable[[], Any], finalize: Finalize
+) -> tuple[Array, list[float]]:
+    """Values without each block, as a float64 array of shape (n_metrics, n_blocks), and those of the whole.
+
+    NaN where the block has no rows, and infinite where the value is undefined; NaN for a whole that is not there.
     """
     there = split.sizes.counts["rows"]
     found = np.full((len(metrics), there.size), math.nan)
-    blocks = np.flatnonzero(there).tolist()
-    for start in range(0, len(blocks), _STATES):
-        some = blocks[start : start + _STATES]
-        values = finalize([_job(split.without(block), metrics, rows) for block in some])
-        for block, row in zip(some, values, strict=True):
-            found[:, block] = [math.inf if math.isnan(value) else value for value in _values(row)]
-    return found
+    blocks = np.flatnonzero(there)
+    state = whole()
+    makers = [partial(split.without, block) for block in blocks.tolist()] + [lambda: state] * (state is not None)
+    values = [_values(row) for row in finalize([partial(_job, make, metrics, rows) for make in makers])]
+    grid = [math.nan] * len(metrics) if state is None else values.pop()
+    if values:
+        columns = np.transpose(values)
+        found[:, blocks] = np.where(np.isnan(columns), math.inf, columns)
+    return found, grid
 
 
 def _values(scalars: Sequence[Scalar]) -> list[float]:
     return [scalar.value for scalar in scalars]
 
 
-def _job(state: Any, metrics: Sequence[Metric], rows: int) -> tuple[Any, list[Metric]]:
+def _job(make: Callable[[], Any], metrics: Sequence[Metric], rows: int) -> tuple[Any, list[Metric]]:
+    state = make()
     return state, [_shrunk(metric, state, rows) for metric in metrics]
 
 

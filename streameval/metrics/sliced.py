@@ -40,10 +40,10 @@ class Sliced:
             return found
         return [(group, self.inner.partial(part.one(group))) for group in part.present]
 
-    def combine(self, partials: Sequence[list[tuple[int, Any]]], state: Any) -> dict[bytes, Any]:
-        """The value of each group, by its name."""
+    def combine(self, partials: Sequence[list[tuple[int, Any]]], state: Any) -> dict[tuple[int, bytes], Any]:
+        """The value of each group, by its slicing and name."""
         rows = defaultdict(list)
         for part in partials:
             for group, found in part:
                 rows[group].append([found])
-        return {name: combine(own, [self.inner], [rows[code]])[0] for name, (code, own) in state.groups().items()}
+        return {name: combine(own, [self.inner], [rows[number]])[0] for name, (number, own) in state.groups.items()}

@@ -282,9 +282,7 @@ def _level(name: str, given: Any) -> float:
     found = plain(given)
     if _is_number(found) and 0 < found < 1:
         return float(found)
-    meant = (
-        f"; write {name}={found / 100:g} (--{name} {found / 100:g})" if _is_number(found) and 1 < found < 100 else ""
-    )
+    meant = f"; write {name}={found / 100:g}" if _is_number(found) and 1 < found < 100 else ""
     msg = f"{name}={given!r} is not a level between 0 and 1, such as 0.95{meant}"
     raise OptionError(msg)
 

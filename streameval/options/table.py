@@ -132,7 +132,7 @@ _IDS = (*_FOLD, "attribute")
 _LOOK = ("evaluate", "update", "show")
 _RUN = ("evaluate", "attribute", "update", "show", "replace", "remove", "add", "vacuum", "history", "check", "diagnose")
 _STORE = (*_RUN[2:], "info")
-_CLUSTER = ("evaluate", "attribute", "update", "replace", "add", "show", "history", "check", "sketch")
+_CLUSTER = ("evaluate", "attribute", "update", "replace", "add", "show", "history", "check", "diagnose", "sketch")
 _CHOSEN = ("show", "history")
 _SAMPLE = "the sampled gain area"
 
@@ -176,7 +176,7 @@ OPTIONS = (
            "Compare columns on common rows: leave rows out that lack one of the scores or cluster ids."),
     Option("where", FILTER, None, ("evaluate", "attribute"), "state",
            "Only these rows, SQL such as \"country = 'DE' AND n_chars > 5\".", metavar="SQL"),
-    Option("by", NAMES, None, _EVALUATE, "state",
+    Option("by", NAMES, None, (*_FOLD, "add"), "state",
            "Also each slice: country or country,channel or 'hour(sent_at)' or length=0,20,80; repeat for several.",
            metavar="COLUMN,…"),
     Option("mean_over", COLUMN, None, _EVALUATE, "state",
@@ -252,7 +252,10 @@ OPTIONS = (
            help="Metric, such as roc_auc or agc@0.01; repeat for several."),
     Option("of", NAMES, None, ("history",), "value", "Its column; repeat for several. [default: all that have it]"),
     Option("by", NAMES, None, ("show",), "value", metavar="KEY,…",
-           help="Also a row for each night, or for each value of other keys in the partitions' names."),
+           help="Also each slice that the store keeps, such as country; each night, or each value of other keys in the "
+           "partitions' names."),
+    Option("by", NAMES, None, ("history",), "value", metavar="COLUMN,…",
+           help="Each slice that the store keeps, such as country."),
     Option("rules", NAMES, None, ("check",), "value", flag="rule",
            help="Rule, such as 'roc_auc[score] >= 0.97', or with --accept the name of one; repeat for several."),
     Option("again", FLAG, False, ("check",), "nothing", "Judge anew what was judged before."),
@@ -273,6 +276,10 @@ OPTIONS = (
     Option("by", NAMES, None, ("attribute",), "state", metavar="COLUMN,…",
            help="Rank slices by what they fall short of the whole: country or country,channel or 'hour(sent_at)'.",
            needs="a score"),
+    Option("ci", LEVEL, None, ("attribute",), "value", metavar="[LEVEL]", bare=0.95, needs="slices",
+           help="Sampling intervals of slices, widened for having been selected; --unit implies 0.95."),
+    Option("unit", COLUMN, None, ("attribute",), "state", metavar="COLUMN", needs="slices",
+           help="Rows of one value are drawn together, such as a campaign; for --ci. [default: each row is a unit]"),
     Option("classes", COLUMN, None, ("attribute",), "state",
            "Column of the clusters' true classes: merges and splits."),
     Option("changed_from", COLUMN, None, ("attribute",), "state",

@@ -5,17 +5,17 @@ file                 pictures
 ==================== ============================================================================
 `curves`             ROC, precision-recall, gain and lift curves
 `calibration`        reliability, isotonic fit
-`thresholds`         distributions of scores, what each threshold gives
+`thresholds`         distributions of scores, precision and recall by threshold
 `clusters`           concentration of a loss, purity by size, the worst clusters on the lift curve
 `comparisons`        slices, differences
-`overview`           all of an evaluation in one figure
+`overview`           a whole evaluation in one figure
 `series`             a metric night by night
 ==================== ============================================================================
 
 These functions take plain arrays, results, or an evaluation that gives them, and know nothing of states and metrics.
-Without `ax` they make a figure of their own, outside pyplot: no window, no backend, nothing to close. It is
-``returned_axes.figure``. With `ax` they draw on it. Colours are those of Okabe and Ito, told apart by most colour-blind
-readers.
+Without `ax` they make a new figure outside pyplot, ``returned_axes.figure``: there is no window to open, no backend to
+choose and no figure to close. With `ax` they draw on it. Colours are those of Okabe and Ito, which most colour-blind
+readers can distinguish.
 """
 
 from __future__ import annotations

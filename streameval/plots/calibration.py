@@ -1,7 +1,7 @@
 """Pictures of calibration: whether the score may be read as a probability.
 
-On the diagonal it may: of the rows with a score of 0.3, three in ten are positive. Below it the score promises too
-much, above it too little.
+On the diagonal it may: three in ten rows with a score of 0.3 are positive. Below the diagonal the score is too high,
+above it too low.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.plots.canvas import GREY, checked_path, color, figure_of, finish, new_axes, plain_frame
+from streameval.plots.canvas import GREY, checked_path, color, figure_of, finish, new_axes, plain_frame, plain_log
 from streameval.plots.labels import CURVE, arrange
 from streameval.plots.sources import curves_of
 from streameval.results import Reliability
@@ -37,13 +37,13 @@ def plot_reliability(
 ) -> Axes:
     """Reliability diagram: the share of positives of each bin against its mean score, and the rows of the bins below.
 
-    Bars are 95 % intervals as if every row were drawn on its own. Under ``approx`` they are the certain ends of the
-    share where these differ.
+    Bars are 95 % intervals that treat rows as independent. Under ``approx`` they are the certain ends of the share
+    where these differ.
 
     Parameters
     ----------
     found : Evaluation, or one or several curves named ``reliability``
-        Of an evaluation all scores are drawn, or the one that `of` names.
+        For an evaluation, all scores are drawn, or the one that `of` names.
     of : str, optional
         A score column.
     log : bool
@@ -56,12 +56,12 @@ def plot_reliability(
     Returns
     -------
     matplotlib Axes
-        Of the diagram; the rows of the bins are in its only child axes.
+        The diagram; the rows of the bins are in its only child axes.
 
     Raises
     ------
     OptionError
-        If there is no such curve, it is not defined, or the file cannot be written.
+        If there is no such curve, it is undefined, or the file cannot be written.
 
     Examples
     --------
@@ -83,6 +83,7 @@ def plot_reliability(
         _rows(rows, curve, color(i))
     if log:
         rows.set_yscale("log")
+        plain_log(rows.yaxis)
     plain_frame(rows)
     rows.set(ylabel="Weight" if curves[0].weighted else "Rows", xlabel=ax.get_xlabel())
     ax.set_xlabel("")
@@ -98,14 +99,14 @@ def plot_corp(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """CORP reliability diagram: the isotonic fit of the labels on the scores, the best recalibration that keeps order.
+    """CORP reliability diagram: the isotonic fit of the labels on the scores, the best monotone recalibration.
 
-    The legend has `corp.mcb`, what recalibration would take off the Brier score.
+    The legend has `corp.mcb`, the decrease of the Brier score by recalibration.
 
     Parameters
     ----------
     found : Evaluation, or one or several curves named ``corp``
-        Of an evaluation all scores are drawn, or the one that `of` names.
+        For an evaluation, all scores are drawn, or the one that `of` names.
     of, ax, save_to
         See `plot_reliability`.
 
@@ -163,7 +164,7 @@ def _bars(ax: Axes, curve: Reliability, line: str) -> None:
 
 
 def _rows(ax: Axes, curve: Reliability, line: str) -> None:
-    """Rows of the bins, as outlines: those of several curves lie over one another."""
+    """Rows of the bins, as outlines, since several curves overlap."""
     x = np.stack((curve.low, curve.low, curve.high, curve.high), axis=1).ravel()
     y = np.stack((0 * curve.counts, curve.counts, curve.counts, 0 * curve.counts), axis=1).ravel()
     ax.plot(x, y, color=line, linewidth=1.0)

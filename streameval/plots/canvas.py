@@ -1,7 +1,7 @@
-"""What all pictures share: figures that pyplot knows nothing of, colours, frames, and files.
+"""What all pictures share: figures outside pyplot, colours, frames, and files.
 
-Colours are those of Okabe and Ito, told apart by most colour-blind readers. No picture tells by colour alone: lines
-have names, and verdicts are written.
+Colours are those of Okabe and Ito, which most colour-blind readers can distinguish. Pictures do not rely on colour
+alone: lines have names, and verdicts are written out.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "new_axes",
     "new_figure",
     "plain_frame",
+    "plain_log",
     "save",
 ]
 
@@ -48,7 +50,7 @@ def checked_path(save_to: str | Path) -> Path:
     Raises
     ------
     OptionError
-        If its name does not say a format, or its folder does not exist.
+        If its name has no known ending, or its folder does not exist.
     """
     path = Path(save_to)
     if path.suffix.lower() not in _FORMATS:
@@ -80,7 +82,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def new_axes(width: float = 5.0, height: float = 5.0) -> Axes:
-    """Axes that are alone in a new figure."""
+    """The only axes of a new figure."""
     return new_figure(width, height).add_subplot()
 
 
@@ -101,8 +103,16 @@ def plain_frame(ax: Axes) -> None:
         spine.set_color("#C0C0C0")
 
 
+def plain_log(axis: Axis) -> None:
+    """Plain numbers along a logarithmic axis: 0.01, 10, 1,000."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def finish(ax: Axes, path: Path | None) -> Axes:
-    """Save the figure of finished axes, where that is asked for."""
+    """Save the figure of finished axes if there is a path."""
     if path is not None:
         save(figure_of(ax), path)
     return ax

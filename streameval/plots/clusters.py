@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import BLUE, GREY, RED, checked_path, color, figure_of, finish, new_axes, plain_frame
+from streameval.plots.canvas import (
+    BLUE,
+    GREY,
+    RED,
+    checked_path,
+    color,
+    figure_of,
+    finish,
+    new_axes,
+    plain_frame,
+    plain_log,
+)
 from streameval.plots.curves import plot_lift
 from streameval.plots.labels import arrange
 from streameval.plots.sources import one_curve
@@ -23,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_attribution", "plot_purity_by_size", "plot_worst_clusters"]
 
-_LOSSES = {  # table: what its groups are, what they lose, how many groups there are
+_LOSSES = {  # table: its groups, their loss, and the name of the number of groups
     "merges": ("clusters of several classes", "false pairs", "merged_clusters"),
     "splits": ("classes in several clusters", "missed pairs", "split_classes"),
     "impure": ("impure clusters", "area lost", "impure_clusters"),
@@ -31,17 +42,15 @@ _LOSSES = {  # table: what its groups are, what they lose, how many groups there
 
 
 def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str | Path | None = None) -> Axes:
-    """How concentrated is the loss? Its cumulative share against the number of clusters, the worst first.
+    """Concentration of the loss: its cumulative share against the number of groups, worst first.
 
-    A solid line ends at the last cluster that was found (`top`); the dotted one goes on to the last that there is.
+    The solid line ends at the last group listed (`top`); the dotted line continues to the last group of all.
 
     Parameters
     ----------
     found : Attribution
-    ax : matplotlib Axes, optional
-        Axes to draw on; by default, those of a new figure.
-    save_to : path, optional
-        File to write, ending in .png, .svg or .pdf.
+    ax, save_to
+        See `Style`.
 
     Returns
     -------
@@ -85,6 +94,7 @@ def plot_attribution(found: Attributed, *, ax: Axes | None = None, save_to: str 
             ax.plot((shares.size, total), (shares[-1], 1.0), color=color(i), linestyle=":", linewidth=1.2)
         most = max(most, total)
     ax.set_xscale("log")
+    plain_log(ax.xaxis)
     plain_frame(ax)
     ax.set(xlim=(0.9, most * 1.2 if most > 1 else 10), ylim=(0, 1.03))
     ax.set(title="How concentrated is the loss?", xlabel="Groups, the worst first", ylabel="Share of the loss")
@@ -99,20 +109,20 @@ def plot_purity_by_size(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """What AUL sees: the share of positives by the size of the cluster, with the rows of each size as bars.
+    """Share of positives by cluster size, on which AUL depends, with the rows of each size as bars.
 
     Parameters
     ----------
     found : Evaluation, or Curve named ``purity``
     of : str, optional
-        The cluster column, where an evaluation has several.
+        The cluster column, if an evaluation has several.
     ax, save_to
-        See `plot_attribution`.
+        See `Style`.
 
     Returns
     -------
     matplotlib Axes
-        Of the shares; the bars are on twin axes behind them.
+        The axes of the shares; the bars are on twin axes behind them.
 
     Raises
     ------
@@ -169,21 +179,21 @@ def plot_worst_clusters(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """The lift curve, with the clusters marked that take most of its area away.
+    """The lift curve, with marks at the clusters that cost most of its area.
 
-    A cluster stands at the place of the clusters of its size: these share the mean of their positives.
+    A mark is placed at the clusters of the same size, which are drawn with their mean share of positives.
 
     Parameters
     ----------
     found : Evaluation, or Curve named ``lift``
     attribution : Attribution
-        Of the same cluster column, made with a label.
+        Attribution of the same cluster column, made with a label.
     of : str, optional
-        The cluster column, where an evaluation has several.
+        The cluster column, if an evaluation has several.
     most : int
         Clusters to mark.
     ax, save_to
-        See `plot_attribution`.
+        See `Style`.
 
     Returns
     -------
@@ -236,6 +246,6 @@ def _place(curve: Curve, size: int) -> tuple[float, float]:
 
 
 def _id(value: Any) -> str:
-    """A cluster's id; a long one is cut."""
+    """A cluster's id, shortened if it is long."""
     text = value.hex() if isinstance(value, bytes) else str(value)
     return text if len(text) <= 16 else f"{text[:15]}…"

@@ -35,10 +35,10 @@ def plot_slices(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """The slices of a column: a dot for the value of each, with its rows, and a line for the value of all rows.
+    """The slices of a column: a dot for the value of each slice, with its rows, and a line for the value of all rows.
 
-    Bars are sampling intervals where there are some (``ci``); else certain ends where these differ. The slices with the
-    most rows are shown, at most 40, the lowest value at the bottom; a slice without a value stands below them.
+    Bars are sampling intervals if there are any (``ci``), else certain ends where these differ. At most 40 slices are
+    shown, those with the most rows, ordered by value with the lowest at the bottom; slices without a value come last.
 
     Parameters
     ----------
@@ -48,11 +48,9 @@ def plot_slices(
     metric : str
         Name of the metric, such as ``roc_auc``.
     of : str, optional
-        The score or cluster column, where the metric was computed of several.
-    ax : matplotlib Axes, optional
-        Axes to draw on; by default, those of a new figure.
-    save_to : path, optional
-        File to write, ending in .png, .svg or .pdf.
+        The score or cluster column, if the metric was computed for several.
+    ax, save_to
+        See `Style`.
 
     Returns
     -------
@@ -97,16 +95,16 @@ def plot_differences(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """Forest plot of differences: each with its interval, its verdict and its p, and a line where both are equal.
+    """Forest plot of differences: each with its interval, verdict and p-value, and a line at equality.
 
     Parameters
     ----------
     found : Evaluation, or differences
-        Results that have a `baseline`; others are left out.
+        Results with a `baseline`; others are left out.
     metric : str, optional
         Name of one metric, such as ``roc_auc``; by default, all are drawn.
     ax, save_to
-        See `plot_slices`.
+        See `Style`.
 
     Returns
     -------
@@ -179,13 +177,13 @@ def _dots(ax: Axes, at: Any, shown: Sequence[Scalar], looks: Sequence[tuple[str,
 
 
 def _difference(result: Scalar) -> str:
-    """What was compared, by what."""
+    """The metric and the columns compared."""
     place = f" ({_name(result.slice)})" if result.slice else ""
     return f"{result.metric}{place}\n{result.of}"
 
 
 def _said(result: Scalar) -> str:
-    """The verdict of a difference, with its p; why there is none."""
+    """The verdict of a difference with its p-value, or the reason why there is none."""
     p = "" if result.p_value is None else f", p = {result.p_value:.2g}" if result.p_value >= 1e-4 else ", p < 0.0001"
     return f"{result.verdict or result.reason or result.ci_reason or 'no interval'}{p}"
 

@@ -1,7 +1,6 @@
 """Pictures of ROC, precision-recall, gain and lift curves.
 
-Each shows three things: the curve with its area in the legend, the line of a random order, and the best line that these
-data allow.
+Each shows the curve with its area in the legend, the line of a random order, and the best line that the data allows.
 
 ============================ =========================== ==========================================
 picture                      random                      best
@@ -12,8 +11,8 @@ gain                         the diagonal                straight up to the shar
 lift                         no clustering, the diagonal one pure cluster of all positives
 ============================ =========================== ==========================================
 
-Several curves on one Axes share the random and the best line. Long curves are thinned by length along the curve to what
-an eye can resolve.
+Several curves on one Axes share the random and the best line. Long curves are thinned, evenly along their length, to
+the resolution of the eye.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def plot_precision_recall(
     recall, precision : array-likes of shape (n_points,), from either end
     thresholds : array-like of shape (n_points,), or (n_points − 1,) where the last point has none; optional
     area : area under the whole curve, for the legend
-    balance : share of positives, the precision of a random order; without it there is no baseline
+    balance : share of positives, the precision of a random order; without it no baseline is drawn
     style : see `Style`; `truncate` is the largest recall shown
 
     Returns
@@ -223,11 +222,10 @@ def plot_curve(
 
     Parameters
     ----------
-    curve : Curve named ``roc``, ``precision_recall``, ``gain`` or ``lift``; the others have a picture of their own:
+    curve : Curve named ``roc``, ``precision_recall``, ``gain`` or ``lift``; for other curves see
         `plot_reliability`, `plot_corp`, `plot_purity_by_size`
     ax, save_to, fill, marker, legend : see `Style`
-    truncate : largest x shown, in (0, 1]; for ``gain`` and ``lift`` above 1 a number of points, unless these have
-        weights: then x is a share of the weight
+    truncate : largest x shown, in (0, 1]; for ``gain`` and ``lift`` without weights also a number of points above 1
     agc : for ``gain``, normalised area of the part shown, such as ``found.value("agc@0.1")``, for the legend
 
     Returns

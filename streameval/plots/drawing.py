@@ -37,11 +37,11 @@ class BaseStyle(TypedDict, total=False):
     ----------
     of : name of the score or cluster column, for the legend
     exact : whether the area is exact (the default); else the legend says ≈
-    ax : matplotlib Axes to draw on; a new figure without them
+    ax : matplotlib Axes to draw on; by default, those of a new figure
     save_to : path ending in .png, .svg or .pdf
     fill : whether to shade the area
     marker : matplotlib marker at each point
-    legend : whether to say which line is which (the default), and to write thresholds next to the curve
+    legend : whether to add a legend (the default) and thresholds next to the curve
     band : pointwise sampling intervals, drawn as a shaded band
     """
 
@@ -56,7 +56,7 @@ class BaseStyle(TypedDict, total=False):
 
 
 class Style(BaseStyle, total=False):
-    """Keyword arguments of a picture that can be cut.
+    """Keyword arguments of a picture that can be truncated.
 
     Attributes
     ----------
@@ -69,13 +69,13 @@ class Style(BaseStyle, total=False):
 
 @dataclass(frozen=True)
 class AxesText:
-    """What one kind of picture says, and how it is laid out.
+    """Texts and layout of one kind of picture.
 
     Attributes
     ----------
-    title, x, y, area : what is written
-    legend : where the legend is best placed
-    zoom : whether the height follows a truncation
+    title, x, y, area : its texts
+    legend : preferred place of the legend
+    zoom : whether a truncation also cuts the height
     """
 
     title: str
@@ -154,7 +154,7 @@ class Drawing:
         return figure_of(self.ax)
 
     def curve(self, area: float | None, name: str | None = None) -> None:
-        """Draw the curve, shaded if asked; `name` is that of the area, if it is none of the whole curve."""
+        """Draw the curve, shaded if asked; `name` is the name of the area if it is not that of the whole curve."""
         color = COLORS[self.earlier % len(COLORS)]
         marker, label = self.style.get("marker"), self._entry(area, name)
         self.ax.plot(

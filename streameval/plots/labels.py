@@ -1,8 +1,8 @@
 """Texts on a plot: the legend, and thresholds next to their curves.
 
-Both are placed where they hide no curve, so all of it is done anew whenever a curve is added: on the axes that it was
-added to, and on neighbouring axes whose size the figure's layout has changed. The legend takes no part in the layout,
-or a wide one would shrink its own axes.
+Both are placed where they hide no curve, so they are placed again whenever a curve is added: on the axes of the curve,
+and on neighbouring axes whose size the figure's layout has changed. The legend is left out of the layout, because a
+wide one would shrink its axes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["CURVE", "arrange", "arrange_all", "curves_on", "mark"]
 
 CURVE = "streameval-curve"  # marks the lines that are curves
 _LABEL = "streameval-threshold"  # marks the texts of thresholds
-_LABELS = 10  # thresholds written at most of one curve, and half as many of several
-_SIZES = (9, 8, 7, 6)  # of the legend's letters, in points
-_BELOW = 45  # points from the axes to a legend below: ticks and a name lie between
-_ROOM = 1.03  # for a legend, so that a little less room does not matter
+_LABELS = 10  # most thresholds on a single curve; half as many on each of several curves
+_SIZES = (9, 8, 7, 6)  # font sizes of the legend, in points
+_BELOW = 45  # points between the axes and a legend below them, for ticks and the axis label
+_ROOM = 1.03  # spare room for a legend, so that slightly less does not matter
 _SIDES = {
     (1, 1): ("left", "bottom"),
     (-1, -1): ("right", "top"),
@@ -46,7 +46,7 @@ _SIDES = {
 
 @dataclass(frozen=True)
 class _Placed:
-    """How labels were placed on axes: the largest x shown, the legend's best place, the size of the axes."""
+    """Parameters of a placement: the largest x shown, the legend's preferred place, the size of the axes."""
 
     limit: float
     preferred: Place
@@ -81,7 +81,7 @@ def arrange(figure: Figure, ax: Axes, limit: float, preferred: Place) -> None:
 
 
 def arrange_all(figure: Figure) -> None:
-    """Place the legends and thresholds of all axes anew, once a figure is complete."""
+    """Place the legends and thresholds of all axes again, once a figure is complete."""
     _lay_out(figure)
     for ax in figure.axes:
         before = _PLACED.get(ax)
@@ -90,7 +90,7 @@ def arrange_all(figure: Figure) -> None:
 
 
 def _lay_out(figure: Figure) -> None:
-    """Give the axes of a figure the sizes that its layout has for them."""
+    """Give the axes of a figure their sizes from its layout."""
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)
@@ -120,7 +120,7 @@ def _point(figure: Figure, ax: Axes) -> tuple[float, float]:
 
 
 def _entries(ax: Axes) -> list[Artist]:
-    """What the legend explains, curves first."""
+    """Entries of the legend, curves first."""
     from matplotlib.lines import Line2D
 
     entries: list[Any] = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
@@ -132,9 +132,9 @@ def _entries(ax: Axes) -> list[Artist]:
 
 
 def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:
-    """Add the legend where it hides no curve, smaller if need be; its box, or None below the axes.
+    """Add the legend where it hides no curve, smaller if necessary; returns its box, or None if it is below the axes.
 
-    Where even a small one would hide a curve it goes below axes that are alone in a figure whose layout makes room.
+    If even a small legend would hide a curve, and the axes are the only ones in their figure, it goes below them.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -187,7 +187,7 @@ def _annotate(ax: Axes, limit: float, point: tuple[float, float], taken: list[Bo
 def _free_side(
     at: tuple[float, float], text: str, point: tuple[float, float], lines: Sequence[Line], taken: list[Box]
 ) -> tuple[int, int] | None:
-    """A side of a point where a text hides nothing, if there is one; its box is then taken. Sizes are estimated."""
+    """A side of a point where a text hides nothing, or None; marks its box as taken. Sizes are estimated."""
     wide, high = point
     for side in _SIDES:
         box = label_box(at, (4 * wide, 4 * high), (5 * len(text) * wide, 9 * high), side)

@@ -1,4 +1,4 @@
-"""One figure of an evaluation: what a report of it would show, and no more."""
+"""One figure of an evaluation, with the pictures of its report."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     """Everything that an evaluation holds, in one figure.
 
     - Scores: ROC, precision-recall and gain curves; the distribution of each score.
-    - With operating points: what each threshold gives. With calibration metrics: reliability and isotonic fit.
+    - With operating points: precision and recall by threshold. With calibration metrics: reliability and isotonic fit.
     - Clusters: the lift curves, and purity by size.
     - Differences, and the first metric of each slicing.
 
-    A panel that is not defined says why. There are at most 24 panels.
+    A panel whose curve is undefined gives the reason. There are at most 24 panels.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
     Raises
     ------
     OptionError
-        If the evaluation has nothing to draw, such as one that came from another process without its counts, or the
-        file cannot be written.
+        If the evaluation has nothing to draw, for instance because it came from another process without its counts, or
+        the file cannot be written.
 
     Examples
     --------
@@ -91,7 +91,7 @@ def plot(found: Evaluated, *, save_to: str | Path | None = None) -> Figure:
 
 
 def _panels(found: Evaluated) -> Iterator[Panel]:
-    """Panels in the order of a report: title, and what draws it on axes."""
+    """Panels in the order of a report: the title, and the function that draws the panel on axes."""
     scores, clusters = found.columns("score"), found.columns("cluster")
     for name, title in (("roc", "ROC curve"), ("precision_recall", "Precision-recall curve"), ("gain", "Gain curve")):
         if scores:
@@ -121,7 +121,7 @@ def _drawn(picture: Callable[..., object], *what: Any) -> Callable[[Axes], objec
 
 
 def _curves(found: Evaluated, name: str, columns: tuple[str, ...], ax: Axes) -> None:
-    """The curves of all columns on the same axes; what is not defined is left out, unless nothing is."""
+    """The curves of all columns on the same axes; undefined curves are left out unless all are undefined."""
     refused = None
     for of in columns:
         try:

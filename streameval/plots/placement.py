@@ -1,7 +1,7 @@
-"""Where a legend and labels hide nothing.
+"""Places where a legend and labels hide nothing.
 
-All places are boxes (left, low, right, high) in shares of the axes' width and height; lines are resampled densely, so
-that a box is free of a line if none of its points lies inside.
+Places are boxes (left, low, right, high) in shares of the axes' width and height. Lines are resampled densely, so a box
+is free of a line if none of the line's points lies inside.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Box = tuple[float, float, float, float]
 Line = tuple["Array", "Array"]
 Place = Literal["lower right", "lower left", "upper right", "upper left", "center right", "center left"]
 
-_PAD = 0.02  # between a legend and the frame, on which best lines lie
-_PLACES: dict[Place, tuple[float, float]] = {  # edges of the room that is left
+_PAD = 0.02  # between a legend and the frame, where best lines run
+_PLACES: dict[Place, tuple[float, float]] = {  # edges of the free room
     "lower right": (1.0, 0.0),
     "lower left": (0.0, 0.0),
     "upper right": (1.0, 1.0),
@@ -34,12 +34,12 @@ _PLACES: dict[Place, tuple[float, float]] = {  # edges of the room that is left
     "center right": (1.0, 0.5),
     "center left": (0.0, 0.5),
 }
-_STEPS = 8  # places between the edges where the corners are taken
+_STEPS = 8  # places to try between the edges if the corners are taken
 _DENSE = 1000
 
 
 def along(x: Array, y: Array) -> Array:
-    """Length of the way along a line to each of its points, in steps right and up.
+    """Length along a line to each of its points, in steps to the right and up.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def _dense(x: Array, y: Array) -> Line:
 
 
 def touches(line: Line, box: Box) -> int:
-    """How many points of a line lie in a box."""
+    """Number of points of a line in a box."""
     x, y = line
     return int(np.count_nonzero((x >= box[0]) & (x <= box[2]) & (y >= box[1]) & (y <= box[3])))
 
@@ -90,10 +90,10 @@ def overlap(one: Box, other: Box) -> bool:
 def legend_place(
     curves: Sequence[Line], others: Sequence[Line], size: tuple[float, float], preferred: Place
 ) -> tuple[Box, int]:
-    """The box for a legend, and how many points of curves it covers.
+    """The box for a legend, and the number of points of curves that it covers.
 
-    It covers as few points of curves as can be; then it lies at an edge rather than elsewhere, covers little of the
-    other lines, and lies at the preferred place.
+    It covers as few points of curves as possible. Ties are decided by lying at an edge, covering few points of other
+    lines, and lying at the preferred place, in this order.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def legend_place(
 def label_box(
     at: tuple[float, float], away: tuple[float, float], size: tuple[float, float], side: tuple[int, int]
 ) -> Box:
-    """The box of a label next to a point: `side` is (±1, ±1) for right or left of it, above or below it.
+    """The box of a label next to a point; `side` is (±1, ±1) for right or left, above or below.
 
     Examples
     --------

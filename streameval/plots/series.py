@@ -30,7 +30,7 @@ def plot_series(
     ax: Axes | None = None,
     save_to: str | Path | None = None,
 ) -> Axes:
-    """Lines over partitions, with a band where a value is an interval; a gap where it is undefined.
+    """Lines over partitions, with a band where values are intervals and a gap where they are undefined.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ def plot_series(
         Lines by their names in the legend.
     title : str
     marked : sequence of int
-        Places of partitions to mark, such as those that fail a rule.
+        Positions of partitions to mark, such as those that fail a rule.
     ax : matplotlib Axes, optional
         Axes to draw on; by default, those of a new figure.
     save_to : path, optional
-        File to write, of a format that matplotlib knows by its suffix.
+        File to write; matplotlib chooses the format by its ending.
 
     Returns
     -------

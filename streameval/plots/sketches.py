@@ -1,4 +1,4 @@
-"""A picture of quantile sketches: how columns of numbers are distributed."""
+"""A picture of quantile sketches: the distributions of columns of numbers."""
 
 from __future__ import annotations
 
@@ -30,10 +30,8 @@ def plot_quantiles(
     ----------
     lines : mapping of str to (shares, values)
         Quantiles of a column by its name in the legend; values that are not finite are left out.
-    ax : matplotlib Axes, optional
-        Axes to draw on; by default, those of a new figure.
-    save_to : path, optional
-        File to write, ending in .png, .svg or .pdf.
+    ax, save_to
+        See `Style`.
 
     Returns
     -------

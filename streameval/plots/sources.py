@@ -1,4 +1,4 @@
-"""What pictures are made of: results, or an evaluation that gives them."""
+"""Sources of pictures: results, or an evaluation that gives them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Attributed", "Evaluated", "curves_of", "distribution_of", "one_curve
 
 @runtime_checkable
 class Evaluated(Protocol):
-    """What pictures ask of a `streameval.Evaluation`."""
+    """The part of `streameval.Evaluation` that pictures use."""
 
     @property
     def results(self) -> tuple[Scalar, ...]:
@@ -27,14 +27,14 @@ class Evaluated(Protocol):
         """A curve of a column."""
 
     def distribution(self, of: str | None = None) -> Distribution:
-        """How the scores of a column are distributed."""
+        """Distribution of the scores of a column."""
 
     def columns(self, family: str) -> tuple[str, ...]:
         """Columns whose curves can be taken."""
 
 
 class Attributed(Protocol):
-    """What pictures ask of a `streameval.Attribution`; tables are Arrow tables or None."""
+    """The part of `streameval.Attribution` that pictures use; tables are Arrow tables or None."""
 
     @property
     def merges(self) -> Any:
@@ -50,14 +50,14 @@ class Attributed(Protocol):
 
     @property
     def totals(self) -> dict[str, float]:
-        """Losses of all groups, and how many groups there are."""
+        """Losses of all groups, and numbers of groups."""
 
 
 _FAMILIES = {"lift": "cluster", "purity": "cluster"}
 
 
 def curves_of(found: Evaluated | Curve | Sequence[Curve], name: str, of: str | None) -> list[Curve]:
-    """Curves of a name: those given, or those of an evaluation, of one column or of all.
+    """Curves with a name: the given ones, or those of an evaluation for one column or for all.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Pictures for choosing a threshold: how the scores of both classes lie, and what each threshold gives."""
+"""Pictures for choosing a threshold: score distributions of both classes, and precision and recall by threshold."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.plots.canvas import BLUE, COLORS, GREY, RED, checked_path, figure_of, finish, new_axes, plain_frame
+from streameval.plots.canvas import (
+    BLUE,
+    COLORS,
+    GREY,
+    RED,
+    checked_path,
+    figure_of,
+    finish,
+    new_axes,
+    plain_frame,
+    plain_log,
+)
 from streameval.plots.labels import CURVE, arrange
 from streameval.plots.sources import distribution_of, one_curve
 
@@ -22,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_score_distributions", "plot_thresholds"]
 
-_MARKS = 8  # operating points drawn at most
+_MARKS = 8  # most operating points drawn
 
 
 def plot_score_distributions(
@@ -41,11 +52,9 @@ def plot_score_distributions(
     of : str, optional
         The score column, where an evaluation has several.
     log : bool
-        Whether the density is on a logarithmic axis, so that few rows between two heaps are seen.
-    ax : matplotlib Axes, optional
-        Axes to draw on; by default, those of a new figure.
-    save_to : path, optional
-        File to write, ending in .png, .svg or .pdf.
+        Whether the density is on a logarithmic axis, which shows the few rows between two peaks.
+    ax, save_to
+        See `Style`.
 
     Returns
     -------
@@ -79,6 +88,7 @@ def plot_score_distributions(
         lowest = min(lowest, density[density > 0].min(initial=np.inf))
     if log and np.isfinite(lowest):
         ax.set_yscale("log")
+        plain_log(ax.yaxis)
         ax.set_ylim(bottom=lowest / 2)
     plain_frame(ax)
     ax.margins(x=0.02)
@@ -107,7 +117,7 @@ def plot_thresholds(
     log : bool
         Whether thresholds are on a logarithmic axis; they must be above 0.
     ax, save_to
-        See `plot_score_distributions`.
+        See `Style`.
 
     Returns
     -------
@@ -135,6 +145,7 @@ def plot_thresholds(
         ax.plot(at, values, drawstyle="steps-pre", color=line, linewidth=1.6, label=name, gid=CURVE, zorder=3)
     if log:
         ax.set_xscale("log")
+        plain_log(ax.xaxis)
     marks = [(name, at_) for name, at_ in _marks(found, curve.of) if at[0] <= at_ <= at[-1]]
     for i, (name, threshold) in enumerate(marks):
         ax.axvline(threshold, color=GREY, linestyle=":", linewidth=1.0, zorder=2)
@@ -152,7 +163,7 @@ def plot_thresholds(
 
 
 def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:
-    """Finite thresholds, rising, and what each gives."""
+    """Finite thresholds, ascending, with precision, recall and share flagged at each."""
     shown = np.isfinite(curve.thresholds) & (curve.x > 0)
     if log:
         shown &= curve.thresholds > 0
@@ -166,7 +177,7 @@ def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:
 
 
 def _marks(found: Evaluated | Curve, of: str | None) -> list[tuple[str, float]]:
-    """Operating points of a score: what was asked for, and its threshold."""
+    """Operating points of a score: the request and its threshold."""
     asked = {
         result.metric.partition("@")[2]: result.threshold
         for result in getattr(found, "results", ())

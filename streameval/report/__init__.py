@@ -5,6 +5,6 @@ Knows result types, never metrics or states: what it says of a metric, such as w
 
 from __future__ import annotations
 
-from streameval.report.terminal import Found, cell, render, series, tables, text
+from streameval.report.terminal import Found, cell, render, series, text
 
-__all__ = ["Found", "cell", "render", "series", "tables", "text"]
+__all__ = ["Found", "cell", "render", "series", "text"]

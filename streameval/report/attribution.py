@@ -12,7 +12,7 @@ from streameval.report.values import number, spoken
 from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -20,16 +20,20 @@ if TYPE_CHECKING:
     from streameval.results import Source
 
 __all__ = [
+    "IN_DATA",
+    "READ_ONCE",
     "Attributed",
     "Listed",
     "attribution_page",
     "conclusion",
+    "costs_section",
     "hashed",
     "listed",
     "stayed",
     "title_of",
 ]
 
+IN_DATA, READ_ONCE = "name the data after the store", "the data can be read only once"  # why ids are hashes
 _TITLES = {
     "merges": "Worst merges: clusters that hold several classes",
     "splits": "Worst splits: classes spread over several clusters",
@@ -133,6 +137,8 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
     found : the attribution
     examples : what shortens examples; without it they are left out
     """
+    sampled = "ci_lower" in rows.column_names and rows["ci_lower"].null_count < rows.num_rows
+    ends = {"ci_lower": _end, "ci_upper": _end} if sampled else {}
     columns: dict[str, Callable[[Any], str]] = {
         "cluster": _name,
         "class": _name,
@@ -150,6 +156,7 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
         "running_share": _percent,
         "gain": lambda value: f"{value:+.6f}",
         "value": lambda value: f"{value:.6f}",
+        **ends,
         "shortfall": lambda value: f"{value:+.6f}",
     }
     own = [column for column in rows.column_names if column not in (*columns, "examples", "ci_lower", "ci_upper")]
@@ -166,6 +173,11 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
         tuple(tuple(columns[column](row[column]) for column in kept) for row in plain),
         tuple(tuple(row[column] for column in kept) for row in plain),
     )
+
+
+def _end(value: float | None) -> str:
+    """An end of a sampling interval."""
+    return "–" if value is None else f"{value:.4f}"
 
 
 def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
@@ -206,6 +218,9 @@ def _sliced(rows: pa.Table, found: Attributed) -> str:
     of_all = f"{found.slice_metric} of all rows {totals['whole']:.6f}"
     left = int(totals["slices_left_out"])
     out = f"; {left:,} left out: too few positives or negatives, or no value" if left else ""
+    if "slices_ci_level" in totals:
+        unit = found.options.get("unit") or "row"
+        out += f"; {totals['slices_ci_level'] * 100:.4g} % intervals by {unit}, widened for having been selected"
     return f"{shown} of {int(totals['slices']):,}; {of_all}{out}" if rows.num_rows else f"{shown}; {of_all}{out}"
 
 
@@ -216,8 +231,8 @@ def stayed(found: Attributed) -> str:
     return f"{same:,} of {plural(found.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
 
 
-def hashed(found: Attributed, *, from_store: bool) -> str:
-    """Why hashes stand in place of ids, where they do."""
+def hashed(found: Attributed, why: str) -> str:
+    """That hashes stand in place of ids and why, where they do."""
     ids = [
         rows[column]
         for rows in found.tables().values()
@@ -226,7 +241,6 @@ def hashed(found: Attributed, *, from_store: bool) -> str:
     ]
     if not any(len(column) and all(str(value).startswith("#") for value in column.to_pylist()) for column in ids):
         return ""
-    why = "name the data after the store" if from_store else "the data can be read only once"
     return f"ids with # are hashes, their texts are not known: {why}"
 
 
@@ -243,7 +257,7 @@ def attribution_page(found: Attributed, source: Source, *, with_examples: bool) 
     ]
     pictured = tuple(pictures.concentration(found))
     sections.insert(0, Section("concentration", "How concentrated the loss is", pictured))
-    notes = list(filter(None, [hashed(found, from_store=bool(source.nights))]))
+    notes = list(filter(None, [hashed(found, IN_DATA if source.nights else READ_ONCE)]))
     cluster = found.options.get("cluster") or ", ".join(found.options.get("score", ())) or "clusters"
     lead = [sentence for sentence in (_best(name, rows, found) for name, rows in tables.items()) if sentence]
     if "changed_from" in found.options:
@@ -256,6 +270,19 @@ def attribution_page(found: Attributed, source: Source, *, with_examples: bool) 
         (Text(" ".join(lead), "lead"),),
         (*sections, read_section(found, source, notes)),
     )
+
+
+def costs_section(found: Sequence[Attributed]) -> Section:
+    """The costliest clusters and classes of an evaluation's cluster columns."""
+    blocks: list[Block] = []
+    for one in found:
+        told = {name: rows for name, rows in one.tables().items() if name != "unclustered" and rows.num_rows}
+        best = [sentence for sentence in (_best(name, rows, one) for name, rows in told.items()) if sentence]
+        blocks += [Text(f"{one.options['cluster']}: {' '.join(best)}")] if best else []
+        for name, rows in told.items():
+            blocks += _blocks(name, rows, one, with_examples=False)
+    notes = dict.fromkeys(filter(None, (hashed(one, "streameval attribute reads them from the data") for one in found)))
+    return Section("costs", "Worst clusters", (*blocks, *(Text(f"{_first_capital(note)}.", "note") for note in notes)))
 
 
 def _best(name: str, rows: pa.Table, found: Attributed) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Curve
 
-__all__ = ["curve_figures"]
+__all__ = ["bands_said", "curve_figures"]
 
 _TITLES = {
     "roc": ("ROC curve", "AUC"),
@@ -46,13 +46,22 @@ def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> list[F
     return [_figure(name, found, colours) for name, found in kinds.items() if name in _TITLES]
 
 
+def bands_said(curves: Sequence[Curve]) -> str:
+    """What shaded bands are; empty where no curve has one."""
+    told = [f"{band.level:.0%} intervals at each point, by {band.unit}" for c in curves if (band := c.band) is not None]
+    return f"Shaded: {'; '.join(dict.fromkeys(told))}. They do not hold for a whole curve." if told else ""
+
+
 def _figure(name: str, curves: Sequence[Curve], colours: Mapping[str, int]) -> Figure:
     title, area = _TITLES[name]
     canvas = Canvas(f"curve-{name}")
     with canvas.drawing() as axes:
         for curve in curves:
+            before, colour = len(axes.collections), COLORS[colours[curve.of or ""] % len(COLORS)]
             plot_curve(curve, ax=axes, legend=False)
-            curves_on(axes)[-1].set_color(COLORS[colours[curve.of or ""] % len(COLORS)])
+            curves_on(axes)[-1].set_color(colour)
+            for shade in axes.collections[before:]:
+                shade.set_facecolor(colour)
     series = tuple(Key(c.of or "", _area(c), look(colours[c.of or ""])) for c in curves)
     random, best = _REFERENCES[name]
     told = "; ".join(f"{key.name}, {area} {key.value}" for key in series)

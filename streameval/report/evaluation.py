@@ -6,20 +6,22 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streameval.report import pictures
-from streameval.report.curves import curve_figures
-from streameval.report.elements import Page, Section, Text
+from streameval.report.attribution import costs_section
+from streameval.report.curves import bands_said, curve_figures
+from streameval.report.elements import Figure, Page, Section, Text
 from streameval.report.headline import difference_table, point_table, value_tables
 from streameval.report.provenance import read_section
 from streameval.report.rules import rules_said, rules_section
 from streameval.report.sentences import differences_said, values_said
 from streameval.report.slices import slice_section
-from streameval.report.terminal import means, sampling_notes
+from streameval.report.terminal.notes import means, sampling_notes
 from streameval.results import Source
 from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streameval.report.attribution import Attributed
     from streameval.report.elements import Block, Table
     from streameval.report.rules import Judged
     from streameval.report.terminal import Found
@@ -41,6 +43,7 @@ class Evidence:
     distributions : of scores, to draw
     points : rows of `streameval.Evaluation.operating_points`
     judgements : what rules said of the results
+    attributions : what clusters and classes cost, for each cluster column
     meanings : what the catalogue says of each metric
     source : where the results come from
     more : sections before that on what was read, such as the nights of a store
@@ -53,6 +56,7 @@ class Evidence:
     source: Source = field(default_factory=Source)
     more: Sequence[Section] = ()
     judgements: Sequence[Judged] = ()
+    attributions: Sequence[Attributed] = ()
 
 
 def evaluation_page(found: Found, evidence: Evidence) -> Page:
@@ -63,9 +67,10 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     by_subject = _by_subject(values, evidence.meanings)
     plain = [result for result in found.results if result.baseline is None]
     drawn = pictures.Drawn(tuple(plain), tuple(evidence.curves))
-    curves = [
+    curves: list[Text | Figure] = [
         *curve_figures(evidence.curves, _colours(values, evidence.meanings)),
         *pictures.purity(evidence.curves),
+        *([Text(said, "note")] if (said := bands_said(evidence.curves)) else []),
     ]
     results = _headline(by_subject[""], differences, evidence.meanings)
     if not evidence.curves and not evidence.distributions:
@@ -77,6 +82,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
         Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence))),
         slice_section(plain, evidence.meanings, drawn),
+        costs_section(evidence.attributions),
         *evidence.more,
         rules_section(evidence.judgements),
         read_section(found, evidence.source, _notes(found), found.positives),

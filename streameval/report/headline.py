@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streameval.report.alike import alike
 from streameval.report.elements import Cell, Head, Row, Table
 from streameval.report.sentences import compared
 from streameval.report.values import NONE, best_of, digits, number, value_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.report.elements import Mark
     from streameval.report.values import Meaning
@@ -35,7 +36,7 @@ def value_tables(results: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> 
     for result in results:
         known = meanings.get(result.metric)
         kinds.setdefault(known.family if known else "", []).append(result)
-    tables = [_table(CAPTIONS[kind], group, meanings) for kind, found in kinds.items() for group in _alike(found)]
+    tables = [_table(CAPTIONS[kind], group, meanings) for kind, found in kinds.items() for group in alike(found)]
     marked = next((i for i, table in enumerate(tables) if _has_best(table)), None)
     if marked is not None:
         tables[marked] = replace(tables[marked], note=f"Bold: the best of a row. {tables[marked].note}".rstrip())
@@ -44,20 +45,6 @@ def value_tables(results: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> 
 
 def _has_best(table: Table) -> bool:
     return any(cell.mark == "best" for row in table.rows for cell in row.cells)
-
-
-def _alike(results: Iterable[Scalar]) -> list[dict[str, dict[str, Scalar]]]:
-    """Results by metric and column, in groups of columns that have the same metrics."""
-    by_column: dict[str, dict[str, Scalar]] = {}
-    for result in results:
-        by_column.setdefault(result.of or "", {})[result.metric] = result
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for column, found in by_column.items():
-        groups.setdefault(tuple(found), []).append(column)
-    return [
-        {metric: {column: by_column[column][metric] for column in columns} for metric in metrics}
-        for metrics, columns in groups.items()
-    ]
 
 
 def _table(caption: str, found: Mapping[str, Mapping[str, Scalar]], meanings: Mapping[str, Meaning]) -> Table:

@@ -9,48 +9,34 @@ from streameval._version import __version__
 from streameval.report import pictures
 from streameval.report.elements import Cell, Facts, Head, Page, Row, Section, Table, Text
 from streameval.report.provenance import travelling
-from streameval.report.rules import MARKS
+from streameval.report.rules import MARKS, Ruled
 from streameval.report.sentences import joined
 from streameval.report.values import digits, number, value_cell
+from streameval.results import Scalar
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.report.elements import Block
-    from streameval.results import Scalar, Source
+    from streameval.results import Source
 
 __all__ = ["Nightly", "check_page", "history_page", "nights_section"]
 
 _FAILED = 5  # nights that a sentence names
+_SAID = 4  # metrics that have a sentence
 
 
-class Judged(Protocol):
+class Judged(Ruled, Protocol):
     """What a rule said of a night."""
-
-    @property
-    def rule(self) -> str:
-        """Name of the rule."""
-
-    @property
-    def text(self) -> str:
-        """The rule as it was written."""
 
     @property
     def partition(self) -> str:
         """The night."""
 
     @property
-    def value(self) -> float:
-        """Its value."""
-
-    @property
     def usual(self) -> float:
         """What it was compared with."""
-
-    @property
-    def reason(self) -> str:
-        """What was compared, in words."""
 
     @property
     def accepted(self) -> str | None:
@@ -59,10 +45,6 @@ class Judged(Protocol):
     @property
     def good(self) -> bool:
         """Whether it lets the night pass."""
-
-    @property
-    def word(self) -> str:
-        """The outcome in a word."""
 
 
 class Checked(Protocol):
@@ -87,6 +69,10 @@ class Checked(Protocol):
     @property
     def odd(self) -> tuple[str, ...]:
         """What else is unusual."""
+
+    @property
+    def recent(self) -> tuple[Any, ...]:
+        """What the rules said of the last nights, in order."""
 
 
 class Followed(Protocol):
@@ -146,7 +132,7 @@ def nights_section(
     blocks: list[Block] = []
     failed = [name for name in names if name in failing]
     for i, one in enumerate(series):
-        blocks += pictures.nights(f"{one.metric} per night", names, one.lines, failed, f"nights-{i}", {})
+        blocks += pictures.nights(f"{one.metric} per night", names, one.lines, failed, f"nights-{i}")
     if judgements:
         blocks.append(_rules(judgements))
     blocks.append(_table(names, series, failing, incomplete))
@@ -230,6 +216,7 @@ def check_page(found: Checked, source: Source) -> Page:
         said = f"{nights}, up to {found.partition}."
     odd = [Text(f"Unusual: {'; '.join(found.odd)}.")] if found.odd else []
     rules: tuple[Block, ...] = (_rules(found.judgements),) if found.judgements else ()
+    rules = (*rules, *_recent(found.recent))
     return Page(
         f"Check of {_store(source)}",
         plural(found.nights, "night"),
@@ -238,32 +225,76 @@ def check_page(found: Checked, source: Source) -> Page:
     )
 
 
-def history_page(found: Followed, source: Source) -> Page:
-    """The page of a metric night by night."""
-    of = f" of {found.of}" if found.of else ""
-    names = [point.partition for point in found.points]
-    failed = [name for name in names if name in found.failing]
-    values = {point.partition: point.night.value for point in found.points if point.night.value == point.night.value}
-    said = f"{found.metric}{of} is not defined in any night."
-    if values:
-        count = digits(values.values())
-        low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
-        last = list(values)[-1]
-        said = (
-            f"{found.metric}{of} is {number(values[last], count)} in {last}, the last night; it was lowest in {low}, "
-            f"{number(values[low], count)}, and highest in {high}, {number(values[high], count)}."
-        )
-    more = f" {plural(len(failed), 'night')} {'fail' if len(failed) > 1 else 'fails'} a rule." if failed else ""
-    spans = found.spans()
-    figures = pictures.nights(f"{found.metric}{of}", names, spans, failed, "history", {})
-    series = [Nightly(found.metric, spans)]
-    incomplete = [point.partition for point in found.points if point.incomplete]
-    table = _table(names, series, dict.fromkeys(failed, ("a rule",)), incomplete)
+def _recent(judgements: Sequence[Judged]) -> Iterator[Block]:
+    """A picture for each rule: its value in the last nights, and what it was compared with."""
+    names = list(dict.fromkeys(one.partition for one in judgements))
+    rules = dict.fromkeys((one.rule, one.text) for one in judgements)
+    for i, (rule, text) in enumerate(rules):
+        said = {one.partition: one for one in judgements if one.rule == rule}
+        lines = {
+            "value": [Scalar.certain(rule, said[name].value) if name in said else None for name in names],
+            "usual": [Scalar.certain(rule, said[name].usual) if name in said else None for name in names],
+        }
+        lines = {name: line for name, line in lines.items() if sum(_known(one) for one in line) > 1}
+        failed = [name for name, one in said.items() if not one.good]
+        if lines:
+            yield from pictures.nights(text if rule == text else f"{rule}: {text}", names, lines, failed, f"rule-{i}")
+
+
+def _known(result: Scalar | None) -> bool:
+    return result is not None and result.value == result.value
+
+
+def history_page(series: Sequence[Followed], source: Source) -> Page:
+    """The page of one metric or several, night by night; all have the same nights."""
+    first = series[0]
+    names = [point.partition for point in first.points]
+    failed = [name for name in names if name in first.failing]
+    more = f"{plural(len(failed), 'night')} {'fail' if len(failed) > 1 else 'fails'} a rule." if failed else ""
+    drawn = _by_metric(series)
+    figures = [
+        figure
+        for i, one in enumerate(drawn)
+        for figure in pictures.nights(_title(first) if len(series) == 1 else one.metric, names, one.lines, failed,
+                                      f"history-{i}")
+    ]  # fmt: skip
+    incomplete = [point.partition for point in first.points if point.incomplete]
+    table = _table(names, drawn, dict.fromkeys(failed, ("a rule",)), incomplete)
+    title = _title(first) if len(series) == 1 else ", ".join(one.metric for one in drawn)
+    lead = [" ".join(map(_said, series[:_SAID])), more]
     return Page(
-        f"{found.metric}{of}, night by night",
+        f"{title}, night by night",
         plural(len(names), "night"),
-        (Text(said + more, "lead"),),
+        tuple(Text(said, "lead") for said in lead if said),
         (Section("nights", "Nights", (*figures, table)), _read(source)),
+    )
+
+
+def _title(one: Followed) -> str:
+    return f"{one.metric} of {one.of}" if one.of else one.metric
+
+
+def _by_metric(series: Sequence[Followed]) -> list[Nightly]:
+    """A line for each column, by metric; of a single column also its values over all nights up to each."""
+    if len(series) == 1:
+        return [Nightly(series[0].metric, series[0].spans())]
+    found: dict[str, dict[str, list[Scalar]]] = {}
+    for one in series:
+        found.setdefault(one.metric, {})[one.of or one.metric] = [point.night for point in one.points]
+    return [Nightly(metric, lines) for metric, lines in found.items()]
+
+
+def _said(one: Followed) -> str:
+    """The last, the lowest and the highest value in a sentence."""
+    values = {point.partition: point.night.value for point in one.points if _known(point.night)}
+    if not values:
+        return f"{_title(one)} is not defined in any night."
+    count = digits(values.values())
+    low, high = min(values, key=lambda name: values[name]), max(values, key=lambda name: values[name])
+    last = list(values)[-1]
+    return (
+        f"{_title(one)} is {number(values[last], count)} in {last}, the last night; it was lowest in {low}, "
+        f"{number(values[low], count)}, and highest in {high}, {number(values[high], count)}."
     )
 
 

@@ -215,14 +215,13 @@ def nights(
     lines: Mapping[str, Sequence[Scalar | None]],
     failed: Sequence[str],
     prefix: str,
-    looks: Mapping[str, int],
 ) -> Iterator[Figure]:
-    """A metric night by night; nights that fail are marked."""
+    """Values night by night; nights that fail are marked."""
     points = {
-        name: [(one.value, one.lower, one.upper) if one is not None else (float("nan"),) * 3 for one in line]
+        name: [(one.value, *one.ends) if one is not None else (float("nan"),) * 3 for one in line]
         for name, line in lines.items()
     }
-    key = [Key(name, _range(line), look(looks.get(name, i))) for i, (name, line) in enumerate(lines.items())]
+    key = [Key(name, _range(line), look(i)) for i, (name, line) in enumerate(lines.items())]
     marked = [Key("failed", plural(len(failed), "night"), "bad")] if failed else []
     told = f"{title} of {plural(len(names), 'night')}: {'; '.join(f'{k.name}, {k.value}' for k in key)}."
     told += f" Failed: {joined(list(failed))}." if failed else ""

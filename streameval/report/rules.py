@@ -20,7 +20,7 @@ MARKS: dict[str, Mark] = {"ok": "passed", "FAIL": "failed", "undecided": "failed
 _NAMED = 3  # rules that a sentence names
 
 
-class Judged(Protocol):
+class Ruled(Protocol):
     """What a rule said."""
 
     @property
@@ -36,6 +36,18 @@ class Judged(Protocol):
         """What was judged."""
 
     @property
+    def reason(self) -> str:
+        """What was compared, in words."""
+
+    @property
+    def word(self) -> str:
+        """The outcome in a word."""
+
+
+class Judged(Ruled, Protocol):
+    """What a rule said of an evaluation."""
+
+    @property
     def ci_lower(self) -> float | None:
         """Lower end of its interval."""
 
@@ -44,16 +56,8 @@ class Judged(Protocol):
         """Upper end of its interval."""
 
     @property
-    def reason(self) -> str:
-        """What was compared, in words."""
-
-    @property
     def passed(self) -> bool:
         """Whether it was decided, and passed."""
-
-    @property
-    def word(self) -> str:
-        """The outcome in a word."""
 
 
 def rules_said(judgements: Sequence[Judged]) -> list[Text]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from streameval.report import pictures
 from streameval.report.elements import Cell, Head, Row, Section, Table
-from streameval.report.terminal import by_slicing
-from streameval.report.values import digits, slice_text, value_cell
+from streameval.report.terminal.slices import by_slicing
+from streameval.report.values import digits, value_cell
+from streameval.results import slice_text
 from streameval.wording import plural
 
 if TYPE_CHECKING:

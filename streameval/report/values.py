@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from streameval.report.elements import Mark
     from streameval.results import Scalar
 
-__all__ = ["NONE", "Meaning", "best_of", "digits", "number", "slice_text", "spoken", "value_cell"]
+__all__ = ["NONE", "Meaning", "best_of", "digits", "number", "spoken", "value_cell"]
 
 NONE = "–"
 _LARGE = 1e3  # from which on a value has one digit after the point
@@ -141,8 +141,3 @@ def best_of(results: Mapping[str, Scalar], meaning: Meaning | None) -> set[str]:
     best = (max if meaning.better == "higher" else min)(values.values())
     found = {name for name, value in values.items() if value == best}
     return set() if len(found) == len(values) else found
-
-
-def slice_text(value: object) -> str:
-    """The value of a slicing column: null without quotes, texts that read like it with them."""
-    return "null" if value is None else repr(value) if value in ("null", "") else str(value)

@@ -4,7 +4,7 @@
 """
 
 from streameval.rules.grammar import FACTS, LIVE, Rule, named_rules
-from streameval.rules.judging import BASELINE, ENOUGH, ESTIMATED, Verdict, difference, judge
+from streameval.rules.judging import BASELINE, ENOUGH, ESTIMATED, Verdict, difference, judge, judge_slices
 
 __all__ = [
     "BASELINE",
@@ -16,5 +16,6 @@ __all__ = [
     "Verdict",
     "difference",
     "judge",
+    "judge_slices",
     "named_rules",
 ]

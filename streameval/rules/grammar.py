@@ -22,6 +22,12 @@ its worse end, and so is the usual value: a pass is certain.
                     cent, their share of the rows
 ==================  =================================================================================
 
+Slices are in braces behind the column, of which a store keeps them or an evaluation has them::
+
+    roc_auc[score_lr]{country=DE} >= 0.9                   one slice; it fails where the slice has no value
+    roc_auc[score_lr]{country=*} >= 0.9                    each that has a value; it fails if one fails
+    roc_auc{country=*,channel=web} drop <= 0.05            each against its own usual value
+
 Two endings take the sampling interval at a level into account::
 
     roc_auc[v2] >= 0.97 @95%                               fails only if the whole interval is below 0.97
@@ -39,6 +45,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
+from streameval.results import slice_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,11 +55,12 @@ __all__ = ["FACTS", "LIVE", "Rule", "named_rules"]
 FACTS = ("rows", "positives", "nulls")  # of a night, without its states
 LIVE = ("age", "missing")  # of the store as it is now
 _UNITS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
-_METRIC = r"(?:(?!>=|<=|==)[^\s\[\]<>])+"
+_METRIC = r"(?:(?!>=|<=|==)[^\s\[\]{}<>])+"
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _PARTS = (  # of a rule, one after the other: name, pattern, what is expected there
     ("metric", re.compile(_METRIC), "the name of a metric, or rows, positives, nulls, age, missing"),
     ("of", re.compile(r"\[([^\[\]]+)\]|(?!\[)"), "a column in brackets"),
+    ("slices", re.compile(r"\{([^{}]+)\}|(?!\{)"), "slices in braces, such as {country=DE} or {country=*}"),
     (
         "other",
         re.compile(rf"[-−]\s*({_METRIC})|(?![-−])"),
@@ -84,6 +92,7 @@ class Rule:
     lenient : whether an undecided rule passes
     than : of a difference, the column that is subtracted
     level : level of the sampling interval to judge, such as 0.95; None for the value alone
+    slices : columns and values of the slices to judge, ``*`` for each value; empty for all rows
     proven : whether the whole interval must be on the right side; otherwise one of its ends is enough
 
     Examples
@@ -108,6 +117,7 @@ class Rule:
     than: str | None = None
     level: float | None = None
     proven: bool = False
+    slices: tuple[tuple[str, str], ...] = ()
 
     @classmethod
     def read(cls, text: str, name: str = "") -> Rule:
@@ -133,10 +143,12 @@ class Rule:
             parts["than"] or None,
             float(f"{float(parts['level']) / 100:.12g}") if parts["level"] else None,
             bool(parts["proven"]),
+            _slices(text, places["slices"], parts["slices"]),
         )
         rule._check(text, places, unit)
         rule._check_difference(text, places, parts["other"])
         rule._check_level(text, places)
+        rule._check_slices(text, places)
         return rule
 
     def _check(self, text: str, places: Mapping[str, int], unit: str) -> None:
@@ -184,6 +196,27 @@ class Rule:
         if self.level is not None and self.sign == "==":
             _refuse(text, places["sign"], "an interval is held against a bound by >=, >, <= or <")
 
+    def _check_slices(self, text: str, places: Mapping[str, int]) -> None:
+        """Refuse slices of what has none."""
+        if self.slices and self.metric in (*FACTS, *LIVE):
+            _refuse(text, places["slices"], f"{self.metric} is of the night, not of a slice")
+        if self.slices and self.than is not None:
+            _refuse(text, places["slices"], "a difference of columns is of all rows")
+        if self.slices and self.level is not None:
+            _refuse(text, places["level"], "slices are judged by their values; leave out the level")
+
+    def judges(self, named: Mapping[str, Any]) -> bool:
+        """Whether the rule judges a slice; numbers sliced by edges go by the name of their column.
+
+        Examples
+        --------
+        >>> rule = Rule.read("roc_auc{country=DE,length=*} >= 0.9")
+        >>> rule.judges({"length=0,20": "<0", "country": "DE"}), rule.judges({"length=0,20": "<0", "country": "FR"})
+        (True, False)
+        """
+        own = {name.partition("=")[0]: slice_text(value) for name, value in named.items()}
+        return own.keys() == dict(self.slices).keys() and all(v in ("*", own[c]) for c, v in self.slices)
+
     @property
     def labelled(self) -> bool:
         """Whether it speaks of labels, which may come late."""
@@ -215,6 +248,22 @@ def _parsed(text: str) -> tuple[dict[str, str], dict[str, int]]:
     if text[at:].strip():
         _refuse(text, at, "expected the end")
     return parts, places
+
+
+def _slices(text: str, at: int, listed: str) -> tuple[tuple[str, str], ...]:
+    """Columns and values in braces; a value may hold a comma, such as ``[0, 20)``."""
+    found: list[tuple[str, str]] = []
+    for part in filter(None, listed.split(",")):
+        column, equals, value = (piece.strip() for piece in part.rpartition("=")) if "=" in part else ("", "", part)
+        if found and not equals:
+            found[-1] = found[-1][0], f"{found[-1][1]},{part}"
+            continue
+        if not column or not value:
+            _refuse(text, at, "a slice names columns and values, such as {country=DE,channel=*}")
+        found.append((column, value))
+    if len(dict(found)) < len(found):
+        _refuse(text, at, "a slice names each column once")
+    return tuple(found)
 
 
 def _refuse(text: str, at: int, expected: str) -> NoReturn:

@@ -13,14 +13,14 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from streameval.results import Scalar
-from streameval.wording import plural
+from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.rules.grammar import Rule
 
-__all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge"]
+__all__ = ["BASELINE", "ENOUGH", "ESTIMATED", "Verdict", "difference", "judge", "judge_slices"]
 
 BASELINE = 7  # nights that the usual value is the median of
 ENOUGH = 3  # of them, at least
@@ -90,6 +90,59 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
         )
     found = _compared(rule, ends, known, result.value)
     return replace(found, reason=_said(rule, ends, result, found.reason))
+
+
+def judge_slices(rule: Rule, found: Mapping[str, Scalar], before: Sequence[Mapping[str, Scalar]] = ()) -> Verdict:
+    """Judge slices, each as `judge` does; the rule fails if one fails.
+
+    Parameters
+    ----------
+    rule : Rule
+    found : mapping of str to Scalar
+        The value of each slice that the rule is about, by its name. With several, those without a value are left out.
+    before : sequence of mappings
+        The same of the nights that give the usual values.
+
+    Examples
+    --------
+    >>> from streameval.rules import Rule
+    >>> values = {"{c=DE}": Scalar.certain("m", 0.5), "{c=FR}": Scalar.certain("m", 0.9)}
+    >>> judge_slices(Rule.read("m{c=*} >= 0.8"), values).reason
+    '1 of 2 slices: {c=DE} 0.5'
+    """
+    known = {name: one for name, one in found.items() if one.value == one.value}
+    if not known:
+        why = next((one.reason for one in found.values()), None) or "there is no such slice"
+        return Verdict("failed", math.nan, math.nan, 0, f"{rule.metric} is null: {why}")
+    verdicts = {
+        name: judge(rule, one, [night[name] for night in before if name in night]) for name, one in known.items()
+    }
+    for outcome in ("failed", "undecided"):
+        hit = {name: verdict for name, verdict in verdicts.items() if verdict.outcome == outcome}
+        if hit:
+            ordered = sorted(hit, key=lambda name: _badness(rule, hit[name]), reverse=True)
+            listed = [f"{name} {hit[name].value:.6g}" for name in ordered]
+            worst = hit[ordered[0]]
+            if len(found) == 1:
+                return worst
+            told = f"{len(hit)} of {plural(len(known), 'slice')}: {few(listed)}"
+            return replace(worst, reason=told if outcome == "failed" else f"undecided: {told}")
+    worst_name = max(verdicts, key=lambda name: _badness(rule, verdicts[name]))
+    if len(found) == 1:
+        return verdicts[worst_name]
+    left = f"; {plural(len(found) - len(known), 'slice')} without a value" if len(found) > len(known) else ""
+    return replace(verdicts[worst_name], reason=f"the worst of {plural(len(known), 'slice')}: {worst_name}{left}")
+
+
+def _badness(rule: Rule, verdict: Verdict) -> float:
+    """How far a value lies on the wrong side."""
+    if rule.how == "change":
+        return abs(verdict.value - verdict.usual)
+    if rule.how:
+        return (verdict.usual - verdict.value) * (1 if rule.how == "drop" else -1)
+    return (
+        -verdict.value if ">" in rule.sign else verdict.value if "<" in rule.sign else abs(verdict.value - rule.bound)
+    )
 
 
 def difference(one: Scalar, other: Scalar) -> Scalar:

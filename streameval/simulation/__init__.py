@@ -1,28 +1,27 @@
 """Spam-clustering data of any size: partitioned Parquet with everything that streameval evaluates.
 
 **What is simulated.** Messages arrive over some nights. A share of them, the *singletons*, stand alone; the others
-belong to campaigns, which last over all nights and whose sizes follow a gamma or a Pareto law. A campaign is spam or
-it is not, as a whole. A clustering has found the campaigns, with errors: some campaigns are *split* in two to five
-clusters, some are *joined* in pairs, some messages are *missed* (left in a cluster of their own) and some are thrown,
-as *noise*, into the cluster of another campaign. Two scorers rate each message: the scores of spam and of other
-messages are normal with variance 1 and means √2 Φ⁻¹(AUC) apart (the binormal model), seen through a logistic
-function.
+belong to campaigns, which last over all nights and whose sizes follow a gamma or a Pareto law. All messages of a
+campaign are spam, or none is. A clustering has found the campaigns, with errors: some campaigns are *split* into two to
+five clusters, some are *joined* in pairs, some messages are *missed* (each left in a singleton cluster), and some are
+put, as *noise*, into the cluster of another campaign. Two scorers rate each message: the scores of spam and of other
+messages are normal with variance 1 and means √2 Φ⁻¹(AUC) apart (the binormal model), mapped by a logistic function.
 
 **The graph of classes and clusters.** Without noise its components are small: at most two campaigns, their clusters
-and their missed messages. Noise ties campaigns together: with default sizes a giant component appears near noise × mean
-= ¼ and holds 60 to 70 in 100 campaigns at noise × mean = 1.
+and their missed messages. Noise connects campaigns: with default sizes a giant component appears near noise × mean = ¼
+and holds 60 to 70 % of the campaigns at noise × mean = 1.
 
 **Reproducible.** A row is a function of the options and its number. Rows are drawn in blocks of 65,536, each with a
-random stream (SFC64) keyed by the seed and the block's number: neither threads nor partitions change a value, and the
+random stream (SFC64) keyed by the seed and the block's number. Neither threads nor partitions change a value, and the
 same call writes the same bytes with any number of threads (on one platform, with one version of numpy and pyarrow).
 Options other than ``rows`` change only the columns they concern: data with and without noise share their scores.
 
-**Memory.** Each thread holds one row group of 524,288 rows, about 24 MB, its encoded form, and nothing that grows
-with the rows: what is constant over the data is a hash, never a table (see :mod:`streameval.simulation.draw`).
+**Memory.** Each thread holds one row group of 524,288 rows, about 24 MB, and its encoded form. Nothing grows with the
+rows: properties of campaigns are hashes, never tables (see :mod:`streameval.simulation.draw`).
 
 **Mixed Poisson.** K = rows (1 − singletons) / mean campaigns have expected sizes at the law's quantiles; the number
 of messages actually drawn is Poisson around it, which for gamma sizes is the negative binomial of mean ``mean`` and
-variance mean + mean² / shape. A campaign that no message was drawn for is not in the data.
+variance mean + mean² / shape. Campaigns for which no message was drawn are not in the data.
 """
 
 from __future__ import annotations
@@ -119,27 +118,27 @@ def simulate(
         Law of the campaign sizes.
     shape : float, optional
         Shape of the law: for gamma at least 0.01 (default 0.5; smaller is more uneven), for Pareto the tail exponent,
-        at least 1.01 (default 1.5; at 2 or less no finite variance, and the largest campaigns hold a good share).
+        at least 1.01 (default 1.5; at 2 or less the variance is infinite and the largest campaigns hold a large share).
     mean : float
         Mean campaign size in messages, at least 1.
     positives : float
-        Expected share of truly positive messages, in [0, 1]; with few campaigns the share drawn is some way off.
+        Expected share of truly positive messages, in [0, 1]; with few campaigns the share drawn differs from it.
     lone_positives : float, optional
         Share of truly positive messages among singletons, in [0, 1]; by default a fifth of ``positives``, or more where
-        campaigns alone cannot hold all positives. Campaigns hold the rest, so that large clusters are worth looking at.
+        campaigns alone cannot hold all positives. Campaigns hold the rest, so large clusters are worth inspecting.
     label_error : float
         Share of the labels that are flipped, in [0, 1].
     singletons : float
         Share of messages outside any campaign, in [0, 1].
     split, join : float
-        Shares of campaigns that are split in two to five clusters, and that are joined with another, in [0, 1].
+        Shares of campaigns that are split into two to five clusters, and that are joined with another, in [0, 1].
     noise, missed : float
-        Shares of campaign messages that are thrown into another campaign's cluster, and that are left alone, in [0, 1].
+        Shares of campaign messages that are put into another campaign's cluster, and that are left alone, in [0, 1].
     auc_a, auc_b : float
         ROC AUC of the scores against the *true* labels, in (0, 1), without weights. Against the stated labels it is
         ½ + (AUC − ½)(s − t), where s and t are the shares of truly positive messages among those labelled 1 and 0.
     threads : int, optional
-        Threads of Dask's threaded scheduler, by default one for each core this process may use.
+        Threads of Dask's threaded scheduler; by default one for each core that this process may use.
     overwrite : bool
         Replace an earlier simulation in ``out``. Anything else in there is never removed.
     progress : callable, optional
@@ -154,12 +153,13 @@ def simulate(
     OptionError
         If an option is out of its range, or ``out`` is not empty.
     StreamevalError
-        If the disk is full or ``out`` cannot be written; whatever this call wrote is removed, as on an interrupt.
+        If the disk is full or ``out`` cannot be written. Everything that this call wrote is removed, also on an
+        interrupt.
 
     Notes
     -----
-    Two ways to 10⁸ rows of which 70 in 100 have a cluster id of their own: ``singletons=0.69, missed=0`` (as many
-    classes as clusters), or ``singletons=0, mean=100, missed=0.69`` (930,000 classes).
+    Two ways to get 10⁸ rows with 70 % singleton clusters: ``singletons=0.69, missed=0`` (about one class per cluster),
+    or ``singletons=0, mean=100, missed=0.69`` (930,000 classes).
 
     Examples
     --------

@@ -1,13 +1,13 @@
 """The simulated messages as a pure function of (options, row number).
 
 The rows are drawn in blocks of 65,536. A block has its own random stream, keyed by the seed and the block's number,
-so it can be drawn alone, at any time, by any thread. All that is *constant* over the data (which campaigns are spam,
-are split, are joined) is a hash of the campaign's number, so that no table of campaigns is ever held.
+so it can be drawn alone, at any time, by any thread. Properties of campaigns (whether one is spam, split, joined) are
+hashes of the campaign's number, so no table of campaigns is needed.
 
-Speed is a matter of memory here: every pass over a block costs a quarter of a nanosecond a row while the arrays stay
-in the processor's cache, several times that when each pass is given fresh pages. Hence the work space, made once;
-arithmetic on masks instead of branches, which random masks make slow; and blocks so large that two threads do not
-wait for the interpreter's lock.
+Memory decides the speed: every pass over a block costs a quarter of a nanosecond a row while the arrays stay in the
+processor's cache, and several times that on fresh pages. Hence the work space is allocated once, masks are used in
+arithmetic instead of branches, which are slow on random masks, and blocks are large enough that two threads do not wait
+for the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Block:
         Parameters
         ----------
         number : int
-            At least 0. Rows beyond ``model.rows`` are drawn like any other: the caller cuts them off.
+            At least 0. Rows beyond ``model.rows`` are drawn as well; the caller cuts them off.
 
         Returns
         -------
@@ -176,7 +176,7 @@ class Block:
         _choose(turn < _threshold(self._model.join, 64), first, rank, out=first)
 
     def _pieces(self, fate: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Piece of its campaign that each row lies in: 0, or, if the campaign is split, one of two to five alike."""
+        """Piece of its campaign that each row lies in: 0, or one of two to five equal pieces if it is split."""
         traits, pieces, part = self._traits, self._word, self._cell.view(np.uint64)
         np.right_shift(traits, 32, out=pieces)
         pieces &= np.uint64(3)
@@ -201,7 +201,7 @@ def _scores(rng: np.random.Generator, positive: NDArray[np.bool_], auc: float, o
 def _choose(
     mask: NDArray[np.bool_], yes: NDArray[np.int64], no: NDArray[np.int64], out: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """``np.where`` without its branches; arrays of shape (n,), of which ``out`` may be ``yes`` or ``no``."""
+    """``np.where`` without branches; arrays of shape (n,); ``out`` may be ``yes`` or ``no``."""
     both = np.bitwise_xor(yes, no)
     both *= mask
     return np.bitwise_xor(both, no, out=out)
@@ -219,9 +219,9 @@ def mix64(
     ----------
     words : int64 array of shape (n,)
     key : int
-        In [0, 2^64); another key, another bijection.
+        In [0, 2^64); selects the bijection.
     out, scratch : uint64 arrays of shape (n,), optional
-        Take the result and what comes in between.
+        Take the result and intermediate values.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Nights of simulated messages as Parquet files: one directory, one file and one task each.
 
-A file is written under a hidden name, which readers of data sets skip, and renamed once it is whole. When a run fails
-or is interrupted, the tasks at work stop at their next row group, and all that the run wrote is removed.
+A file is written under a hidden name, which readers of data sets skip, and renamed once it is complete. When a run
+fails or is interrupted, its tasks stop at their next row group, and everything that the run wrote is removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FILE, UNFINISHED = "part-0.parquet", ".part-0.parquet.tmp"
 ROW_GROUP = 8 * BLOCK
 
 SCHEMA = pa.schema([(name, pa.from_numpy_dtype(dtype)) for name, dtype in COLUMNS.items()])
-# random words do not compress: the quickest encoding of each column keeps the disk busy
+# random words do not compress, so each column has its fastest encoding
 ENCODING = {
     "compression": "snappy",
     "write_page_checksum": True,
@@ -51,7 +51,7 @@ def prepare(out: Path, *, overwrite: bool) -> Path:
     Returns
     -------
     Path
-        Where to write: ``out``, or a directory beside it until all is complete.
+        Where to write: ``out``, or a directory next to it until the data is complete.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def prepare(out: Path, *, overwrite: bool) -> Path:
 
 
 def install(stage: Path, out: Path) -> None:
-    """Put complete data in the place of an earlier simulation, which was kept until now."""
+    """Replace an earlier simulation, kept until now, with the complete data."""
     if stage == out:
         return
     for night in out.iterdir():
@@ -93,7 +93,7 @@ def install(stage: Path, out: Path) -> None:
 
 
 def _is_night(path: Path) -> bool:
-    """Whether a path is a night's directory with nothing in it but what :meth:`Run.write` leaves there."""
+    """Whether a path is a night's directory and holds only files that :meth:`Run.write` made."""
     if path.is_symlink() or not re.fullmatch(r"night=\d{4}-\d\d-\d\d", path.name) or not path.is_dir():
         return False
     return {entry.name for entry in path.iterdir()} <= {FILE, UNFINISHED}
@@ -108,7 +108,7 @@ def remove(night: Path) -> None:
 
 
 def cannot_write(path: Path, error: OSError) -> StreamevalError:
-    """Error, one line, of an operating system that refuses to write below ``path``."""
+    """One-line error for an operating system error when writing below ``path``."""
     reason = os.strerror(error.errno) if error.errno else str(error).splitlines()[0]
     return StreamevalError(f"cannot write {str(path)!r}: {reason}; free the disk, or name another out directory")
 
@@ -117,7 +117,7 @@ def cannot_write(path: Path, error: OSError) -> StreamevalError:
 class Run:
     """One simulation being written: night ``p`` holds rows ``[rows p / partitions, rows (p+1) / partitions)``.
 
-    ``at_work`` has one permit a thread: whoever holds all of them knows that no task is writing.
+    ``at_work`` has one permit per thread: while one caller holds all of them, no task is writing.
     """
 
     model: Model

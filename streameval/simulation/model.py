@@ -4,8 +4,8 @@
 largest. The Lorenz curve says which share v of all messages the largest share q of the campaigns holds; its inverse
 q(v) turns a uniform v into the campaign ⌊K q(v)⌋. For Pareto sizes of shape α it is v^(α/(α−1)); for gamma sizes of
 shape k, Q(k, Q⁻¹(k+1, v)) with Q the regularised upper incomplete gamma function, since a message's campaign has a
-size-biased size, which is gamma of shape k+1. q is tabulated at 65,537 points and interpolated linearly: the
-campaigns of one 65,536th of the messages share one expected size.
+size-biased size, which is gamma of shape k+1. q is tabulated at 65,537 points and interpolated linearly, so the
+campaigns that hold the same 65,536th of the messages share one expected size.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Model:
     auc_b: float = 0.85
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be simulated."""
+        """Refuse options that cannot be simulated."""
         for name, (low, high) in _INTEGERS.items():
             check_integer(name, getattr(self, name), low, high)
         if self.sizes not in SHAPES:
@@ -104,7 +104,7 @@ class Model:
 
     @property
     def campaigns(self) -> int:
-        """Number of campaigns; those that no message was drawn for do not appear in the data."""
+        """Number of campaigns, including those for which no message is drawn."""
         return max(1, round(self.rows * (1 - self.singletons) / self.mean))
 
     @property
@@ -135,7 +135,7 @@ class Model:
 def _lorenz_inverse(sizes: str, shape: float) -> NDArray[np.float64]:
     """Shares q(v) of the campaigns, largest first, that hold the shares v = 0, 1/65,536, …, 1 of all messages.
 
-    A tenth of a second for gamma sizes, hence kept; a float64 array of shape (65,537,), not to be written to.
+    Cached, since gamma sizes take a tenth of a second; a read-only float64 array of shape (65,537,).
     """
     share = np.linspace(0, 1, CELLS + 1)
     if sizes == "pareto":
@@ -153,12 +153,12 @@ def check_integer(name: str, value: object, low: int, high: int) -> None:
 
 
 def _real(value: object) -> float:
-    """Value as a float, NaN if it is not a number (which no range holds)."""
+    """Value as a float; NaN, which lies in no range, if it is not a number."""
     return float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else math.nan
 
 
 def _check_real(name: str, value: object, holds: bool, wanted: str) -> None:
-    """Refuse the value of an option that its range does not hold."""
+    """Refuse an option whose value is out of its range."""
     if not holds:
         msg = f"{name}={value!r} is out of range; give {wanted}"
         raise OptionError(msg)

@@ -40,6 +40,7 @@ from streameval.states.grouped.state import GroupedSpec
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
+from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -67,6 +68,7 @@ KINDS: dict[str, type[StoredSpec]] = {
         GroupedSpec,
         GroupScoreSpec,
         BlockSpec,
+        BlockSlicesSpec,
     )
 }
 _PREFIX = "streameval."

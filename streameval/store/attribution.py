@@ -1,39 +1,42 @@
-"""Attribution from a store: which clusters and classes cost the score of some nights, from their states alone.
+"""Attribution from a store: the clusters and classes that lower the score of some nights, from their states alone.
 
-Ids of 64 bits are in the states. Texts of hashed ids, and examples, come from the nights' files, where they are named.
+States hold ids of 64 bits. Texts of hashed ids, and examples, are read from the nights' files if these are given.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import OptionError
+from streameval.errors import DataError, OptionError
 from streameval.evaluation.attributed import Attribution
-from streameval.evaluation.attribution.ids import Ids
 from streameval.evaluation.attribution.run import Run, checked_options
-from streameval.evaluation.attribution.sweep import Sweep
 from streameval.evaluation.conclude import check_labels
+from streameval.evaluation.costs.ids import ids_of_states
+from streameval.evaluation.costs.sweep import Sweep
 from streameval.options import recorded
-from streameval.states.keyed.ids import hash_words
-from streameval.states.values import IdColumn
-from streameval.store.nights.configuration import ALL_STATES
+from streameval.options.kinds import of_column
+from streameval.store.nights.given import ALL_STATES
 from streameval.store.nights.merge import labels_of, states_of
 from streameval.store.nights.partitions import chosen
+from streameval.store.results.risen import DEEP, risen
 from streameval.store.source import store_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.attribution.sweep import LookUp, Values
+    from streameval.evaluation.costs.ids import Ids
+    from streameval.evaluation.costs.sweep import LookUp, Values
     from streameval.states.values import ValuesSpec
     from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
+    from streameval.store.results.diagnosis import Finding
 
-__all__ = ["ATTRIBUTED", "attribute"]
+__all__ = ["ATTRIBUTED", "attribute", "costs"]
 
 _OWN = (
     "cluster",
@@ -43,8 +46,8 @@ _OWN = (
     "nulls",
     "unlabelled",
     "cluster_scope",
-)  # must be as the store was begun
-_REFUSED = ("changed_from", "where")  # each with its reason
+)  # must equal the store's
+_REFUSED = ("changed_from", "where")  # each is refused with its reason
 ATTRIBUTED = (*_OWN[1:], *_REFUSED, "metric", "aul_threshold", "top", "examples", "examples_per")
 
 
@@ -62,8 +65,7 @@ def attribute(
     states = {group: kept[group, of] for group, of in list(kept) if group in wanted and of == asked["cluster"]}
     _check_kept(states, wanted, asked, entries)
     names = [entry.partition for entry in entries]
-    specs = {group: state.spec for group, state in states.items()}
-    clusters, classes = _ids(specs, asked, names)
+    clusters, classes = ids_of_states(asked["cluster"], states.get("classes"), states.get("cluster"), names)
     if asked["label"]:
         check_labels(labels_of(entries, configuration.folding.label), context.location.name, ())
     result = Attribution(
@@ -80,7 +82,7 @@ def attribute(
 
 
 def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The options of `streameval.attribute`, with the store's own for what its states decide."""
+    """The options of `streameval.attribute`, with the store's where its states fix them."""
     if given.get("changed_from"):
         msg = "a store keeps no table of two clusterings: name the data for changed_from (--changed-from)"
         raise OptionError(msg, "changed_from")
@@ -103,7 +105,28 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
         raise OptionError(msg, "label")
     if not tables["label"]:
         kept |= {"pos_label": None, "unlabelled": "error"}
+    elif given.get("aul_threshold") is None:
+        kept["aul_threshold"] = max(1, of_column(configuration.options["aul_threshold"], str(given["cluster"])))
     return {**given, **kept, **tables}
+
+
+def costs(
+    context: StoreContext, configuration: Configuration, entry: Entry, usual: Sequence[Entry]
+) -> tuple[Finding, ...]:
+    """The clusters and classes of a night whose cost rose most against usual nights, from their states.
+
+    A column is left out where a night has no states of it, or labels of one class alone.
+    """
+    found: list[Finding] = []
+    for of in configuration.options["cluster"] or ():
+        asked = {"cluster": of, "top": DEEP}
+        with suppress(DataError, OptionError):
+            night, *before = (
+                attribute(context, None, None, {"partition": (one.partition,)}, asked) for one in (entry, *usual)
+            )
+            own = configuration.options["cluster_scope"] == "partition"
+            found += risen(of, night, () if own else before, configuration.options["classes"])
+    return tuple(found)
 
 
 def _check_kept(
@@ -120,16 +143,6 @@ def _check_kept(
         where = f" for {lacking[0]}{f' and {len(lacking) - 1} more' if lacking[1:] else ''}" if lacking else ""
         msg = f"the store does not keep {what}{where}; let it join (add), or name the data instead of the store"
         raise OptionError(msg)
-
-
-def _ids(specs: Mapping[str, Any], asked: Mapping[str, Any], names: Sequence[str]) -> tuple[Ids, Ids | None]:
-    """How the words of clusters and classes are read."""
-    table = specs.get("classes")
-    kind = specs["cluster"].type if table is None else table.cluster_type
-    scope = asked["cluster_scope"]
-    salts = {hash_words(name.encode()): name for name in sorted(names)} if scope == "partition" else {}
-    clusters = Ids(IdColumn(asked["cluster"], kind, scope), True, salts)
-    return clusters, None if table is None else Ids(IdColumn(table.classes, table.class_type), True)
 
 
 def _dropped(

@@ -1,4 +1,4 @@
-"""Backfill: fold nights again for the states that they lack, and for these alone."""
+"""Backfill: fold nights again, only for the states that they lack."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError
+from streameval.store.nights.column_changes import narrowed
 from streameval.store.nights.facts import joined
 from streameval.store.nights.fold import fold_partitions, typed
 from streameval.store.nights.partitions import discover
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from streameval.store.nights.fold import Bad, Night, Workers
     from streameval.store.nights.partitions import Partition
 
-__all__ = ["Backfill", "Place", "backfill"]
+__all__ = ["Backfill", "Place", "backfill", "due_files"]
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,11 @@ def backfill(
     files: StateFiles,
     workers: Workers | None = None,
 ) -> Backfill:
-    """Fold nights for what a store keeps in addition, and for that alone.
+    """Fold nights for the additional states of a store only.
 
     Parameters
     ----------
-    before, widened : what the store kept, and keeps from now on
+    before, widened : configuration until now, and from now on
     entries : all nights
     chosen : those to fold
     place : where their files are
@@ -84,20 +85,19 @@ def backfill(
     DataError
         If the files of a night changed since it was folded, or no night has the columns.
     """
-    states = widened.changed(before)
-    stale = {key for key, changed in states.items() if changed}
-    lacking = {entry.partition: _lacks(entry, states, stale) for entry in entries}
+    stale, lacking = _lacked(before, widened, entries)
     due = [entry for entry in chosen if lacking[entry.partition]]
     nights: dict[str, Entry] = {}
     found: list[Partition] = []
     gone: list[str] = []
     if due:
-        narrow = widened.narrowed(frozenset().union(*lacking.values()))
+        narrow = narrowed(widened, frozenset().union(*lacking.values()))
         found, gone = _there(due, place)
         has = [partition for partition in found if _has(partition, narrow, engine)]
         if not has and (stale or not set(widened.key_columns) <= set(widened.types)):
             new = sorted({*widened.folding.columns} - {*before.folding.columns}) or [of for _, of in sorted(stale)]
-            msg = f"no night at hand has a column {', '.join(new)}; add it once one has"
+            why = f" ({lack})" if found and (lack := _lack(found[-1], narrow, engine)) else ""
+            msg = f"no night at hand has a column {', '.join(new)}; add it once one has{why}"
             raise MissingColumnError(msg)
         if has:
             narrow = typed(has, narrow, engine)
@@ -107,6 +107,24 @@ def backfill(
     without = tuple(partition.name for partition in found if partition.name not in nights)
     folded = tuple(partition.name for partition in found if partition.name in nights)
     return Backfill(widened, tuple(made), folded, tuple(gone), without)
+
+
+def due_files(
+    before: Configuration, widened: Configuration, chosen: Sequence[Entry], place: Place
+) -> tuple[Configuration, list[Partition]]:
+    """What a backfill of these nights would fold: the configuration of the states they lack, and their files."""
+    _, lacking = _lacked(before, widened, chosen)
+    due = [entry for entry in chosen if lacking[entry.partition]]
+    return narrowed(widened, frozenset().union(*lacking.values())), _there(due, place)[0] if due else []
+
+
+def _lacked(
+    before: Configuration, widened: Configuration, entries: Sequence[Entry]
+) -> tuple[set[tuple[str, str]], dict[str, frozenset[tuple[str, str]]]]:
+    """States that are other ones from now on, and those that each night lacks."""
+    states = widened.changed(before)
+    stale = {key for key, changed in states.items() if changed}
+    return stale, {entry.partition: _lacks(entry, states, stale) for entry in entries}
 
 
 def _lacks(entry: Entry, states: Iterable[tuple[str, str]], stale: set[tuple[str, str]]) -> frozenset[tuple[str, str]]:
@@ -122,7 +140,7 @@ def _folded(
     files: StateFiles,
     workers: Workers | None,
 ) -> dict[str, Entry]:
-    """What nights have of the new states; files that were left out of a night still are."""
+    """The new states of nights; files left out of a night before stay out."""
     folded: list[Night] = []
     bad: list[Bad] = []
     for skip in (False, True):
@@ -136,7 +154,7 @@ def _folded(
 
 
 def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], list[str]]:
-    """The nights whose files are there, and the names of the others."""
+    """The nights whose files exist, and the names of the others."""
     roots = {entry.root for entry in entries}
     data, version = place.data, place.delta_version
     at_hand = {} if data is None else {partition.name: partition for partition in discover(data, roots, version)}
@@ -154,7 +172,7 @@ def _there(entries: Sequence[Entry], place: Place) -> tuple[list[Partition], lis
 
 
 def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
-    """A night in the place that it was folded from; None if it is gone."""
+    """A night in its original place; None if it is gone."""
     try:
         found = discover(f"{entry.root.rstrip('/')}/{entry.partition}", [entry.root], delta_version)
     except MissingInputError:
@@ -164,17 +182,22 @@ def _unmoved(entry: Entry, delta_version: int | None) -> Partition | None:
 
 def _has(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> bool:
     """Whether a night has rows and the columns."""
+    return not _lack(partition, configuration, engine)
+
+
+def _lack(partition: Partition, configuration: Configuration, engine: ThreadEngine) -> str:
+    """What a night lacks, rows or columns; empty if it has them."""
     try:
         scan.plan(list(partition.files), configuration.folding.columns, on_error="skip", threads=engine.threads)
-    except (MissingColumnError, MissingInputError):
-        return False
-    return True
+    except (MissingColumnError, MissingInputError) as error:
+        return str(error)
+    return ""
 
 
 def _with(
     entry: Entry, folded: Entry | None, lacking: frozenset[tuple[str, str]], stale: set[tuple[str, str]]
 ) -> Entry:
-    """The entry with its new states, and without those that others take the place of."""
+    """The entry with its new states in place of those that they replace."""
     kept = tuple(state for state in entry.states if (state.group, state.of) not in stale)
     if folded is None:
         return entry if kept == entry.states else replace(entry, states=kept)
@@ -188,6 +211,6 @@ def _with(
 
 
 def _counted(entry: Entry) -> dict[str, Any]:
-    """The labels of a night, whatever policies it was folded with; empty if they were not read."""
+    """The labels of a night, whatever its policies; empty if they were not read."""
     labels = json.loads(entry.labels)
     return {name: value for name, value in labels.items() if name != "spec"} if labels["spec"]["column"] else {}

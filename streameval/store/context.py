@@ -61,10 +61,10 @@ class StoreContext:
         return ThreadEngine.start(**self.run)
 
     def workers(self) -> Workers | None:
-        """The workers that fold partitions, if there is a client; an address is connected to once."""
+        """The workers that fold partitions, if there is a client; an address is connected only once."""
         found = Workers.of(self.client, self.scheduler_timeout, **{name: self.run[name] for name in _OF_WORKERS})
         if found is not None and isinstance(self.client, str):
-            self.client, self._connected = found.connection.client, found  # which closes its client when it goes
+            self.client, self._connected = found.connection.client, found  # keeps the connection, and its client, open
         return found
 
     def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
@@ -102,7 +102,7 @@ class StoreContext:
         return ResultCache(self.location.child("history"))
 
     def judgements(self) -> Judgements:
-        """What rules said of nights."""
+        """The kept judgements of nights."""
         return Judgements(self.location.child("checks"))
 
     def nightly(self, snapshot: Snapshot, configuration: Configuration) -> MetricSeries:
@@ -125,7 +125,7 @@ class StoreContext:
     ) -> Snapshot:
         """Commit a new version of the ledger, and bring derived data up to it: cached results and merged files.
 
-        Derived data can be made again, so a failure changes no number and does not fail the update.
+        Derived data can be computed again, so a failure there changes no number and does not fail the update.
 
         Parameters
         ----------

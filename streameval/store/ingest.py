@@ -11,6 +11,7 @@ from streameval.options import honoured
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import backfill
 from streameval.store.files.places import check_apart, check_empty, check_files
+from streameval.store.nights.column_changes import joined, widened, without
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Bad, Night, fold_partitions, typed
 from streameval.store.nights.merge import labels_of
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
     from streameval.store.backfill import Place
     from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry, Snapshot
-    from streameval.store.nights.partitions import Partition
+    from streameval.store.nights.partitions import Changes, Partition
 
-__all__ = ["Update", "add", "remove", "replace", "update"]
+__all__ = ["Update", "add", "joining", "remove", "replace", "replaced", "sought", "update"]
 
 
 @dataclass(frozen=True)
 class Update:
-    """What an update did, or would do.
+    """Outcome of an update, or of a dry run.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class Update:
     suspected : partitions that a dry run would fold again only to see whether they differ
     incomplete : folded partitions from which files were left out
     joined, left : columns and metrics that the store keeps from now on, or no longer
-    keeps : what the store keeps of every night, in words; of its first update alone
+    keeps : what the store keeps of every night, in words; only for its first update
     """
 
     version: int
@@ -83,23 +84,17 @@ def update(
 ) -> Update:
     """Fold what is new or changed; see `Store.update`."""
     skip = _skips(on_error)
-    check_apart(context.location, data)
-    snapshot = context.ledger.read()
-    if snapshot.version < 0:
-        check_empty(context.location)
-    configuration = _configuration(context, snapshot, options)
-    found = changes(_discovered(context, data, snapshot, delta_version), snapshot.entries, data)
+    snapshot, configuration, found = sought(context, data, options, delta_version)
+    keeps = str(configuration) if snapshot.version < 0 else ""
     doubted = tuple(p for p in found.unchanged if verify or (skip and snapshot.entries[p.name].incomplete))
-    begun = snapshot.version < 0
     if dry_run:
         told = _names(found.new), _names(found.changed), (), len(found.unchanged) - len(doubted), found.gone
-        return Update(snapshot.version, *told, suspected=_names(doubted), keeps=str(configuration) if begun else "")
-    due = [*found.new, *found.changed, *doubted]
-    configuration, nights, bad = _folded(context, configuration, due, skip=skip)
+        return Update(snapshot.version, *told, suspected=_names(doubted), keeps=keeps)
+    configuration, nights, bad = _folded(context, configuration, [*found.new, *found.changed, *doubted], skip=skip)
     nights, bad = _fitting(snapshot, configuration, nights, bad)
     again = [name for name in _names([*found.changed, *doubted]) if name in nights]
-    compared = set(again) if verify else set(_names(doubted))
-    same = {n for n in again if n in compared and _same(context, configuration, snapshot.entries[n], nights[n].entry)}
+    compared = again if verify else [name for name in again if name in _names(doubted)]
+    same = {n for n in compared if _same(context, configuration, snapshot.entries[n], nights[n].entry)}
     kept = {name: night for name, night in nights.items() if name not in same}
     done = Update(
         snapshot.version + bool(kept),
@@ -107,12 +102,11 @@ def update(
         tuple(name for name in again if name in kept),
         unchanged=len(same) + len(found.unchanged) - len(doubted),
         gone=found.gone,
-        rows=sum(night.entry.rows for night in kept.values()),
-        incomplete=tuple(name for name, night in kept.items() if night.entry.incomplete),
-        keeps=str(configuration) if begun else "",
+        keeps=keeps,
+        **_counted(kept),
     )
     if kept:
-        _commit(context, snapshot, configuration, kept, f"{done}; {configuration}" if begun else str(done))
+        _commit(context, snapshot, configuration, kept, f"{done}; {keeps}" if keeps else str(done))
     _refuse(bad, done)
     return done
 
@@ -120,6 +114,50 @@ def update(
 def replace(context: StoreContext, data: Any, on_error: str, delta_version: int | None) -> Update:
     """Fold partitions again; see `Store.replace`."""
     skip = _skips(on_error)
+    snapshot, configuration, found = replaced(context, data, delta_version)
+    configuration, nights, bad = _folded(context, configuration, found, skip=skip)
+    nights, bad = _fitting(snapshot, configuration, nights, bad)
+    done = Update(
+        snapshot.version + bool(nights),
+        changed=tuple(nights),
+        **_counted(nights),
+    )
+    if nights:
+        _commit(context, snapshot, configuration, nights, str(done))
+    _refuse(bad, done)
+    return done
+
+
+def _counted(nights: Mapping[str, Night]) -> dict[str, Any]:
+    """Rows of nights that were folded, and which of these are incomplete, as an `Update` has them."""
+    return {
+        "rows": sum(night.entry.rows for night in nights.values()),
+        "incomplete": tuple(name for name, night in nights.items() if night.entry.incomplete),
+    }
+
+
+def sought(
+    context: StoreContext, data: Any, options: Mapping[str, Any], delta_version: int | None
+) -> tuple[Snapshot, Configuration, Changes]:
+    """The store, its configuration or that of a first update, and what is new or changed in the data."""
+    check_apart(context.location, data)
+    snapshot = context.ledger.read()
+    if snapshot.version < 0:
+        check_empty(context.location)
+    configuration = _configuration(context, snapshot, options)
+    return snapshot, configuration, changes(_discovered(context, data, snapshot, delta_version), snapshot.entries, data)
+
+
+def replaced(
+    context: StoreContext, data: Any, delta_version: int | None
+) -> tuple[Snapshot, Configuration, list[Partition]]:
+    """The store, its configuration, and the partitions of the data, all of which it has.
+
+    Raises
+    ------
+    MissingInputError
+        If it lacks one.
+    """
     snapshot, configuration = context.begun()
     check_apart(context.location, data)
     found = _discovered(context, data, snapshot, delta_version)
@@ -127,18 +165,7 @@ def replace(context: StoreContext, data: Any, on_error: str, delta_version: int 
     if absent:
         msg = f"{absent[0]}: the store has no such partition to replace; use update"
         raise MissingInputError(msg)
-    configuration, nights, bad = _folded(context, configuration, found, skip=skip)
-    nights, bad = _fitting(snapshot, configuration, nights, bad)
-    done = Update(
-        snapshot.version + bool(nights),
-        changed=tuple(nights),
-        rows=sum(night.entry.rows for night in nights.values()),
-        incomplete=tuple(name for name, night in nights.items() if night.entry.incomplete),
-    )
-    if nights:
-        _commit(context, snapshot, configuration, nights, str(done))
-    _refuse(bad, done)
-    return done
+    return snapshot, configuration, found
 
 
 def _discovered(context: StoreContext, data: Any, snapshot: Snapshot, delta_version: int | None) -> list[Partition]:
@@ -156,7 +183,7 @@ def _skips(on_error: str) -> bool:
 
 
 def _refuse(bad: Sequence[Bad], done: Update) -> None:
-    """Raise what is wrong with the partitions that could not be folded, once the others count."""
+    """Raise the errors of the partitions that could not be folded, once the others count."""
     if not bad:
         return
     good = len(done.new) + len(done.changed)
@@ -175,7 +202,7 @@ def remove(context: StoreContext, names: Sequence[str], columns: Sequence[str] =
     out = tuple(entry.partition for entry in chosen(snapshot.entries, partition=names)) if names else ()
     entries = [entry for name, entry in snapshot.entries.items() if name not in out]
     for column in columns:
-        configuration = configuration.without(column)
+        configuration = without(configuration, column)
     if columns:
         kept = set(configuration.specs(["_"]))
         entries = [with_changes(e, states=tuple(s for s in e.states if (s.group, s.of) in kept)) for e in entries]
@@ -186,22 +213,11 @@ def remove(context: StoreContext, names: Sequence[str], columns: Sequence[str] =
 
 def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: str | date | None) -> Update:
     """Keep more columns or metrics, named by the options of their kind; see `Store.add`."""
-    named = {name: value for name, value in named.items() if value not in (None, ())}
-    if not named:
-        msg = "name the column or the metric that joins (--score, --cluster, --sketch, --classes, --weight, --metric)"
-        raise OptionError(msg)
-    if place.data is not None:
-        check_apart(context.location, place.data)
-    snapshot, before = context.begun()
-    widened = before.widened(named)
-    joins = widened.joined(before)
-    if before.options["common_rows"] and set(widened.key_columns) > set(before.key_columns):
-        msg = "the store counts the rows that all its columns have (common_rows), which another column may lack; "
-        msg += "begin another store with this column as well"
-        raise OptionError(msg)
+    snapshot, before, after = joining(context, named, place)
+    joins = joined(after, before)
     entries = list(snapshot.entries.values())
     some = chosen(snapshot.entries, since=since) if entries else []
-    filled = backfill(before, widened, entries, some, place, context.engine(), context.files, context.workers())
+    filled = backfill(before, after, entries, some, place, context.engine(), context.files, context.workers())
     news = filled.folded or filled.configuration.to_dict() != before.to_dict()
     rows = sum(snapshot.entries[name].rows for name in filled.folded)
     facts: dict[str, Any] = {"changed": filled.folded, "gone": (*filled.gone, *filled.without), "rows": rows}
@@ -209,6 +225,31 @@ def add(context: StoreContext, named: Mapping[str, Any], place: Place, since: st
     if news:
         context.commit(snapshot, filled.configuration, filled.entries, str(done))
     return done
+
+
+def joining(
+    context: StoreContext, named: Mapping[str, Any], place: Place
+) -> tuple[Snapshot, Configuration, Configuration]:
+    """The store, its configuration, and the one with the columns and metrics that are named.
+
+    Raises
+    ------
+    OptionError
+        If none is named, or the store cannot take it.
+    """
+    named = {name: value for name, value in named.items() if value not in (None, ())}
+    if not named:
+        msg = "name the column or the metric that joins (--score, --cluster, --sketch, --classes, --weight, --metric)"
+        raise OptionError(msg)
+    if place.data is not None:
+        check_apart(context.location, place.data)
+    snapshot, before = context.begun()
+    after = widened(before, named)
+    if before.options["common_rows"] and set(after.key_columns) > set(before.key_columns):
+        msg = "the store counts the rows that all its columns have (common_rows), which another column may lack; "
+        msg += "begin another store with this column as well"
+        raise OptionError(msg)
+    return snapshot, before, after
 
 
 def _configuration(context: StoreContext, snapshot: Snapshot, given: Mapping[str, Any]) -> Configuration:
@@ -249,7 +290,7 @@ def _folded(
 def _fitting(
     snapshot: Snapshot, configuration: Configuration, nights: dict[str, Night], bad: list[Bad]
 ) -> tuple[dict[str, Night], list[Bad]]:
-    """The nights whose labels are two classes together with those of the store, and the bad nights, with the others."""
+    """The nights whose labels, with those of the store, form two classes; and the bad nights, including all others."""
     spec, kept = configuration.folding.label, dict(snapshot.entries)
     try:
         labels_of([*(kept | {name: night.entry for name, night in nights.items()}).values()], spec).check()
@@ -272,17 +313,16 @@ def _fitting(
 def _commit(
     context: StoreContext, snapshot: Snapshot, configuration: Configuration, nights: Mapping[str, Night], action: str
 ) -> None:
-    """Make folded partitions count, if all labels together are two classes."""
+    """Commit folded partitions; `_fitting` has seen that all labels together are two classes."""
     entries = snapshot.entries | {name: night.entry for name, night in nights.items()}
-    labels_of(list(entries.values()), configuration.folding.label).check()
     evaluations = {name: night.evaluation for name, night in nights.items()}
     context.commit(snapshot, configuration, in_order(entries.values()), action, evaluations)
 
 
 def _same(context: StoreContext, configuration: Configuration, entry: Entry, again: Entry) -> bool:
-    """Whether a partition that was folded again has the states that it had, and their files are sound.
+    """Whether a partition that was folded again has the same states as before, in undamaged files.
 
-    Scores that vacuum turned into histograms are compared as histograms. Files that nothing will refer to are deleted.
+    Scores that vacuum turned into histograms are compared as histograms. Files that remain unreferenced are deleted.
     """
     specs, files = configuration.specs([entry.partition]), context.files
     kept = {(state.group, state.of) for state in entry.states if state.kind == HistogramSpec.kind}

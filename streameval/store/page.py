@@ -1,10 +1,9 @@
-"""What only a store knows of an evaluation's page: the nights one by one, and what the rules say of them."""
+"""The part of an evaluation's page that needs a store: results by night, and the judgements of rules."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.report.nights import Nightly, nights_section
 from streameval.store.nights.partitions import chosen
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], foun
     as_of, selection : which nights these are, as `streameval.store.query.evaluate` takes them
     found : the evaluation of these nights
     """
+    from streameval.report.nights import Nightly, nights_section  # here, since only a page needs it
+
     snapshot, configuration = context.begun(as_of)
     entries, log = chosen(snapshot.entries, **selection), context.judgements()
     nightly = context.nightly(snapshot, configuration)

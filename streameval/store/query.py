@@ -13,15 +13,19 @@ from streameval.errors import OptionError
 from streameval.evaluation.comparison import compare_named
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.result import Evaluation
+from streameval.evaluation.result.recalled import Recalled, RecalledEstimates, RecalledStates
 from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
+from streameval.scan.derived import slicing
+from streameval.store.attribution import costs
 from streameval.store.nights.keys import by_keys
 from streameval.store.nights.merge import evaluated, labels_of, states_of
 from streameval.store.nights.partitions import chosen
-from streameval.store.nights.remote import evaluated_on_worker
+from streameval.store.nights.remote import evaluated_on_worker, on_worker
+from streameval.store.nights.slices import KeptSlices, kept_key, slice_facts
 from streameval.store.page import nights
 from streameval.store.results.cache import key_of
-from streameval.store.results.diagnosis import diagnosed, odd, usual_nights
+from streameval.store.results.diagnosis import diagnosed, odd, shapes_of, usual_nights
 from streameval.store.results.gate import Gate, store_rules
 from streameval.store.results.gate import accept as accepted
 from streameval.store.results.histories import Histories
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import date
 
+    from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.request import Request
     from streameval.store.context import StoreContext
     from streameval.store.files.ledger import Entry, Snapshot
@@ -56,18 +61,14 @@ def evaluate(
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # where the store keeps no blocks, differences are null with the reason
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
-    groups = [group for names in by for group in by_keys(entries, names)]
+    of_states = [text for text in by if kept_key(configuration, list(slicing(text)))]
+    groups = [group for names in by if names not in of_states for group in _by_keys(configuration, entries, names)]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, entries)
-    cached = not request.selection.own and request.resampling.level is None  # replicates are not cached
+    cached = not request.selection.own
     known = nightly.recall(key) if cached else None
     if known is not None:
-        labels = labels_of(entries, request.label)
-        states: Any = states_of(entries, configuration, engine, context.compaction, **options)
-        counts = labels.rows, labels.positives
-        found = Evaluation(
-            *counts, *known, (), _states=states, _engine=engine, _threshold=request.options["aul_threshold"]
-        )
+        found = _recalled(known, request, (entries, configuration, engine, context.compaction), options)
     else:
         found = _evaluator(context)(entries, configuration, engine, context.compaction, **options)
         if as_of is None and cached:
@@ -84,11 +85,59 @@ def evaluate(
         found = replace(found, results=(*found.results, *rows))
         if as_of is None and cached:
             nightly.write(snapshot)
+    for text in of_states:
+        slices = KeptSlices.of(configuration, engine, context.compaction, text)
+        found = replace(found, results=(*found.results, *slices.results(entries, **options)))
     made = recorded(request.options) | ({"by": list(by)} if by else {})
     told = selection if against is None else selection | {"against": against}
     source = store_source("show", context.location.name, len(entries), told, request.options, options)
     more = partial(nights, context, as_of, selection)
     return replace(found, options=made, skipped=skipped, source=source, _more=more)
+
+
+def _by_keys(
+    configuration: Configuration, entries: Sequence[Entry], names: str
+) -> list[tuple[dict[str, str], list[Entry]]]:
+    """Partitions grouped by the values of keys in their names.
+
+    Raises
+    ------
+    OptionError
+        If a partition has no such key; the message also says which slices the store keeps.
+    """
+    try:
+        return by_keys(entries, names)
+    except OptionError as error:
+        have = "; ".join(configuration.options["by"])
+        kept = f"the store keeps slices by {have}" if have else "the store keeps no slices"
+        msg = f"{error}; {kept} (add STORE DATA --by {names} lets slices of a column join)"
+        raise OptionError(msg, "by") from None
+
+
+def _recalled(
+    known: tuple[Any, Any, Any], request: Request, where: tuple[Any, ...], options: Mapping[str, Any]
+) -> Evaluation:
+    """The evaluation whose results and dropped rows are cached; `where` and `options` are the arguments of `evaluated`.
+
+    Its states are read where a curve is drawn. Replicates are not cached: comparisons and bands make it once more.
+    """
+    labels = labels_of(where[0], request.label)
+    states: Any = states_of(*where, **options)
+    level, again = request.resampling.level, Recalled(lambda: evaluated(*where, **options))
+    estimates: Sequence[Estimated] = () if level is None else RecalledEstimates(again)
+    return Evaluation(
+        labels.rows,
+        labels.positives,
+        *known[:2],
+        (),
+        _states=states,
+        _engine=where[2],
+        _threshold=request.options["aul_threshold"],
+        estimates=estimates,
+        ci_level=level,
+        counts=known[2],
+        _resampled={} if level is None else RecalledStates(again),
+    )
 
 
 def _span(snapshot: Snapshot, against: str) -> list[Entry]:
@@ -97,7 +146,7 @@ def _span(snapshot: Snapshot, against: str) -> list[Entry]:
     Raises
     ------
     OptionError
-        If it is not one.
+        If it is not a span of dates.
     """
     since, dots, until = against.partition("..")
     if not (since and dots and until):
@@ -107,7 +156,7 @@ def _span(snapshot: Snapshot, against: str) -> list[Entry]:
 
 
 def _evaluator(context: StoreContext) -> Callable[..., Evaluation]:
-    """What evaluates partitions: a worker of the client that the store was given, or this process."""
+    """The function that evaluates partitions: on a worker of the store's client, or in this process."""
     workers = context.workers() if context.client is not None else None
     return evaluated if workers is None else partial(evaluated_on_worker, workers)
 
@@ -139,17 +188,24 @@ def histories(
     selection: Mapping[str, Any],
     *,
     cumulative: bool,
+    by: Sequence[str] = (),
 ) -> Histories:
-    """Metrics of all columns that have them, or of some; see `Store.history`."""
+    """Metrics of all columns that have them, or of some, for all rows or by slice; see `Store.history`."""
     snapshot, configuration = context.begun(as_of)
     nightly = context.nightly(snapshot, configuration)
     pairs = [(metric, w.of) for metric in metrics for w, _ in nightly.columns(metric, of)]
     series = _series(context, pairs, as_of, selection, cumulative=cumulative)
+    for text in by:
+        slices = KeptSlices.of(configuration, context.engine(), context.compaction, text)
+        entries = chosen(snapshot.entries, **selection)
+        for (metric, of), whole in zip(pairs, tuple(series[: len(pairs)]), strict=True):
+            w, options = nightly.column(metric, of)
+            series += slices.histories(entries, metric, w, options, whole)
     return Histories(tuple(series))
 
 
 def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
-    """What a verb would read; see `Store.plan`."""
+    """Forecast of what a verb reads; see `Store.plan`."""
     as_of = asked.get("as_of")
     snapshot, configuration = context.begun(as_of)
     names = ("partition", "since", "until", "last") if verb != "check" else ("partition",)
@@ -213,7 +269,7 @@ def check(
     snapshot, configuration = context.begun()
     entries = chosen(snapshot.entries) if snapshot.entries or not partition else []
     if since is not None:
-        chosen(snapshot.entries, since=since)  # refuses what is not a date
+        chosen(snapshot.entries, since=since)  # refuses anything but a date
     nightly, log = context.nightly(snapshot, configuration), context.judgements()
     nightly.evaluated = _evaluator(context)
     gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
@@ -225,30 +281,38 @@ def check(
     given = {"rules": tuple(rule.text for rule in read), "partition": tuple(partition), "since": since}
     source = store_source("check", context.location.name, found.nights, {}, given, given)
     found = replace(found, source=source)
-    worst = next((snapshot.entries[name] for name in found.failing if name in snapshot.entries), None)
-    if worst is None:
+    failing = [snapshot.entries[name] for name in found.failing if name in snapshot.entries]
+    if not failing:
         return found
-    usual = usual_nights(worst, entries, log.failing(entries))
-    return replace(found, odd=odd(worst, usual, configuration.folding.columns))
+    usual = usual_nights(failing[-1], entries, log.failing(entries))
+    return replace(found, odd=odd(failing[-1], usual, configuration.folding.columns))
 
 
 def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis, ...]:
     """What is unusual in nights; see `Store.diagnose`."""
     snapshot, configuration = context.begun()
     entries, log, engine = chosen(snapshot.entries), context.judgements(), context.engine()
-    failing = log.failing(entries)
+    nightly, failing = context.nightly(snapshot, configuration), log.failing(entries)
+    nightly.evaluated = _evaluator(context)
     due = chosen(snapshot.entries, partition=partition or list(failing)) if partition or failing else []
-    return tuple(
-        diagnosed(
+    own = partial(shapes_of, configuration=configuration, files=context.compaction)
+    workers = context.workers() if context.client is not None else None
+    shapes = partial(own, engine=engine) if workers is None else partial(on_worker, workers, own)
+
+    def one(entry: Entry) -> Diagnosis:
+        usual = usual_nights(entry, entries, failing)
+        found = diagnosed(
             entry,
-            usual_nights(entry, entries, failing),
-            configuration,
-            engine,
-            context.compaction,
+            usual,
+            configuration.folding.columns,
             failing.get(entry.partition, ()),
+            lambda night: nightly.grouped([[night]], {})[0] if configuration.options["unit"] else (),
+            shapes,
+            partial(slice_facts, configuration, engine, context.compaction),
         )
-        for entry in due
-    )
+        return replace(found, costs=costs(context, configuration, entry, usual) if entry.rows and usual else ())
+
+    return tuple(map(one, due))
 
 
 def accept(context: StoreContext, partition: Sequence[str], rules: Sequence[str], why: str) -> list[Judgement]:

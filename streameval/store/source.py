@@ -28,10 +28,10 @@ def store_source(
     ----------
     verb : what was run
     name : the store, without credentials
-    nights : number of its nights that the result speaks of
-    selection : which nights were asked for
+    nights : number of its nights that the result covers
+    selection : the selection of nights
     plain : all options in plain form
-    given : names of the options that were given; the store's own need no repeating
+    given : names of the options that were given; the store's defaults need no repetition
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Vacuum: delete the files that a store does not need.
 
 Killed updates leave files that no version of the ledger refers to; these are deleted once they are older than a grace
-period. With ``keep``, the exact scores of old nights are turned into fixed histograms, which take a few megabytes a
-night at most, whatever its rows. Their exact files are deleted, so that earlier versions of the ledger cannot be
-evaluated over those nights any more.
+period. With ``keep``, the exact scores of old nights are turned into fixed histograms, which take at most a few
+megabytes a night. Their exact files are deleted, so earlier versions of the ledger can no longer be evaluated over
+those nights.
 
 No update can lose a file to a vacuum that runs at the same time. Files are listed first, then a version is committed,
 then the listed files are deleted. An update that published one of them read an earlier version, so its commit is
@@ -23,7 +23,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.to_histogram import histogram_spec, to_histogram
 from streameval.store.files.ledger import StoredState
 from streameval.store.nights.partitions import moment
-from streameval.wording import plural
+from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -40,7 +40,7 @@ _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 
 @dataclass(frozen=True)
 class Vacuumed:
-    """What a vacuum did.
+    """Outcome of a vacuum.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Vacuumed:
     deleted, bytes : number and size of the state files that were deleted
     bounded : nights whose scores were turned into histograms
     merged : number of files of merged nights
-    dry_run : whether nothing was done
+    dry_run : whether this is only a forecast
     """
 
     version: int
@@ -59,10 +59,8 @@ class Vacuumed:
     dry_run: bool = False
 
     def __str__(self) -> str:
-        size = f"({self.bytes / 1e6:,.1f} MB)"
-        parts = [
-            f"{'would delete ' * self.dry_run}{plural(self.deleted, 'file')}{' deleted' * (not self.dry_run)} {size}"
-        ]
+        files = f"{plural(self.deleted, 'file')}{' deleted' * (not self.dry_run)} ({size(self.bytes)})"
+        parts = [f"{'would delete ' * self.dry_run}{files}"]
         if self.bounded:
             span = f"{self.bounded[0]} to {self.bounded[-1]}" if len(self.bounded) > 1 else self.bounded[0]
             nights = plural(len(self.bounded), "night")
@@ -121,7 +119,7 @@ def bound(entry: Entry, specs: Mapping[tuple[str, str], Any], files: StateFiles,
     ----------
     entry : Entry
     specs : mapping of (group, column) to Spec
-        Columns to turn; others are left as they are.
+        Columns to turn into histograms; others stay unchanged.
     files : reads and writes the states
     budget : owns them
     """
@@ -161,7 +159,7 @@ def vacuum(context: StoreContext, keep: str | None, grace: str, *, dry_run: bool
 
 
 def _forecast(context: StoreContext, snapshot: Snapshot, old: set[str], oldest: float) -> Vacuumed:
-    """What a vacuum would do."""
+    """Forecast of a vacuum."""
     exact = {
         state.file: entry.partition
         for entry in snapshot.entries.values()

@@ -75,7 +75,7 @@ def test_tuples_are_labels_in_an_array_of_objects() -> None:
 )
 @pytest.mark.parametrize(("negative", "positive"), PAIRS[:4], ids=["str", "bytes", "int", "float"])
 def test_every_container_of_labels(container: Callable[[list[Any]], Any], negative: Any, positive: Any) -> None:
-    """Lists, numpy, pandas, polars and Arrow, for labels, scores and weights alike."""
+    """Lists, numpy, pandas, polars and Arrow, for labels, scores and weights."""
     labels = container([negative, negative, positive, positive])
     scores, weights = (pa.array, pl.Series)[isinstance(labels, pl.Series)](SCORES), pl.Series([1.0] * 4)
     assert roc_auc_score(labels, scores, weights, pos_label=positive) == 0.75

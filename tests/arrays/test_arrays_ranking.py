@@ -292,7 +292,7 @@ def test_standard_error_is_that_of_the_draws() -> None:
     ],
 )
 def test_containers(container: Callable[[list[Any]], Any]) -> None:
-    """Lists, tuples, numpy, pandas and Arrow columns, nullable ones and decimals are read alike."""
+    """Lists, tuples, numpy, pandas and Arrow columns, nullable ones and decimals give the same values."""
     assert roc_auc_score(container(LABELS), container(SCORES), container([1.0] * 4)) == 0.75
 
 

@@ -62,7 +62,7 @@ def test_a_common_size_changes_nothing(size: float) -> None:
 
 @pytest.mark.parametrize("weights", [[1e-300, 1e-300, 1e300], [5e-324, 1.0, 1.0], [1e308, 1e308, 1e308]])
 def test_what_leaves_float64_is_refused(weights: Any) -> None:
-    """A ratio or a sum that is no float64 is named with both ends."""
+    """A ratio or a sum outside float64 is named with both ends."""
     for function in (roc_auc_score, average_precision_score, agc_score):
         with pytest.raises(WeightError, match=r"sample_weight has weights from .* to .*leaves float64; scale"):
             function([1, 0, 0], [0.4, 0.6, 0.1], sample_weight=weights)

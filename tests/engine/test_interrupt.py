@@ -83,7 +83,7 @@ def test_a_closed_pipe_ends_quietly(data: Path) -> None:
 
 @pytest.mark.parametrize("words", [("metrics",), ("evaluate", "--help"), ("metrics", "--json", "-")], ids=" ".join)
 def test_tables_and_help_end_quietly_too(words: tuple[str, ...]) -> None:
-    """Whatever is printed, a reader that has gone is no error to speak of."""
+    """Whatever is printed, a reader that has gone causes no message."""
     with subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

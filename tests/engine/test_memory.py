@@ -1,4 +1,4 @@
-"""Memory: what exceeds the budget is spilled and read back; nothing stays on disk; a heavy bucket is taken in parts."""
+"""Memory: data beyond the budget is spilled and read back, nothing stays on disk, heavy buckets are cut into parts."""
 
 from __future__ import annotations
 

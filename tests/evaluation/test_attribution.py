@@ -1,8 +1,9 @@
-"""Attribution: contributions add up, gains are those of the table computed anew, and no layout changes a result."""
+"""Attribution: contributions add up, gains equal those of the recomputed table, and the layout changes no result."""
 
 from __future__ import annotations
 
 import json
+import pickle
 from collections import Counter, defaultdict
 from fractions import Fraction
 from itertools import count
@@ -27,6 +28,7 @@ from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.metrics.finalize import compute
+from streameval.report.attribution import conclusion
 from streameval.states.contingency import cells
 from streameval.states.values import IdColumn, ValuesSpec
 
@@ -231,7 +233,7 @@ def skewed(rows: int, seed: int = 0) -> pa.Table:
 @pytest.mark.parametrize("kind", ["int64", "uint64", "string", "binary"])
 @pytest.mark.parametrize("scope", ["global", "partition"])
 def test_neither_layout_nor_threads_nor_memory_change_a_table(tmp_path: Path, kind: str, scope: str) -> None:
-    """Ids of any type, in any files, come back as they are in the data."""
+    """Ids of any type, in any files, come back as in the data."""
     table = skewed(20_000)
     for name in "kc":
         column = table[name].combine_chunks()
@@ -278,7 +280,7 @@ def test_giants_with_null_classes_are_streamed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_examples_are_values_of_their_cells() -> None:
-    """Distinct, at most so many, and of rows of that class in that cluster; of both labels for impure clusters."""
+    """Distinct, at most the number asked for, and rows of that class in that cluster; both labels if it is impure."""
     table = skewed(3000)
     found = attribute(table, cluster="c", classes="k", label="label", examples="text", examples_per=2, threads=1)
     there = defaultdict(set)
@@ -369,6 +371,31 @@ def test_the_worst_clusters_of_real_messages(tmp_path: Path) -> None:
     refused = CliRunner().invoke(main, ["attribute", str(SPAM), "--cluster", "cluster_loose", "--top", "3"])
     assert refused.exit_code == 2
     assert "--classes" in refused.output
+
+
+def test_an_evaluation_attributes_from_its_states() -> None:
+    """The same tables as from the data; what a column has no states for is left out or refused."""
+    found = evaluate(SPAM, score="score_lr", cluster=["cluster_loose", "cluster_tight"], classes="campaign")
+    for one, column in zip(found.attributions(5), ("cluster_loose", "cluster_tight"), strict=True):
+        told = attribute(SPAM, cluster=column, classes="campaign", label="label", top=5)
+        assert one.tables() == told.tables()
+        assert (one.totals, one.rows) == (told.totals, told.rows)
+    with pytest.raises(OptionError, match="name the cluster column: cluster_loose, cluster_tight"):
+        found.attribution()
+    with pytest.raises(OptionError, match="stay in its process"):
+        pickle.loads(pickle.dumps(found)).attribution("cluster_loose")
+    assert evaluate(SPAM, score="score_lr", metrics="roc_auc").attributions() == ()
+    own = evaluate(SPAM, cluster="cluster_loose", cluster_scope="partition", metrics="aul")
+    with pytest.raises(OptionError, match="ids belong to their partitions"):
+        own.attribution()
+
+
+def test_texts_of_ids_are_hashes_without_the_data() -> None:
+    """An evaluation names clusters of strings by their hash, and says so on its page."""
+    data = pa.table({"k": ["a", "b", "a"], "c": ["x", "x", "y"], "label": [0, 1, 1]})
+    found = evaluate(data, cluster="c", classes="k")
+    assert found.attribution().merges["cluster"][0].as_py().startswith("#")
+    assert "Ids with # are hashes" in found.to_html()
 
 
 def test_what_changed_between_two_clusterings() -> None:
@@ -476,6 +503,26 @@ def test_slices_are_ranked_by_what_they_cost(metric: str | None) -> None:
     assert [tuple(row.values()) for row in told] == due
     assert found.slices["country"][0].as_py() == "FR"
     assert (found.totals["slices"], found.totals["slices_left_out"], found.slice_metric) == (4, 1, name)
+
+
+def test_intervals_of_slices_are_widened_for_having_been_selected() -> None:
+    """Those of R slices shown of m that could be are at level 1 − R(1 − level)/m."""
+    rng = np.random.default_rng(8)
+    user = np.arange(3000) // 2
+    country = rng.choice(["DE", "FR", "IT"], 1500)[user]
+    label = rng.integers(0, 2, 1500)[user]
+    data = pa.table({"label": label, "s": (rng.random(3000) + label * (country != "FR")) / 2, "user": user})
+    data = data.append_column("country", pa.array(country))
+    found = attribute(data, score="s", by="country", unit="user", ci=0.9, top=1)
+    assert found.slices is not None
+    [told] = found.slices.to_pylist()
+    level = 1 - 0.1 / 3
+    assert found.totals["slices_ci_level"] == pytest.approx(level)
+    values = evaluate(data, score="s", by="country", unit="user", ci=found.totals["slices_ci_level"], metrics="roc_auc")
+    assert (told["ci_lower"], told["ci_upper"]) == values.ci("roc_auc", slice={"country": told["country"]})
+    assert "96.67 % intervals by user, widened" in conclusion("slices", found.slices, found)
+    with pytest.raises(OptionError, match="would change nothing without slices"):
+        attribute(data, cluster="user", label="label", unit="user")
 
 
 def test_slices_stand_beside_clusters() -> None:

@@ -195,7 +195,7 @@ def test_a_file_with_three_labels_is_named(tmp_path: Path) -> None:
 
 
 def test_strings_need_a_positive_label() -> None:
-    """A string has no sign; one that is no value of the column's type is refused too."""
+    """A string has no sign; a value that does not fit the column's type is refused too."""
     table = labelled(["ham", "spam"])
     refused(LabelError, table, "'label'", "string", "--pos-label")
     assert evaluate(table, score="score", pos_label="spam").positives == 1
@@ -262,7 +262,7 @@ def test_an_absent_positive_label_is_refused_with_those_seen(labels: list[Any], 
 
 
 def test_bytes_name_the_label_of_a_binary_column() -> None:
-    """Bytes that are no text too; text stands for its bytes."""
+    """Also bytes that are not text; text stands for its bytes."""
     for positive in (b"spam", "spam", b"\xff"):
         label = positive.encode() if isinstance(positive, str) else positive
         assert evaluate(labelled([b"ham", label, label]), score="score", pos_label=positive).positives == 2
@@ -294,7 +294,7 @@ def test_null_weights_name_the_file(tmp_path: Path) -> None:
 
 
 def test_weights_of_zero_alone_are_no_class() -> None:
-    """Without any weight nothing is defined, which is no error."""
+    """Without any weight all metrics are undefined, without an error."""
     result = evaluate(pa.table(GOOD | {"weight": [0.0] * 4}), score="score", weight="weight")
     assert all(math.isnan(r.value) and r.reason for r in result.results if r.metric in {"roc_auc", "max_informedness"})
 
@@ -335,7 +335,7 @@ def test_bad_options_show_what_there_is(options: dict[str, Any], words: tuple[st
 
 
 def test_explain_takes_the_arguments_of_evaluate() -> None:
-    """All of them, refused alike; of another one the message says whose it is not."""
+    """All of them are refused; for an unknown one the message names the function."""
     table = pa.table(GOOD)
     everything = {name: value.default for name, value in inspect.signature(evaluate).parameters.items()}
     everything |= {"data": table, "score": "score", "progress": print}
@@ -462,7 +462,7 @@ def test_every_command_speaks_of_its_options(command: str, message: str, tmp_pat
 
 
 def test_errors_of_data_speak_of_options_and_of_files(tmp_path: Path) -> None:
-    """A path is never taken for an argument."""
+    """A path is never mistaken for an argument."""
     folder = tmp_path / "label=1"
     folder.mkdir()
     write(folder / "a.parquet", GOOD | {"score": [0.1, None, 0.3, 0.4]})

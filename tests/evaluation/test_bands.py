@@ -8,6 +8,7 @@ import pytest
 from scipy.special import expit, logit, stdtrit
 
 from streameval import evaluate
+from streameval.evaluation import explain
 from streameval.plots import plot_curve
 from streameval.states.grouped import Blocks
 from streameval.states.protocol import Batch
@@ -47,3 +48,30 @@ def test_bands_are_drawn_where_there_are_intervals(table):
     legend = [text.get_text() for text in plot_curve(found.curve("roc")).get_legend().get_texts()]
     assert legend[-1] == "90% at each point, by unit"
     assert evaluate(table, score="score", threads=1).curve("roc").band is None
+
+
+def test_lift_curves_and_pages_have_bands(table):
+    """All curves of a page are shaded, and it says what that means; a page without intervals says nothing of it."""
+    table = table.append_column("cluster", pa.array(np.arange(2000) // 4))
+    options = {"score": "score", "cluster": "cluster", "metrics": ["roc_auc", "aul"], "threads": 1}
+    found = evaluate(table, unit="unit", **options)
+    curves = {curve.name: curve for curve in found.curves()}
+    assert {name: curve.band.unit for name, curve in curves.items()} == {
+        "roc": "unit",
+        "precision_recall": "unit",
+        "gain": "unit",
+        "lift": "cluster",
+    }
+    lift = curves["lift"]
+    at = len(lift.band.x) // 2
+    assert lift.band.lower[at] < np.interp(lift.band.x[at], lift.x, lift.y) < lift.band.upper[at]
+    assert np.array_equal(found.curve("roc").band.lower, curves["roc"].band.lower, equal_nan=True)
+    assert "Shaded: 95% intervals at each point, by unit; 95% intervals at each point, by cluster." in found.to_html()
+    assert "Shaded" not in evaluate(table, **options).to_html()
+
+
+def test_a_plan_counts_blocks(table):
+    """States that intervals need are forecast beside the others."""
+    plain, asked = (explain(table, score="score", threads=1, **more) for more in ({}, {"unit": "unit"}))
+    [more] = asked.states[len(plain.states) :]
+    assert (more.kind, more.of, more.bytes) == ("score_blocks", "score", 1 << 22)

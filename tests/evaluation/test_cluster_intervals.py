@@ -79,7 +79,7 @@ def spread(values: np.ndarray) -> float:
 
 def estimate_of(found: Any, metric: str, of: str, *, paired: bool = False) -> Any:
     """The estimate of a result."""
-    each = next(e for e in found._estimates if (e.own.scalar.metric, e.own.scalar.of) == (metric, of))
+    each = next(e for e in found.estimates if (e.own.scalar.metric, e.own.scalar.of) == (metric, of))
     return each.paired if paired else each.own
 
 
@@ -181,7 +181,7 @@ def test_differences_by_size_need_a_common_unit() -> None:
 
 
 def test_null_classes_have_intervals_of_their_own_only() -> None:
-    """A row without a class is a unit of its own; another clustering does not know it."""
+    """A row without a class is a separate unit; another clustering does not share it."""
     table = clustered()
     classes = [None if i % 50 == 0 else c for i, c in enumerate(table.column("campaign").to_pylist())]
     table = table.set_column(0, "campaign", pa.array(classes))

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.states.blocks import blocks_of
 from streameval.states.keyed import counts as keyed
+from streameval.states.keyed.ids import id_type, identify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +214,7 @@ def test_what_means_do_not_go_with_is_refused(options: dict[str, Any], message: 
 
 
 def test_groups_are_ids() -> None:
-    """A column that is not there, and one whose values are no ids."""
+    """A missing column, and one whose values cannot be ids."""
     with pytest.raises(MissingColumnError, match="user_id"):
         evaluate(DATA, score="score", mean_over="user_id")
     with pytest.raises(SchemaError, match="'half' has type double; ids are"):
@@ -241,3 +243,42 @@ def test_deciles_need_groups() -> None:
     assert len(found.group_values("roc_auc")) == 0
     with pytest.raises(OptionError, match="roc curve"):
         found.curve("roc")
+
+
+@pytest.mark.parametrize("column", ["user", "name", "far"])
+@pytest.mark.parametrize("weight", ["rows", "equal"])
+def test_intervals_are_the_jackknife_over_groups(column: str, weight: str) -> None:
+    """Narrow, wide and hashed ids, rows without one: each block of groups is left out as if it were not there."""
+    random, rows = np.random.default_rng(4), 900
+    user = random.integers(-20, 20, rows)
+    label = random.integers(0, 2, rows)
+    data = pa.table({"label": label, "s": (label + random.normal(size=rows)).astype(np.float32), "user": user})
+    data = data.append_column("name", pa.array([None if one == 3 else f"u{one}" for one in user.tolist()]))
+    data = data.append_column("far", pa.array((user + 1) * (1 << 40)))
+    options: dict[str, Any] = {"score": "s", "mean_over": column, "mean_weight": weight}
+    options |= {"metrics": ["roc_auc", "average_precision", "precision@k=3"], "threads": 1}
+    found = evaluate(data, ci=0.95, **options)
+    ids = data[column].unique()
+    words = identify(ids.drop_null(), id_type(ids.type, column))[0]
+    blocks = dict(zip(ids.drop_null().to_pylist(), blocks_of(words, 128).tolist(), strict=True))
+    blocks[None] = int(blocks_of(np.zeros(1, np.uint64), 128)[0])
+    of_rows = np.array([blocks[one] for one in data[column].to_pylist()])
+    there = sorted(set(blocks.values()))
+    left = [evaluate(data.filter(pa.array(of_rows != block)), **options).results for block in there]
+    for i, one in enumerate(found.results):
+        values = np.array([row[i].value for row in left])
+        error = np.sqrt((len(there) - 1) / len(there) * np.square(values - values.mean()).sum())
+        assert one.stderr == pytest.approx(error, rel=1e-6)
+        assert (one.unit, one.units, one.blocks) == (column, one.groups, len(there))
+
+
+def test_means_are_compared_over_their_groups() -> None:
+    """Paired, as results say; other units are refused, since they would cut the groups."""
+    random = np.random.default_rng(6)
+    label, user = random.integers(0, 2, 2000), np.arange(2000) // 10
+    columns = {"label": label, "a": label + random.normal(size=2000), "b": label + random.normal(size=2000) / 3}
+    data = pa.table(columns | {"user": user})
+    found = evaluate(data, score=["a", "b"], mean_over="user", baseline="a", metrics="roc_auc").results[-1]
+    assert (found.unit, found.verdict) == ("user", "better")
+    with pytest.raises(OptionError, match="resampled by group, which other units would cut"):
+        evaluate(data, score="a", mean_over="user", unit="label")

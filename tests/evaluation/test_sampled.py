@@ -153,7 +153,7 @@ def write(table: pa.Table, folder: Path, files: int, **options: Any) -> Path:
 
 @pytest.mark.parametrize("passes", [1, 2])
 def test_results_are_the_same_bytes_for_any_threads(tmp_path: Path, passes: int) -> None:
-    """Threads, memory and the order of the files change nothing; files of one leaf draw rows of their own."""
+    """Threads, memory and the order of the files change nothing; files of one directory draw different rows."""
     root = write(TABLE, tmp_path / "a", 3, row_group_size=7000)
     options: dict[str, Any] = {"sample": 0.2, "passes": passes, "truncate": (0.1, 50)}
     expected = approximate(root, **options).to_json()
@@ -273,7 +273,7 @@ def test_many_centroids_are_merged_and_still_right(monkeypatch: pytest.MonkeyPat
 
 
 def _golden() -> dict[str, Any]:
-    """The states that the files in ``tests/data/states`` hold, folded anew."""
+    """The states that the files in ``tests/data/states`` hold, folded again."""
     table = tabled([(False, 0.125), (True, 0.875), (True, 0.5), (False, 0.5), (True, None), (False, -2.0)])
     return {
         "sampled_digests": folded(DigestsSpec("score", "f8", "drop", sample=0.75, seed=3), table, []),
@@ -397,7 +397,7 @@ def test_atoms_are_counted_in_a_second_pass() -> None:
 
 
 def test_several_scores_and_everything_else_beside() -> None:
-    """Each score has its areas, beside the exact metrics where these are not left out."""
+    """Each score has its areas, along with the exact metrics unless these are left out."""
     table = TABLE.append_column("other", pa.array(-arrays(TABLE)[1]))
     found = evaluate(table, score=["score", "other"], approx_agc=True, truncate=0.1, sample=0.5)
     for of in ("score", "other"):
@@ -545,7 +545,7 @@ def test_row_groups_of_unlike_rows_show_in_the_standard_error(tmp_path: Path) ->
 
 
 def test_row_groups_beside_exact_metrics_leave_these_whole(tmp_path: Path) -> None:
-    """Exact metrics read everything in a pass of their own; one row group at least is drawn."""
+    """Exact metrics read everything in a separate pass; at least one row group is drawn."""
     path = tmp_path / "file.parquet"
     pq.write_table(TABLE, path, row_group_size=ROWS // 10)
     found = evaluate(path, score="score", approx_agc=True, sample=1e-9, sample_by="row_groups")

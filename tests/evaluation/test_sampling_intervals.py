@@ -13,8 +13,8 @@ from scipy import stats
 
 from streameval import compare, evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.metrics.catalogue import Selection
 from streameval.metrics.finalize import compute
+from streameval.metrics.selection import Selection
 from streameval.states.grouped import Blocks
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import fold_arrays
@@ -111,7 +111,7 @@ def test_standard_errors_of_differences_of_near_and_far_scores(noise):
 
 
 def test_where_the_grid_is_too_coarse_there_is_no_interval():
-    """Most rows within a millionth of each other, beside a broad tail."""
+    """Most rows within a millionth of each other, and a broad tail."""
     rng = np.random.default_rng(2)
     label = rng.integers(0, 2, 20_000)
     near = 0.3 + 1e-7 * (label + rng.normal(size=20_000))
@@ -219,8 +219,10 @@ def test_estimates_travel_and_evaluations_are_compared():
     with pytest.raises(OptionError, match="evaluation a has no sampling intervals"):
         compare(evaluate(table, score="v1"), two)
     other = evaluate(table, score="v1", ci=0.9, metrics="roc_auc")
-    with pytest.raises(OptionError, match="with the same unit"):
+    with pytest.raises(OptionError, match=r"a over units of unit and b over units of row .*with the same unit"):
         compare(one, other)
+    with pytest.raises(OptionError, match="b is a int, and two evaluations are compared"):
+        compare(one, 3)
     assert other.results[0].ci_level == 0.9
 
 
@@ -245,11 +247,11 @@ def test_what_has_no_interval_says_why():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"ci": 95}, r"ci=95 is not a level between 0 and 1.*write ci=0.95 \(--ci 0.95\)"),
+        ({"ci": 95}, r"ci=95 is not a level between 0 and 1.*write ci=0.95"),
         ({"ci": 0}, "ci=0 is not a level"),
         ({"baseline": "v9"}, "baseline='v9' is neither a score nor a cluster column"),
         ({"baseline": "v1"}, "baseline='v1' has no other score column to compare with"),
-        ({"ci": 0.95, "by": "unit"}, "slices have no sampling intervals"),
+        ({"by": "unit", "ci": 0.9, "resample_bins": "exact"}, "keeps blocks of all rows alone"),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(options, message):
@@ -284,3 +286,23 @@ def test_histograms_and_weights_have_the_same_blocks():
         exact, approx = evaluate(table, **options), evaluate(table, approx=True, **options)
         assert [r.stderr for r in approx.results] == [r.stderr for r in exact.results]
         assert not any(r.ci_reason for r in approx.results)
+
+
+def test_rows_and_prevalence_have_intervals():
+    """Of rows on their own those of Poisson and binomial counts; wider by unit; without intervals there are none."""
+    table = clustered()
+    rows, positives = len(table), int(np.sum(table["label"].to_numpy(zero_copy_only=False)))
+    counts = {one.metric: one for one in evaluate(table, score="v1", ci=0.95, metrics="roc_auc").counts}
+    share = positives / rows
+    expected = {"rows": rows**0.5, "positives": positives**0.5, "prevalence": (share * (1 - share) / rows) ** 0.5}
+    assert {name: one.value for name, one in counts.items()} == {
+        "rows": rows,
+        "positives": positives,
+        "prevalence": share,
+    }
+    for name, error in expected.items():
+        assert counts[name].stderr == pytest.approx(error, rel=0.3)
+    by_unit = evaluate(table, score="v1", unit="unit", metrics="roc_auc")
+    assert by_unit.counts[2].stderr > counts["prevalence"].stderr
+    assert [one["metric"] for one in by_unit.to_dict()["counts"]] == list(expected)
+    assert "counts" not in evaluate(table, score="v1", metrics="roc_auc").to_dict()

@@ -298,3 +298,17 @@ def test_histograms_beyond_the_budget_are_refused() -> None:
     """Each slice has a histogram of a fixed size."""
     with pytest.raises(OptionError, match=r"groups of histograms by user take .* leave out approx \(--approx\)"):
         evaluate(many(), score="score", nan="drop", by="user", approx=True, memory="256MiB")
+
+
+@pytest.mark.parametrize("by", ["country", ["country", "hour"]])
+def test_halved_scores_of_slices(by: Any) -> None:
+    """Missing scores of short types count one half in the whole and in each slice."""
+    rng = np.random.default_rng(0)
+    score = pa.array(rng.random(200).astype(np.float32), mask=rng.random(200) < 0.1)
+    keys = {"country": rng.choice(["DE", "FR"], 200), "hour": rng.integers(0, 3, 200)}
+    table = pa.table({"label": (rng.random(200) < 0.4).astype(np.int8), "score": score, **keys})
+    found = evaluate(table, score="score", nan="half", by=by).results
+    alone = table.filter(pc.equal(table["country"], "DE"))
+    for rows, named in ((table, None), (alone, {"country": "DE"})):
+        own = [repr(replace(one, slice=None)) for one in found if one.slice == named]
+        assert own == [repr(one) for one in evaluate(rows, score="score", nan="half").results]

@@ -91,7 +91,7 @@ def test_a_common_size_changes_nothing(tmp_path: Path, size: float, label: list[
 
 @pytest.mark.parametrize("weights", [[1e-300, 1e-300, 1e279], [1e-200, 1e200, 1e-200], [1.0, 1e-305, 1e-305]])
 def test_what_leaves_float64_is_refused(weights: list[float]) -> None:
-    """A ratio that is no float64 is named with both ends, in arrays where float64 cannot hold it either."""
+    """A ratio outside float64 is named with both ends, in arrays where float64 cannot hold it either."""
     with pytest.raises(WeightError, match=r"leaves float64: scale the weights"):
         evaluate(
             table([(label, score, w) for label, score, w in zip([1, 0, 0], [0.4, 0.6, 0.1], weights, strict=True)]),

@@ -330,7 +330,7 @@ class Positives:
 
 @pytest.mark.parametrize("family", ["score", "cluster", "classes"])
 def test_a_metric_of_ones_own_is_computed(family: str) -> None:
-    """In every family, beside names of the catalogue, and alone without the defaults."""
+    """In every family, together with names of the catalogue, and alone without the defaults."""
     data = table([(0.1 * i, i % 2, 1.0, i // 2, i % 3) for i in range(6)])
     found = evaluate(data, **COLUMNS, metrics=[Positives(family), "roc_auc"])
     assert values(found) == {"positives": 3.0, "roc_auc": values(evaluate(data, score="score"))["roc_auc"]}

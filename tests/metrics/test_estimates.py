@@ -102,7 +102,7 @@ def test_identical_columns_have_no_p_and_are_equivalent():
 
 
 def test_a_block_that_one_side_lacks_leaves_its_value_as_it_is():
-    """A block that one side lacks leaves its value as it is."""
+    """A block that one side lacks leaves its value unchanged."""
     a, b = mean_estimate(np.ones(4), np.array([0, 0, 1, 1])), mean_estimate(np.arange(2.0), np.array([0, 2]))
     difference = a.minus(b)
     assert (~np.isnan(difference.replicates)).sum() == 3

@@ -110,7 +110,7 @@ def test_a_page_needs_nothing_and_is_whole(
 
 @pytest.mark.parametrize("name", ["hostile", "hostile-attribution"])
 def test_what_is_hostile_stays_text(tab: Tab, pages: dict[str, Path], name: str) -> None:
-    """Names that are markup are read as they are, and marks of direction can be seen."""
+    """Names that look like markup are shown literally, and marks of direction are visible."""
     tab.open(pages[name])
     text = tab.run("document.body.innerText")
     assert "<script>alert(1)</script>" in text

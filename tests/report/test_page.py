@@ -92,8 +92,10 @@ def test_a_page_says_what_is_the_case_in_order(spam: Any) -> None:
         "Score distributions",
         "Operating points",
         "Slices",
+        "Worst clusters",
         "What was read",
     ]
+    assert "cluster_loose: Splitting cluster 27933488048882903 would raise the adjusted Rand index by 0.0077." in lead
     assert page.texts["h3"][:4] == ["ROC curve", "Precision and recall", "Gain curve", "Lift curve"]
     assert f"{spam.value('adjusted_rand_index', of='cluster_tight'):.4f}" in text
     assert f"streameval evaluate {DATA} --score score_lr" in text
@@ -233,7 +235,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_whole(spam: Any, tmp_p
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    """A command of its own."""
+    """A separate command."""
     return subprocess.run(
         [sys.executable, "-m", "streameval", *words], capture_output=True, text=True, check=False, env=os.environ
     )

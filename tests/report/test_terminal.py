@@ -29,7 +29,7 @@ def printed(found: Any, width: int, points: Any = ()) -> list[str]:
 
 
 def scored(columns: int, **facts: Any) -> Any:
-    """Results of so many scores."""
+    """Results of a number of scores."""
     metrics = ("roc_auc", "average_precision", "agc_ratio@0.001234", "tpr@fpr=0.0001")
     results = [Scalar(metric, 0.123456, of=f"score_{i}", **facts) for i in range(columns) for metric in metrics]
     return SimpleNamespace(rows=10, positives=4, results=tuple(results), dropped=(), skipped=())
@@ -65,7 +65,7 @@ def test_names_and_numbers_are_whole_at_any_width(width: int, facts: dict[str, A
 
 
 def test_reasons_are_wrapped_and_do_not_push_numbers_apart() -> None:
-    """A long text takes several lines beside the numbers of the same table."""
+    """A long text takes several lines next to the numbers of the same table."""
     reason = "NaN scores count as halves in roc_auc and agc only; choose nan='drop' (--nan drop)"
     found = scored(2)
     found.results += tuple(Scalar("pr_auc", float("nan"), of=f"score_{i}", reason=reason) for i in range(2))
@@ -96,7 +96,7 @@ def test_the_table_of_the_readme() -> None:
 
 
 def test_text_is_plain_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Notebooks and terminals that force colours get no codes and no display of their own."""
+    """Notebooks and terminals that force colours get no codes and no special display."""
     found = scored(2)
     plain = text(found)
     monkeypatch.setenv("FORCE_COLOR", "1")

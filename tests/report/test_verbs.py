@@ -71,6 +71,49 @@ def test_a_history_is_written_night_by_night(store: Path, tmp_path: Path) -> Non
     assert "nights fail a rule" in text
 
 
+def test_several_histories_are_one_page(store: Path, tmp_path: Path) -> None:
+    """A picture for each metric and a column for each series; the failed nights are marked in all."""
+    words, files = outs(tmp_path, "html", "parquet")
+    run("history", store, "--metric", "roc_auc", "--metric", "aul", *words)
+    page = Reader(files["html"].read_text())
+    assert page.texts["h3"] == ["roc_auc", "aul"]
+    assert "roc_auc[score_lr]" in pq.read_schema(files["parquet"]).names
+    said = "".join(page.texts["p"])
+    assert "roc_auc of score_lr is" in said
+    assert "aul of cluster_loose is" in said
+
+
+def test_a_check_draws_what_its_rules_said_of_the_last_nights(store: Path, tmp_path: Path) -> None:
+    """A picture for each rule; one that compares shows the usual value too."""
+    words, files = outs(tmp_path, "html")
+    rules = ("--rule", "roc_auc[score_lr] >= 0.99", "--rule", "aul[cluster_loose] drop <= 0.5")
+    run("check", store, *rules, "--since", "2026-01-01", *words, status=3)
+    page = Reader(files["html"].read_text())
+    assert page.texts["h3"] == ["roc_auc[score_lr] >= 0.99", "aul[cluster_loose] drop <= 0.5"]
+    assert files["html"].read_text().count(">usual<") > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "column"),
+    [
+        (("sketch", str(DATA), "--column", "score_lr", "--quantile", "0.5", "--by-label"), "value"),
+        (("info", "STORE"), "fact"),
+        (("diagnose", "STORE", "--partition", "night=2026-01-09"), "what"),
+    ],
+    ids=lambda given: given[0] if isinstance(given, tuple) else given,
+)
+def test_verbs_without_a_page_write_tables(words: tuple[str, ...], column: str, store: Path, tmp_path: Path) -> None:
+    """JSON as on stdout, and the same rows as CSV and Parquet; a page is refused."""
+    asked, files = outs(tmp_path, "json", "csv", "parquet")
+    words = tuple(str(store) if word == "STORE" else word for word in words)
+    told = json.loads(run(*words, "--json", "-", *asked).stdout)
+    assert json.loads(files["json"].read_text()) == told
+    table = pq.read_table(files["parquet"])
+    assert column in table.column_names
+    assert len(list(csv.DictReader(files["csv"].read_text().splitlines()))) == table.num_rows > 2
+    assert "end it in .json, .csv or .parquet" in run(*words, "--out", tmp_path / "x.html", status=2).output
+
+
 def test_a_store_is_a_page_with_its_nights(store: Path, tmp_path: Path) -> None:
     """`show`, `Store.report` and `evaluate` of a store say the same: values, nights, rules, and what repeats it."""
     words, files = outs(tmp_path, "html", "csv")

@@ -55,7 +55,7 @@ def test_a_store_counts_a_linked_night_once(tree: Path, tmp_path: Path) -> None:
 
 
 def test_a_link_is_a_way_to_what_lies_elsewhere(tree: Path, tmp_path: Path) -> None:
-    """A linked directory is read under the link's name; a link to a link too; a hard link is a file of its own."""
+    """A linked directory is read under the link's name; so is a link to a link; a hard link is a separate file."""
     elsewhere = tmp_path / "disk" / "x"
     elsewhere.mkdir(parents=True)
     pq.write_table(TABLE.slice(0, 3), elsewhere / "b.parquet")

@@ -73,7 +73,7 @@ def rows_of(data: Any, columns: list[str] | None = None, batch_rows: int = 1 << 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A Hive tree of three nights, the last of two files, with what other writers leave beside them."""
+    """A Hive tree of three nights, the last of two files, with leftovers of other writers."""
     root = tmp_path / "scores"
     for night, part in (("01", 0), ("02", 0), ("03", 0), ("03", 1)):
         write(root / f"night=2026-01-{night}" / f"part-{part}.parquet", sample(50, int(night) + 10 * part))
@@ -547,7 +547,7 @@ def test_widening_matrix(names: str, expected: pa.DataType | None) -> None:
 
 
 def test_what_fits_one_type_changes_no_plan() -> None:
-    """Types that fit one of a set, each by itself, leave the common type of any set with it as it is."""
+    """Types that fit one type of a set, each by itself, do not change the common type of a set with it."""
     kinds = [
         pa.null(),
         pa.bool_(),

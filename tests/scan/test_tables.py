@@ -39,7 +39,7 @@ def rows_of(data: Any, columns: tuple[str, ...] = ("score",), **options: Any) ->
 
 
 def test_only_the_current_version_counts(tmp_path: Path) -> None:
-    """Overwritten files are no part of the table, however it is named; an older version is there when asked for."""
+    """Overwritten files are not part of the table, however it is named; older versions are available on request."""
     table = write(tmp_path / "t", OLD, NEW)
     for data in (table, str(table), f"{table}/", table.as_uri(), f"{table}/*", f"{table}/**", f"{tmp_path}/*"):
         assert len(rows_of(data)) == 6
@@ -85,7 +85,7 @@ def test_partition_values_are_those_of_the_log(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_tables_and_of_plain_files(tmp_path: Path) -> None:
-    """Each table by its own log, other files as they are; a link to a table is that table."""
+    """Each table by its log, other files directly; a link to a table is that table."""
     for name in ("a", "b"):
         write(tmp_path / "lake" / name, OLD, NEW)
     pq.write_table(NEW, tmp_path / "lake" / "c.parquet")
@@ -192,7 +192,7 @@ def test_column_mapping_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_delta_log_cannot_give(tmp_path: Path) -> None:
-    """Versions that are not there, vacuumed files, broken logs, versions of what is no table: each is named."""
+    """Missing versions, vacuumed files, broken logs, versions of a plain folder: each is named."""
     table = write(tmp_path / "t", OLD, NEW)
     with pytest.raises(CorruptFileError, match=r"/t: a Delta table, but version 7 in its log cannot be read"):
         plan(table, ["score"], delta_version=7)

@@ -108,7 +108,7 @@ def test_seed_changes_everything_drawn(tmp_path: Path) -> None:
 
 
 def test_options_change_only_their_columns(tmp_path: Path) -> None:
-    """Clustering errors and label errors leave the scores and campaigns as they are."""
+    """Clustering errors and label errors do not change scores and campaigns."""
     plain, errors = draw(tmp_path / "plain", **PURE), draw(tmp_path / "errors", noise=0.2, join=0.5, label_error=0.1)
     for name in ("message_id", "score_a", "score_b", "campaign", "weight"):
         np.testing.assert_array_equal(plain[name], errors[name])
@@ -252,7 +252,7 @@ def test_join_share(tmp_path: Path) -> None:
 
 
 def test_missed_share(tmp_path: Path) -> None:
-    """Missed messages have clusters of their own: many more clusters than classes."""
+    """Missed messages are singleton clusters: many more clusters than classes."""
     data = draw(tmp_path, **{**PURE, "singletons": 0.0, "mean": 100, "missed": 0.69})
     distinct = len(np.unique(data["cluster"])) / ROWS
     assert distinct == pytest.approx(0.70, abs=0.01)

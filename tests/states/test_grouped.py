@@ -89,7 +89,7 @@ def test_groups_are_states_of_their_rows(subject: Subject) -> None:
 
 @by_name(GROUPED)
 def test_layouts_merge_and_are_stored_as_one(subject: Subject) -> None:
-    """States whose groups stand apart, are joined, or both: equal, merged alike, and read back equal."""
+    """States whose groups are separate, joined, or both: equal, also after merging and reading back."""
 
     @settings(max_examples=1 if isinstance(subject.spec.inner, HistogramSpec) else 3)
     @given(subject.tables(st.just(1)), subject.tables(st.just(1)))
@@ -191,7 +191,7 @@ def test_equal_values_are_one_group() -> None:
 
 
 def test_tuples_are_not_confused() -> None:
-    """Values that look alike when they are put one after the other."""
+    """Values that are equal once they are concatenated."""
     found = _split(By(("a", "b")), a=pa.array(["1:s", "", None]), b=pa.array(["", "1:s", "n"]))
     assert found == [("1:s", ""), ("", "1:s"), (None, "n")]
 
@@ -346,7 +346,7 @@ def test_keys_and_specs_are_hashable() -> None:
 
 
 def test_the_engine_folds_grouped_specs(tmp_path: Path) -> None:
-    """A grouped spec is folded beside others, from files, and reads the columns of its key."""
+    """A grouped spec is folded together with others, from files, and reads the columns of its key."""
     table = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "country": ["DE", None, "DE", "FR"]})
     pq.write_table(table, tmp_path / "a.parquet")
     inner = ScoreSpec("score", "f8")

@@ -2,7 +2,7 @@
 
 1. Folding a concatenation equals merging the folds: any split, batch size, row order and capacity.
 2. A merge is associative and commutative, and ``empty()`` is its identity.
-3. What goes through Arrow, and through a real Parquet file, comes back equal; several states read together are their
+3. A state that goes through Arrow, or a real Parquet file, comes back equal; several states read together are their
    union.
 4. States are the same to the bit whatever the memory budget; `test_evaluate.py` tests results for any files, threads
    and workers.
@@ -45,6 +45,7 @@ from streameval.states.keyed import counts as runs
 from streameval.states.keyed import hot
 from streameval.states.labels import LabelSpec
 from streameval.states.sampled.bins import BinsSpec
+from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
@@ -60,7 +61,7 @@ DATA = Path(__file__).parents[1] / "data" / "states"
 
 @contextmanager
 def sizes(*, tiny: bool) -> Iterator[None]:
-    """The engine's constants as they are, or so small that a few rows take every path."""
+    """The engine's constants unchanged, or small enough that a few rows take every path."""
     with pytest.MonkeyPatch.context() as patch:
         if tiny:
             patch.setattr(hot, "LEARN", 6)
@@ -159,7 +160,7 @@ def test_merge_is_associative_and_commutative(subject: Subject) -> None:
 
 @by_name()
 def test_a_state_survives_arrow_and_parquet(subject: Subject, tmp_path: Path) -> None:
-    """What was dumped loads equal, from memory and from a Parquet file whose row groups are others."""
+    """A dumped state loads equal, from memory and from a Parquet file with other row groups."""
 
     @settings(max_examples=examples(subject, 4))
     @given(subject.tables())
@@ -171,7 +172,7 @@ def test_a_state_survives_arrow_and_parquet(subject: Subject, tmp_path: Path) ->
 
 @by_name()
 def test_states_read_together_are_their_union(subject: Subject) -> None:
-    """Whatever the kind, stored states that are read at once are those that are read and merged."""
+    """For every kind, stored states read together equal their merge."""
 
     @settings(max_examples=examples(subject, 4))
     @given(st.lists(subject.tables(), min_size=1, max_size=3))
@@ -372,7 +373,7 @@ def test_a_maximum_in_place_of_a_sum_is_caught(subject: Subject, monkeypatch: py
 
 
 def _golden() -> dict[str, Any]:
-    """The states that the files in ``tests/data/states`` hold, folded anew."""
+    """The states that the files in ``tests/data/states`` hold, folded again."""
     label, scores = [0, 1, 1, 0, 1, 0], [0.125, 0.875, 0.5, 0.5, None, -2.0]
     table = pa.table(
         {
@@ -399,6 +400,11 @@ def _golden() -> dict[str, Any]:
             ("group_scores-f4", GroupScoreSpec("column", "f4", "user", nan="drop"), grouped),
             ("group_scores-u8-hash", GroupScoreSpec("column", "u8", "partition", "hash"), integers),
             ("score_blocks-f4", BlockSpec("column", "f4", nan="half", unit="partition", count=4, bins=2), table),
+            (
+                "score_block_slices-f4",
+                BlockSlicesSpec(BlockSpec("column", "f4", nan="half", count=4, bins=2), By(("partition",))),
+                table,
+            ),
             ("label_counts", LabelSpec("column", nulls="drop"), numbers),
             ("grouped-score_counts", GroupedSpec(ScoreSpec("column", "f4", nan="half"), By(("partition",))), table),
             ("grouped-cluster_counts", GroupedSpec(ClusterSpec("column", "unsigned"), Blocks("column", 4)), integers),

@@ -34,7 +34,7 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def data(tmp_path):
-    """The first three nights, in a place of their own."""
+    """The first three nights, in a separate place."""
     for night in NIGHTS[:3]:
         land(night, tmp_path / "data")
     return tmp_path / "data"
@@ -228,7 +228,7 @@ def test_partitions_that_are_gone_are_told_and_kept(data, tmp_path):
 
 
 def test_a_night_without_rows_counts_for_nothing(tmp_path):
-    """An empty night beside others is a partition of no rows."""
+    """An empty night among others is a partition of no rows."""
     store = Store(tmp_path / "store")
     some = {"label": pa.array([0, 1, 1], pa.int8()), "score": pa.array([0.1, 0.2, 0.3])}
     night(tmp_path / "data", "night=1", **some)
@@ -267,7 +267,7 @@ def test_versions_that_never_were_are_refused(data, tmp_path):
 
 
 def test_versions_keep_their_numbers_while_others_commit(data, tmp_path):
-    """A table that was opened before another commit lists it too, and numbers all as they are."""
+    """A table that was opened before another commit lists it too, with the right numbers."""
     store = Store(tmp_path / "store")
     store.update(data / NIGHTS[0], **FEW)
     place = store._context.ledger.location
@@ -290,7 +290,7 @@ def test_all_nights_can_be_removed_and_come_back(data, tmp_path):
 
 
 def test_options_that_contradict_the_store_are_refused(data, tmp_path):
-    """The message names both; options that agree are no contradiction."""
+    """The message names both; options that agree are accepted."""
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
     store.update(data, **FEW)

@@ -80,7 +80,7 @@ def test_weights_that_join_take_the_place_of_counts(data, tmp_path):
 
 
 def test_metrics_that_join_need_no_file(data, tmp_path):
-    """They stand beside the defaults, also in the history."""
+    """They come in addition to the defaults, also in the history."""
     store = Store(tmp_path / "store")
     store.update(data, **FEW)
     shutil.copytree(data, tmp_path / "copy")

@@ -92,7 +92,7 @@ def test_an_incomplete_night_is_marked_until_it_is_whole(data, tmp_path, how):
     assert store.evaluate(NIGHTS[3]).skipped == found.skipped  # also from the cache
     assert [point.incomplete for point in store.history("aul").points] == [False] * 3 + [True]
     version = store.versions()[0]["version"]
-    for _ in range(2):  # still damaged: tried again, and left as it is
+    for _ in range(2):  # still damaged: tried again, and unchanged
         assert store.update(data, on_error="skip").version == version
         assert store.update(data).unchanged == 4
     where = tmp_path / "store"

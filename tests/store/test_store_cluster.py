@@ -199,11 +199,14 @@ VERBS = (
     ("history STORE --metric roc_auc --metric aul", True),
     ("history STORE --metric agc@0.05 --of score_nb --last 2", True),
     ("check STORE --rule 'roc_auc[score_lr] >= 0.9' --rule 'rows >= 100' --since 2026-01-01", True),
+    ("evaluate STORE --last 2", True),
+    ("attribute STORE --cluster cluster_loose", True),
+    ("diagnose STORE --partition night=2026-01-03", True),
 )
 
 
 def test_every_verb_gives_the_same_numbers_with_a_scheduler(client: Any, data: Path, tmp_path: Path) -> None:
-    """By the command line, beside the same on threads of this process."""
+    """By the command line, compared with threads of this process."""
     for night in NIGHTS[3:6]:
         shutil.rmtree(data / night)
     address = client.scheduler.address

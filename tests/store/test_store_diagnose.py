@@ -49,7 +49,7 @@ def broken(tmp_path):
 
 
 def test_facts_are_those_of_the_data_and_the_usual_ones_medians(broken):
-    """Rows, nulls, positives, quantiles and clusters, beside the last seven nights."""
+    """Rows, nulls, positives, quantiles and clusters, compared with the last seven nights."""
     store, table = broken
     assert store.diagnose() == ()
     assert not store.check("nulls[label] <= 5%").passed
@@ -81,7 +81,8 @@ def test_a_scheduler_is_told_why_and_what_is_next(tmp_path):
     """By `check` in two lines, by `diagnose` in a table and in JSON."""
     where = tmp_path / "store"
     told = run("check", where, "--rule", "nulls[label] <= 5%").stdout.splitlines()
-    assert "label null (share) " in told[1]
+    assert told[1].startswith(f"{NIGHTS[9]}: label null ")
+    assert " % (usual 0 %); " in told[1]
     assert told[1].endswith("label null in 1 of 2 files (part-1.parquet: 100)")
     assert told[2] == f"next: streameval diagnose {where} --partition {NIGHTS[9]}"
     done = run("diagnose", where)
@@ -98,3 +99,32 @@ def test_a_scheduler_is_told_why_and_what_is_next(tmp_path):
     assert (good.exit_code, "compared with 0 nights" in good.stdout) == (0, True)
     with pytest.raises(MissingInputError):
         Store(where).diagnose("night=2025-01-01")
+
+
+def test_the_groups_whose_cost_rose_most_are_named(tmp_path):
+    """Two clusters joined in one night: exactly the pairs that they did not have in the median of the usual nights."""
+    data = tmp_path / "data"
+    for name in NIGHTS[:5]:
+        land(name, data)
+    path = data / NIGHTS[4] / "part-0.parquet"
+    table = pq.read_table(path, partitioning=None)
+    place, cluster = table.column_names.index("cluster_loose"), table["cluster_loose"].to_numpy().copy()
+    joined, cluster[:60] = int(cluster[0]), cluster[0]
+    pq.write_table(table.set_column(place, "cluster_loose", pa.array(cluster)), path)
+    store = Store(tmp_path / "store")
+    store.update(data, cluster="cluster_loose", classes="campaign")
+    [found] = store.diagnose(NIGHTS[4])
+    costs = {one.what: one for one in found.costs}
+    worst = costs[f"cluster_loose {joined} false pairs"]
+    assert found.costs[0] == worst
+    each = [store.attribute(name, cluster="cluster_loose", top=10**6).merges.to_pylist() for name in NIGHTS[:5]]
+    known = [{row["cluster"]: row["false_pairs"] for row in rows}.get(joined, 0) for rows in each]
+    assert (worst.value, worst.usual) == (known[4], median(known[:4]))
+    assert worst.value > 1000
+    assert any(name.startswith("campaign ") for name in costs)
+    assert {one.what.split(" ", 2)[2] for one in found.costs} == {"false pairs", "missed pairs", "lost of aul"}
+    assert all(one.value > one.usual for one in found.costs)
+    assert found.to_dict()["costs"][0]["what"] == worst.what
+    shown = run("diagnose", store.name, "--partition", NIGHTS[4]).stdout
+    assert "cost that rose most" in shown
+    assert f"cluster_loose {joined} false pairs" in shown

@@ -166,7 +166,7 @@ def test_the_commands_keep_and_show_estimates(data: Path, tmp_path: Path) -> Non
 
 
 def test_what_no_store_can_sketch_is_refused(data: Path, tmp_path: Path) -> None:
-    """Ids are kept as ids; text is no number."""
+    """Ids are kept as ids; text is not a number."""
     with pytest.raises(OptionError, match="sketch='id': a store holds this column as ids"):
         Store(tmp_path / "ids").update(data, cluster="id", sketch="id")
     alone = evaluate(data, sketch="size")

@@ -47,7 +47,7 @@ def rewritten(night, data, change):
 
 
 def broken(night, data):
-    """A night whose score is turned round."""
+    """A night with a reversed score."""
     return rewritten(
         night, data, lambda t: set_column(t, "score_lr", pc.subtract(pa.scalar(1, pa.float32()), t["score_lr"]))
     )
@@ -87,7 +87,7 @@ def test_a_broken_night_in_a_backfill_fails_and_keeps_failing(store, data):
 
 
 def test_a_removed_night_no_longer_fails(store, data):
-    """It is gone, and so is its failure; if it comes back as it was it is judged again."""
+    """It is gone, and so is its failure; if it comes back unchanged it is judged again."""
     store.update(broken(NIGHTS[8], data))
     assert not store.check(FLOOR).passed
     store.remove(NIGHTS[8])
@@ -129,7 +129,7 @@ def test_a_new_column_leaves_other_judgements_alone(store, data):
 
 
 def test_a_new_rule_judges_the_newest_night_and_what_comes_later(store, data):
-    """`since` reaches back, `again` judges anew; a rule whose text changed is new to the newest night."""
+    """`since` reaches back, `again` repeats judgements; a rule whose text changed is new to the newest night."""
     high = "roc_auc[score_lr] >= 0.999"
     aucs = {name: evaluate(data / name, **FEW).value("roc_auc") for name in NIGHTS[:8]}
     first = store.check({"high": high})
@@ -270,7 +270,7 @@ def test_a_null_value_fails_with_its_reason(store, data):
 
 
 def test_judgements_outlive_everything_that_is_derived(store, data, tmp_path, monkeypatch):
-    """Also when the table is written anew as one file; a damaged one is refused by name."""
+    """Also when the table is rewritten as one file; a damaged one is refused by name."""
     monkeypatch.setattr(judgements, "FILES", 3)
     for name in NIGHTS[8:13]:
         store.update((broken if name == NIGHTS[9] else land)(name, data))
@@ -342,3 +342,23 @@ def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
     assert made.check(rule).passed
     with pytest.raises(OptionError, match=r"keeps no blocks of units.*add --unit"):
         made.check("roc_auc[score_lr] >= 0.9 @95%")
+
+
+def test_a_check_that_finds_what_is_known_writes_nothing(store):
+    """Rules on the store as it is now, and rules that cannot be decided, are kept once and not at every check."""
+    rules = ["missing == 0", "age <= 1000000h", "rows drop <= 1% or undecided", FLOOR]
+    first = store.check(rules)
+    log = store._context.judgements()
+    assert first.judged == 3
+    again = store.check(rules)
+    assert (again.judged, again.passed) == (0, True)
+    assert store._context.judgements()._table.version() == log._table.version()
+
+
+def test_the_newest_of_several_failing_nights_is_explained(store, data):
+    """`check` says which night is unusual, and names all that fail."""
+    for name in NIGHTS[8:10]:
+        store.update(broken(name, data))
+    lines = CliRunner().invoke(main, ["check", store.name, "--rule", FLOOR]).stdout.splitlines()
+    assert lines[-2].startswith(f"2 nights fail ({NIGHTS[8]}, {NIGHTS[9]}): streameval diagnose ")
+    assert lines[-1] == f"next: streameval diagnose {store.name} --partition {NIGHTS[9]}"

@@ -8,6 +8,7 @@ import shutil
 import traceback
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -113,7 +114,8 @@ def test_names_that_lead_out_of_a_store_are_not_opened(store, monkeypatch, name)
     original = PublishedFiles._bytes
     monkeypatch.setattr(PublishedFiles, "_bytes", lambda self, name: opened.append(name) or original(self, name))
     store.vacuum(grace="0s")  # needs none of them
-    for verb in (store.evaluate, lambda: store.history("roc_auc"), lambda: store.check("roc_auc > 0")):
+    judged = partial(store.check, "pr_auc > 0", since="2026-01-01")  # a value of the first night that is not known yet
+    for verb in (store.evaluate, lambda: store.history("roc_auc"), judged):
         with pytest.raises(FormatError, match="not the name of a file of a store; it was not opened"):
             verb()
     assert name not in opened
@@ -186,7 +188,7 @@ def test_a_forged_index_of_merged_files_is_passed_over(store, tmp_path, monkeypa
 
 
 def test_rows_of_wrong_types_are_refused(store, tmp_path):
-    """Labels that are no counts, and columns that are not those of a ledger."""
+    """Labels that are not counts, and columns of other tables."""
     snapshot = store._context.ledger.read()
     for labels in ("[" * 100_000, "{}", "3", '{"neg": "x", "pos": [], "null": null, "values": [[]]}'):
         entries = {name: replace(entry, labels=labels) for name, entry in snapshot.entries.items()}

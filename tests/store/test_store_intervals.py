@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from nightly import DATA, NIGHTS, land
@@ -11,6 +13,7 @@ from nightly import DATA, NIGHTS, land
 from streameval import Store, compare, evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
+from streameval.evaluation.result.recalled import RecalledEstimates
 
 COLUMNS = {"score": ["score_lr", "score_nb"], "metrics": ["roc_auc"]}
 
@@ -119,3 +122,54 @@ def test_nights_are_compared_with_earlier_ones(store, data):
     assert found[0].of == "score_lr (these nights) − score_lr (2026-01-01..2026-01-01)"
     with pytest.raises(OptionError, match="is not a span of dates"):
         store.evaluate(against="2026-01-01")
+
+
+def test_evaluations_with_intervals_are_cached(store):
+    """Asked again, no state is read for the values; comparisons and bands read them, and are the same."""
+    options = {"baseline": "score_nb", "ci": 0.85}
+    fresh = store.evaluate(**options)
+    again = Store(store.name, threads=1).evaluate(**options)
+    assert isinstance(again.estimates, RecalledEstimates)
+    assert "evaluation" not in vars(again.estimates._recalled)  # nothing was made again
+    assert again.results == fresh.results
+    assert store.evaluate(ci=0.9).ci("roc_auc", "score_lr") != fresh.ci("roc_auc", "score_lr")
+    told = [
+        one.difference("roc_auc", "score_nb", "score_lr") for one in (fresh, again, pickle.loads(pickle.dumps(again)))
+    ]
+    assert told[0] == told[1] == told[2]
+    assert compare(fresh, again)[0].value == 0
+    bands = [one.curve("roc", "score_lr").band for one in (fresh, again)]
+    assert np.array_equal(bands[0].lower, bands[1].lower, equal_nan=True)
+
+
+def test_diagnose_gives_metrics_their_intervals(store, data, tmp_path):
+    """Where the store keeps blocks of a unit; another store tells of its facts alone."""
+    [found] = store.diagnose(NIGHTS[2])
+    one = next(each for each in found.findings if each.what == "roc_auc[score_lr]")
+    assert (one.ci_lower, one.ci_upper) == store.evaluate(NIGHTS[2]).ci("roc_auc", "score_lr")
+    usual = [store.evaluate(night).value("roc_auc", "score_lr") for night in NIGHTS[:2]]
+    assert one.usual == sum(usual) / 2
+    done = CliRunner().invoke(main, ["diagnose", store.name, "--partition", NIGHTS[2]])
+    assert f"[{one.ci_lower:.4g}, {one.ci_upper:.4g}]" in done.stdout
+    bare = Store(tmp_path / "bare", threads=1)
+    bare.update(data / NIGHTS[2], **COLUMNS)
+    assert not any("roc_auc" in each.what or each.ci_lower for each in bare.diagnose(NIGHTS[2])[0].findings)
+
+
+def test_rules_of_differences_in_a_store_of_scores_and_clusters(tmp_path):
+    """Each needs the columns of its own kind alone; what has no interval is undecided, and may be let pass."""
+    made = Store(tmp_path / "store", threads=1)
+    clusters = {"cluster": ["cluster_loose", "cluster_tight"], "classes": "campaign"}
+    made.update(
+        DATA / NIGHTS[0], **COLUMNS | {"metrics": ["roc_auc", "aul", "bcubed_fscore"]}, **clusters, unit="campaign"
+    )
+    rules = {
+        "scores": "roc_auc[score_lr] - roc_auc[score_nb] >= -0.5 proven @95%",
+        "classes": "bcubed_fscore[cluster_tight] - bcubed_fscore[cluster_loose] >= -0.5 proven @95%",
+        "clusters": "aul[cluster_tight] - aul[cluster_loose] >= 0 @95%",
+        "lenient": "aul[cluster_tight] - aul[cluster_loose] >= 0 @95% or undecided",
+    }
+    found = made.check(rules)
+    outcomes = {one.rule: one.outcome for one in found.judgements}
+    assert outcomes == dict(zip(rules, ("passed", "passed", "undecided", "passed"), strict=True))
+    assert not found.passed

@@ -28,7 +28,7 @@ server.serve_forever()
 
 @pytest.fixture(scope="module")
 def endpoint():
-    """An object store, empty and alone; a process of its own, since deltalake holds the interpreter while it waits."""
+    """An empty object store in a separate process, since deltalake holds the interpreter while it waits."""
     command = [sys.executable, "-c", SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         yield f"http://127.0.0.1:{int(server.stdout.readline())}"  # the port that the system gave, once it is open

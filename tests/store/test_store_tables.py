@@ -116,8 +116,8 @@ def test_a_history_of_several_metrics_and_columns_is_one_table(data, store, tmp_
     assert (rows[5]["roc_auc[score_lr]"], rows[5]["roc_auc[score_lr] reason"]) == ("", "one class only")
     found.save(tmp_path / "history.parquet")
     assert pq.read_table(tmp_path / "history.parquet") == table
-    with pytest.raises(OptionError, match="html"):
-        found.save(tmp_path / "history.html")
+    with pytest.raises(OptionError, match="pdf"):
+        found.save(tmp_path / "history.pdf")
     axes = found.plot(tmp_path / "history.svg")
     assert axes.get_yscale() == "linear"
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
@@ -147,5 +147,28 @@ def test_a_plan_says_what_would_be_read(store):
     assert run("history", store.name, "--metric", "aul", "--plan").stdout.splitlines()[2].startswith("  cluster clu")
     assert run("diagnose", store.name, "--plan").exit_code == 0
     assert store.info().failing == {}
-    with pytest.raises(OptionError, match="verb='update' must be one of"):
-        store.plan("update")
+    with pytest.raises(OptionError, match="verb='vacuum' must be one of"):
+        store.plan("vacuum")
+
+
+def test_a_plan_of_a_verb_that_folds_says_which_files_and_columns(store, data, tmp_path):
+    """Of data and footers alone: nothing is folded, and what the verb would refuse is refused."""
+    new = land(NIGHTS[4], tmp_path / "new" / "data")
+    found = store.plan("update", data=[tmp_path / "new" / "data"])
+    rows = pq.read_metadata(new / "part-0.parquet").num_rows
+    assert (found.nights, found.first, found.rows, found.files) == (1, NIGHTS[4], rows, 1)
+    assert found.of_data == ("label", "score_lr", "score_nb", "cluster_loose")
+    assert found.bytes > 0
+    begun = run("update", tmp_path / "other", data, "--score", "score_lr", "--plan")
+    assert begun.stdout.splitlines()[1].endswith(": label, score_lr"), begun.stderr
+    assert not (tmp_path / "other").exists()
+    again = run("replace", store.name, data / NIGHTS[1], "--plan").stdout.splitlines()
+    assert again[0].startswith(f"{NIGHTS[1]}; ")
+    assert again[1].startswith("would read 1 file, ")
+    joins = run("add", store.name, "--score", "score_q", "--since", "2026-01-03", "--plan").stdout.splitlines()
+    assert joins[0].startswith("2 nights")
+    assert joins[1].endswith(": label, score_q")
+    assert joins[2] == "would keep also score_q"
+    assert run("add", store.name, "--metric", "brier_score", "--plan").stdout.splitlines()[1] == "would read nothing"
+    assert run("replace", store.name, tmp_path / "new" / "data", "--plan").exit_code == 1
+    assert store.versions()[0]["version"] == 0

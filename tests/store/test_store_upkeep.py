@@ -189,7 +189,7 @@ def test_histograms_are_merged_by_updates(tmp_path, monkeypatch):
 
 
 def test_bounded_nights_are_merged_beside_exact_ones(data, tmp_path, monkeypatch):
-    """Histograms of old nights are in runs of their own."""
+    """Histograms of old nights are in separate files."""
     monkeypatch.setattr(compaction, "FAN", 2)
     store = Store(tmp_path / "store")
     store.update(data, score="score_lr")
@@ -240,7 +240,7 @@ def test_nights_of_one_content_count_each(tmp_path, monkeypatch):
 
 
 def test_evaluations_are_cached_until_the_ledger_changes(data, tmp_path):
-    """A second evaluation reads no state, but its curves can; after an update all is evaluated anew."""
+    """A second evaluation reads no state, but its curves can; after an update everything is evaluated again."""
     store = Store(tmp_path / "store")
     store.update(data, **FEW, truncate=0.1)
     first = store.evaluate()

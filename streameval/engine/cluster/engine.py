@@ -70,6 +70,11 @@ class Ranges:
     futures: list[Any]
     shards: Mapping[Any, list[list[Interval]]]
 
+    def of(self, spec: Any, number: int) -> Sequence[Interval]:
+        """Shards of a state in a range; none where a state of few distinct keys has fewer ranges than others."""
+        shards = self.shards[spec]
+        return shards[number] if number < len(shards) else ()
+
 
 @dataclass(frozen=True)
 class ClusterEngine:
@@ -238,7 +243,7 @@ class ClusterEngine:
         key, nodes = key_factory(), []
         sent = [(spec, work.packed(metrics)) for spec, metrics in asked]
         for r, future in enumerate(ranges.futures):
-            wanted = [(spec, ranges.shards[spec][r], metrics) for spec, metrics in sent if r < len(ranges.shards[spec])]
+            wanted = [(spec, ranges.of(spec, r), metrics) for spec, metrics in sent]
             one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))

@@ -15,6 +15,7 @@ from streameval.evaluation.attribution.run import Run, checked_options
 from streameval.evaluation.attribution.shortfalls import with_slices
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.options import command
+from streameval.options.gathered import gathered
 
 if TYPE_CHECKING:
     import os
@@ -24,15 +25,33 @@ if TYPE_CHECKING:
 
 __all__ = ["attribute"]
 
-_ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout")
+_ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
 
 
+def _attributed(data: Any, given: Mapping[str, Any]) -> Attribution:
+    """`attribute`, with all options."""
+    options = checked_options({name: value for name, value in given.items() if name != "progress"})
+    run = {name: given[name] for name in _ENGINE}
+    clustered = given["cluster"] and (options["classes"] or given["label"])
+    found = _of_clusters(data, options, run) if clustered else None
+    if found is not None and not options["by"]:
+        return found
+    metric = None if options["classes"] and given["metric"] in GAINS else given["metric"]
+    made = with_slices(found, data, {**options, **run, "metric": metric})
+    asked = {**options, "classes": given["classes"]}  # which stands for an earlier clustering as well
+    told = command("attribute", made.source.data, asked) if made.source.command else ""
+    return replace(made, source=replace(made.source, command=told))
+
+
+@gathered(_attributed)
 def attribute(
     data: Any,
     *,
     cluster: str | None = None,
     score: str | None = None,
     by: str | Sequence[str] | None = None,
+    ci: float | None = None,
+    unit: str | None = None,
     classes: str | None = None,
     changed_from: str | None = None,
     label: str | None = None,
@@ -68,6 +87,10 @@ def attribute(
         Slicing columns, as in `streameval.evaluate`: slices are ranked by what they fall short of the whole, times
         their rows. Slices with fewer than 20 positives or negatives are left out. The label is `label`, or the column
         ``label``. Data are read once more.
+    ci, unit : optional
+        Sampling intervals of the slices, as in `streameval.evaluate`. They are widened for having been selected: those
+        of R slices out of m that could be are at level 1 − R (1 − ci) / m, so that of the intervals shown a share of
+        1 − ci at most is wrong (false coverage rate). With `unit`, 20 effective units are needed.
     classes : str, optional
         Column of the clusters' true classes, for the worst merges and splits.
     changed_from : str, optional
@@ -113,49 +136,12 @@ def attribute(
     >>> found.splits["class"].to_pylist(), found.totals["missed_pairs"]
     ([1, 2], 3)
     """
-    given: dict[str, Any] = {
-        "cluster": cluster,
-        "score": score,
-        "by": by,
-        "classes": classes,
-        "changed_from": changed_from,
-        "label": label,
-        "pos_label": pos_label,
-        "metric": metric,
-        "aul_threshold": aul_threshold,
-        "top": top,
-        "examples": examples,
-        "examples_per": examples_per,
-        "nulls": nulls,
-        "unlabelled": unlabelled,
-        "cluster_scope": cluster_scope,
-        "where": where,
-        "memory": memory,
-        "spill": spill,
-        "on_error": on_error,
-        "delta_version": delta_version,
-        "threads": threads,
-        "client": client,
-        "scheduler_timeout": scheduler_timeout,
-    }
-    options = checked_options(given)
-    found = _of_clusters(data, options, given, progress) if cluster and (options["classes"] or label) else None
-    if found is not None and not options["by"]:
-        return found
-    metric = None if options["classes"] and metric in GAINS else metric
-    made = with_slices(
-        found, data, {**options, **{name: given[name] for name in _ENGINE}, "metric": metric, "progress": progress}
-    )
-    asked = {**options, "classes": classes}  # which stands for an earlier clustering as well
-    told = command("attribute", made.source.data, asked) if made.source.command else ""
-    return replace(made, source=replace(made.source, command=told))
+    raise NotImplementedError  # never reached: the decorator calls `_attributed` with these arguments
 
 
-def _of_clusters(
-    data: Any, options: Mapping[str, Any], given: Mapping[str, Any], progress: Callable[[int, int], None] | None
-) -> Attribution:
-    """What clusters and classes cost."""
-    engine = start(**{name: given[name] for name in _ENGINE}, progress=progress)
+def _of_clusters(data: Any, options: Mapping[str, Any], run: Mapping[str, Any]) -> Attribution:
+    """What clusters and classes cost; `run` are the options of the engine."""
+    engine = start(**run)
     try:
         return Run.of(data, options, engine).finish()
     except BaseException:

@@ -12,11 +12,11 @@ from streameval import scan
 from streameval.engine.fold import Plan
 from streameval.errors import MissingInputError, OptionError, SchemaError
 from streameval.evaluation.attributed import Attribution
-from streameval.evaluation.attribution.ids import Ids
 from streameval.evaluation.attribution.narrowing import narrowed
-from streameval.evaluation.attribution.sweep import Sweep
 from streameval.evaluation.columns import without_views
 from streameval.evaluation.conclude import check_labels
+from streameval.evaluation.costs.ids import Ids
+from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, recorded
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
-    from streameval.evaluation.attribution.sweep import LookUp, Values
+    from streameval.evaluation.costs.sweep import LookUp, Values
     from streameval.states.values import ValuesSpec
 
 __all__ = ["Run", "checked_options"]

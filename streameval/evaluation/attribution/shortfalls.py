@@ -1,7 +1,15 @@
 """Slices by what hurts most: how far each falls short of the whole, times its rows.
 
 A slice with few rows is far off by chance alone. So slices with fewer than `LEAST` effective units of rows, positives
-or negatives are left out first, and counted; each row is a unit of its own.
+or negatives are left out first, and counted; without a unit column each row is a unit of its own.
+
+The worst of many slices lies far below by chance alone. So the intervals of the R slices that are shown, out of m that
+could be, are at level 1 − R (1 − level) / m: then at most a share of 1 − level of the intervals shown is wrong.
+
+References
+----------
+Benjamini, Y. and Yekutieli, D. (2005). False discovery rate-adjusted multiple confidence intervals for selected
+parameters. *JASA* 100, 71–81.
 """
 
 from __future__ import annotations
@@ -20,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.intervals import Estimated
     from streameval.results import Scalar
 
 __all__ = ["LEAST", "METRIC", "with_slices"]
@@ -27,6 +36,8 @@ __all__ = ["LEAST", "METRIC", "with_slices"]
 LEAST = 20  # effective units of a slice
 METRIC = "roc_auc"
 _SHARED = (
+    "ci",
+    "unit",
     "where",
     "memory",
     "spill",
@@ -63,15 +74,20 @@ def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any])
     whole, slices = _split(found.results, metric)
     better = next((entry.better for entry in entries() if entry.metric is not None and entry.name == metric), "higher")
     sign = -1 if better == "lower" else 1
-    fit = [one for one in slices if _units(one) >= LEAST and not math.isnan(one.value)]
-    short = [(sign * (whole.value - one.value), one) for one in fit]
-    worst = sorted((pair for pair in short if pair[0] > 0), key=lambda pair: -pair[0] * pair[1].rows)[: given["top"]]
+    estimates: Sequence[Estimated | None] = found.slice_estimates or [None] * len(slices)
+    fit = [(one, own) for one, own in zip(slices, estimates, strict=True) if _fits(one)]
+    short = [(sign * (whole.value - one.value), one, own) for one, own in fit]
+    worst = sorted((each for each in short if each[0] > 0), key=lambda each: -each[0] * each[1].rows)[: given["top"]]
+    level = 1 - len(worst) * (1 - (found.ci_level or 0)) / max(1, len(fit))
+    shown = [(cost, one if own is None else own.own.scalar_with(level)) for cost, one, own in worst]
     base = result or Attribution(
         found.rows, None, None, None, None, {},
         dropped=found.dropped, skipped=found.skipped, options=found.options, source=found.source,
     )  # fmt: skip
     totals = {**base.totals, "slices": len(slices), "slices_left_out": len(slices) - len(fit), "whole": whole.value}
-    return replace(base, slices=_table(worst), totals=totals, slice_metric=metric)
+    if found.ci_level is not None and shown:
+        totals["slices_ci_level"] = level
+    return replace(base, slices=_table(shown), totals=totals, slice_metric=metric)
 
 
 def _split(results: Sequence[Scalar], metric: str) -> tuple[Scalar, list[Scalar]]:
@@ -81,6 +97,11 @@ def _split(results: Sequence[Scalar], metric: str) -> tuple[Scalar, list[Scalar]
         msg = f"metric={metric!r} names {len(named)} metrics of a score; slices are ranked by one"
         raise OptionError(msg, "metric")
     return next(r for r in results if r.slice is None), [r for r in results if r.slice is not None]
+
+
+def _fits(one: Scalar) -> bool:
+    """Whether a slice has a value, and enough units to be ranked."""
+    return _units(one) >= LEAST and not math.isnan(one.value)
 
 
 def _units(one: Scalar) -> float:

@@ -1,7 +1,7 @@
 """Loops over units in blocks: the keyed hash, and what leaving out a block changes.
 
-Sums by block are kept in tables with a row for every (size, block) and a column for every sum: row ``size * B + block``
-of a dense table for sizes that it has room for, and a list of such rows for larger sizes.
+Sums by block are kept in tables with a row for every (size, block) and a column for every sum. Small sizes have row
+``size * B + block`` of a dense table; larger sizes have a list of such rows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _hashed(word):
 
 @inlined
 def hashed_block(word, count):
-    """The block of a unit given by its word; a number of blocks that is a power of two needs no division."""
+    """The block of a unit, from its word; needs no division if the number of blocks is a power of two."""
     if count & (count - np.uint64(1)) == 0:
         return np.int64(_hashed(word) & (count - np.uint64(1)))
     return np.int64(_hashed(word) % count)
@@ -51,16 +51,16 @@ def hashed_block(word, count):
 
 @jit
 def row_blocks(first, rows, file, count):
-    """The blocks of consecutive rows of a file, each a unit, of `count` blocks, as int64."""
-    out = np.empty(rows, np.int64)
+    """The block, of `count`, of each of consecutive rows of a file, as int64; every row is a unit."""
+    out, blocks = np.empty(rows, np.int64), np.uint64(count)
     for i in range(rows):
-        out[i] = np.int64(_hashed(_hashed(np.uint64(first + i)) ^ file) % np.uint64(count))
+        out[i] = hashed_block(_hashed(np.uint64(first + i)) ^ file, blocks)
     return out
 
 
 @jit
 def unit_blocks(words, count):
-    """The blocks of units given by their words, of `count` blocks, as int64."""
+    """The block, of `count`, of each unit, from its word, as int64."""
     out, blocks = np.empty(words.size, np.int64), np.uint64(count)
     for i in range(words.size):
         out[i] = hashed_block(words[i], blocks)
@@ -69,14 +69,14 @@ def unit_blocks(words, count):
 
 @jit
 def spread_rows(word, rows, out):
-    """Add `rows` rows, each a unit of its own, to their blocks: row k has the hash of ``hash(k) ^ word``."""
+    """Add `rows` rows, each a separate unit, to their blocks: row k has the hash of ``hash(k) ^ word``."""
     for k in range(rows):
         out[hashed_block(_hashed(np.uint64(k)) ^ word, np.uint64(out.size))] += 1
 
 
 @jit
 def lone_blocks(words, rows, blocks):
-    """Rows of each block among units of one row, ``rows[i]`` of them in the cluster with word i.
+    """Rows by block of units of one row each; cluster i has ``words[i]`` and ``rows[i]`` such units.
 
     Returns int64 arrays: the number i of the cluster, the block and its rows, by cluster.
     """
@@ -107,7 +107,7 @@ def _square(n):
 
 @jit
 def squared(rows):
-    """Rows, and high and low 32 bits of their squares, as an int64 array of shape (n, 3); of fewer than 2^47 rows."""
+    """Rows, and high and low 32 bits of their squares, as an int64 array of shape (n, 3); rows are below 2^47."""
     out = np.empty((rows.size, 3), np.int64)
     for i in range(rows.size):
         out[i, 0] = rows[i]
@@ -136,13 +136,13 @@ def group_blocks(numbers, blocks, sums, largest, groups, count):
     ----------
     numbers, blocks : int64 arrays of shape (n,), the group and the block of each cell
     sums : int64 array of shape (n, k)
-    largest : int64 array of shape (n,), whose maximum is taken
+    largest : int64 array of shape (n,), combined by maximum
     groups, count : numbers of groups and of blocks
 
     Returns
     -------
     bounds : int64 array of shape (groups + 1,), the first entry of each group
-    blocks, sums, largest : of the entries; each has another group and block
+    blocks, sums, largest : of the entries, one for each group and block that occurs
     """
     starts = np.zeros(groups + 1, np.int64)
     for i in range(numbers.size):
@@ -178,10 +178,10 @@ def group_blocks(numbers, blocks, sums, largest, groups, count):
 
 @jit
 def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
-    """Add what leaving out each block changes in the clusters that it has rows of.
+    """Add the changes that leaving out each block makes to the clusters it has rows of.
 
-    A cluster of size c whose rows of block b are d leaves size c and, unless none is left, joins size c − d; with it go
-    the sums of all its rows, and of those that are left. Clusters smaller than `least` are passed over.
+    Without block b, a cluster of size c with d rows in b moves to size c − d, or vanishes if d = c. The sums of all its
+    rows leave size c; the sums of its remaining rows join size c − d. Clusters smaller than `least` are skipped.
 
     Parameters
     ----------
@@ -189,11 +189,11 @@ def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
     sizes : int64 array of shape (n_clusters,)
     count : number of blocks
     table : int64 array of shape (sizes · count, 1 + columns): changes in the number of clusters and in their sums
-    keys, large : the same as a list, for larger sizes: with room for two rows an entry
+    keys, large : the same for larger sizes, as a list with room for two rows per entry
 
     Returns
     -------
-    int : how many rows are listed
+    int : number of rows listed
     """
     found, columns = 0, sums.shape[1]
     total = np.empty(columns, np.int64)
@@ -207,7 +207,7 @@ def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
                 total[column] += sums[e, column]
         for e in range(first, last):
             d = sums[e, 0]
-            for sign in (-1, 1):  # all rows go, those that are left return; in place, since a call counts references
+            for sign in (-1, 1):  # all rows leave, the rest return; inline, because a call would count references
                 if sign > 0 and d == c:
                     break
                 row = (c if sign < 0 else c - d) * count + blocks[e]
@@ -226,7 +226,7 @@ def add_clusters(bounds, blocks, sums, sizes, least, count, table, keys, large):
 
 @jit
 def shared_maxima(bounds, blocks, largest, sizes, least, lost):
-    """Add to each block by how much the largest cells of clusters fall without it."""
+    """Add to each block how much the sum of the clusters' largest cells falls without it."""
     for k in range(sizes.size):
         if sizes[k] < least:
             continue
@@ -241,21 +241,21 @@ def shared_maxima(bounds, blocks, largest, sizes, least, lost):
 
 @jit
 def add_cells(numbers, n, times, blocks, count, table, keys, large, squares):
-    """Add cells of classes to their count n and block, and n² to their class.
+    """Count cells of classes by their rows n and their block, and add n² to their class.
 
     Parameters
     ----------
     numbers, n : int64 arrays of shape (n_cells,), the class of each cell and its rows
-    times : int64 array of shape (n_cells,), how many cells each stands for; empty: 1 each
+    times : int64 array of shape (n_cells,), number of equal cells each stands for; empty: 1 each
     blocks : int64 array of shape (n_classes,)
     count : number of blocks
     table : int64 array of shape (sizes · count, 1)
-    keys, large : the same as a list, for larger cells: with room for a row each
+    keys, large : the same for larger cells, as a list with room for one row per cell
     squares : int64 array of shape (n_classes, 2), high and low words
 
     Returns
     -------
-    int : how many rows are listed
+    int : number of rows listed
     """
     found = 0
     for i in range(numbers.size):

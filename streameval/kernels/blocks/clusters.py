@@ -1,8 +1,8 @@
 """Loops over clusters in blocks.
 
-A *cell* is what a cluster has in a block. Its key is the mixed id of the cluster without the ten bits below the
-highest, which its bucket fixes; the others move up and make room for ten bits of the block, lowest of all. So cells of
-one word sort like rows of plain clusters, and the cells of a cluster are adjacent.
+A *cell* holds the rows of one cluster in one block. Its key is the cluster's mixed id without the ten bits below the
+highest bit, which the bucket fixes. The remaining bits move up, and the block takes the ten lowest bits. One-word cells
+therefore sort like rows of plain clusters, and the cells of a cluster are adjacent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "sorted_cells",
 ]
 
-BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # of a bucket's number but its highest
+BLOCK_BITS = ID_BUCKETS.bit_length() - 2  # bits of a bucket's number, without the highest
 
 _MIX = np.uint64(MIX)
 _UNMIX = np.uint64(pow(MIX, -1, 1 << 64))
@@ -120,7 +120,7 @@ def count_lone_cells(words, count):
 
 @jit
 def count_lone_units(words, top, count):
-    """As `count_lone_cells`, of words of plain clusters, whose blocks follow from their ids; `top` is the lost bit."""
+    """As `count_lone_cells`, for words of plain clusters; blocks follow from the ids, and `top` is the lost bit."""
     found, blocks = np.zeros((count, 2), np.int64), np.uint64(count)
     for i in range(words.size):
         found[hashed_block(((words[i] >> _ONE) | top) * _UNMIX, blocks), words[i] & _ONE] += 1

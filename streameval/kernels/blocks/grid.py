@@ -3,6 +3,10 @@
 The grid is made of prefixes of a *folded* order-preserving code of float64 numbers, which resolves numbers near 1 as
 well as those near 0: in [½, 1] the code follows the bits of 1 − x, which is exact there (Sterbenz), and falls with
 them. Codes ascend with the number; outside [½, 1] two neighbouring float64 may share one.
+
+Rows are counted a few hundred at a time, one loop a step: codes, bins, counts. Most codes lie between the smallest and
+the largest that their bin has seen, which finds the bin with one comparison. Counts are bytes, so that they fit into
+the second-level cache, and carry into wider ones.
 """
 
 from __future__ import annotations
@@ -12,29 +16,31 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import prefetch
 
-__all__ = ["SLOTS_A_BIN", "codes", "count_blocks", "scores_of"]
+__all__ = ["SLOTS_A_BIN", "codes", "count_blocks", "scores_of", "take_slots"]
 
-SLOTS_A_BIN = 4  # of the table that finds the bin of a prefix
+SLOTS_A_BIN = 4  # in the hash table that finds the bin of a prefix
 _ONE_BIT = np.uint64(1)
 _ZERO = np.uint64(0)
 _MIDDLE = np.uint64(1 << 62)  # code of 0
 _HALF = np.uint64(0x3FE0 << 48)  # bits of 0.5
 _UNIT = np.uint64(0x3FF0 << 48)  # bits of 1
-_LEAST = np.uint64(0x3C90 << 48)  # bits of 2⁻⁵⁴: of 1 − x the next power of two below the least that is not 0
-_AHEAD = 1 << 9  # rows
+_LEAST = np.uint64(0x3C90 << 48)  # bits of 2⁻⁵⁴, the power of two below the smallest nonzero 1 − x
+_NAN = np.uint64(0xFFFFFFFFFFFFFFFF)  # in place of a code
+_AT_ONCE = 1 << 9  # rows
+_CARRY = np.uint32(1 << 8)
+_CACHED = 1 << 20  # bytes of a table that need not be asked for beforehand
 
 
 @inlined
 def _code(x):
-    """The folded code of a number; free of branches that scores around one half would mispredict."""
-    if x < 0.0:
-        return ~np.float64(x).view(np.uint64) >> _ONE_BIT
+    """The folded code of a number, all ones for NaN; without branches, for several numbers at a time."""
     mirrored, above = (x >= 0.5) & (x <= 1.0), x > 1.0
     bits = np.float64((1.0 - x) if mirrored else x + 0.0).view(np.uint64)
     folded = _HALF + _HALF - max(bits, _LEAST)
     offset = folded if mirrored else bits
     offset += (_HALF + _HALF - _LEAST - _UNIT) if above else _ZERO
-    return _MIDDLE + (offset >> _ONE_BIT)
+    code = ~np.float64(x).view(np.uint64) >> _ONE_BIT if x < 0.0 else _MIDDLE + (offset >> _ONE_BIT)
+    return code if x == x else _NAN
 
 
 @jit
@@ -58,72 +64,111 @@ def scores_of(codes: np.ndarray) -> np.ndarray:
 
 
 @jit
-def _seek(scores, start, down, mask, finder, prefixes, used, ends, found):
-    """Find the bins of up to `found.size` scores, −1 for NaN; returns how many, fewer where there is no room."""
-    rows = min(found.size, scores.size - start)
-    for i in range(rows):
-        x = np.float64(scores[start + i])
-        if x != x:
-            found[i] = -1
-            continue
-        code = _code(x)
-        prefix = code >> down
-        at = prefix & mask
-        bin_ = finder[at]
-        while bin_ >= 0 and prefixes[bin_] != prefix:
+def take_slots(prefixes, bin_ends, finder, ends):
+    """Free all slots, and give some bins theirs, as `count_blocks` reads them.
+
+    Parameters
+    ----------
+    prefixes : uint64 array of shape (n,), of the bins
+    bin_ends : uint64 array of shape (n, 2), their smallest and largest code
+    """
+    mask = np.uint64(finder.size - 1)
+    for at in range(finder.size):
+        ends[at, 0], ends[at, 1] = _NAN, _ZERO
+    for i in range(prefixes.size):
+        at = prefixes[i] & mask
+        while ends[at, 0] <= ends[at, 1]:
             at = (at + _ONE_BIT) & mask
-            bin_ = finder[at]
-        if bin_ < 0:
-            bin_ = np.int32(used[0])
-            if bin_ == prefixes.size:
-                return i
-            finder[at] = bin_
-            prefixes[bin_] = prefix
-            ends[bin_, 0], ends[bin_, 1] = code, code
-            used[0] += 1
-        ends[bin_, 0] = min(ends[bin_, 0], code)
-        ends[bin_, 1] = max(ends[bin_, 1], code)
-        found[i] = bin_
-    return rows
+        finder[at], ends[at, 0], ends[at, 1] = i, bin_ends[i, 0], bin_ends[i, 1]
+
+
+@inlined
+def _place(code, down, finder, prefixes, used, ends):
+    """The slot of a code, whose bin is made or extended; `_NAN` where there is no room for a bin more."""
+    mask, prefix = np.uint64(finder.size - 1), code >> down
+    at = prefix & mask
+    while ends[at, 0] <= ends[at, 1]:
+        if ends[at, 0] >> down == prefix:
+            ends[at, 0] = min(ends[at, 0], code)
+            ends[at, 1] = max(ends[at, 1], code)
+            return at
+        at = (at + _ONE_BIT) & mask
+    if used[0] == prefixes.size:
+        return _NAN
+    finder[at], prefixes[used[0]] = used[0], prefix
+    ends[at, 0], ends[at, 1] = code, code
+    used[0] += 1
+    return at
 
 
 @jit
-def count_blocks(scores, labels, weights, blocks, start, shift, finder, prefixes, used, ends, table, sums, nans, lost):
-    """Count scores from row `start` on; returns the row at which a bin more is needed than there is room for.
+def _seek(scores, down, finder, prefixes, used, ends, found):
+    """Find the bins of some scores, `_NAN` for NaN. Returns their number; fewer if the bins run out."""
+    mask = np.uint64(finder.size - 1)
+    for i in range(scores.size):
+        found[i] = _code(np.float64(scores[i]))
+    for i in range(scores.size):
+        code = found[i]
+        at = (code >> down) & mask
+        if not ((ends[at, 0] <= code) & (code <= ends[at, 1])):
+            if code == _NAN:
+                continue
+            at = _place(code, down, finder, prefixes, used, ends)
+            if at == _NAN:
+                return i
+        found[i] = np.uint64(finder[at])
+    return scores.size
 
-    Bins are found a few hundred rows ahead of counting, so that their counts are on their way from memory.
+
+@jit
+def count_blocks(
+    scores, labels, weights, blocks, start, shift, finder, prefixes, used, ends, table, wide, sums, nans, lost
+):
+    """Count scores from row `start` on. Returns the row that needs a new bin when there is no room, else the row count.
 
     Parameters
     ----------
     scores, labels, weights, blocks : of each row; `weights` is empty where rows have none
     shift : bits of the code below the prefix
-    finder : int32 array whose size is a power of two: bins from the lower bits of their prefix on, −1 for none
+    finder : int32 array whose size is a power of two: hash table of bins by the lower bits of their prefix
     prefixes : uint64 array of shape (n_bins,), of which `used` (an array of one number) are occupied
-    ends : uint64 array of shape (n_bins, 2): smallest and largest code
-    table : uint32 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
-    sums : float64 array of the same shape, their weights; empty without
+    ends : uint64 array of shape (n_slots, 2): smallest and largest code of the slot's bin; smallest > largest if free
+    table : uint8 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
+    wide : uint32 array of the same shape, multiples of 256 rows, carried over from `table`
+    sums : float64 array of the same shape, the sums of their weights; empty if rows have none
     nans, lost : arrays of shape (n_blocks, 2): rows and weights whose score is NaN
     """
-    mask, down = np.uint64(finder.size - 1), np.uint64(shift)
-    found = np.empty(_AHEAD, np.int32)
-    weighted, width = weights.size > 0, 2 * nans.shape[0]
+    down, found = np.uint64(shift), np.empty(_AT_ONCE, np.uint64)
+    weighted, width = weights.size > 0, np.uint64(2 * nans.shape[0])
     row = start
     while row < scores.size:
-        rows = _seek(scores, row, down, mask, finder, prefixes, used, ends, found)
-        for i in range(rows):
-            found[i] = found[i] * width + 2 * blocks[row + i] + labels[row + i] if found[i] >= 0 else -1
-            prefetch(table, max(found[i], 0))
-        for i in range(rows):
-            if found[i] < 0:
-                b, side = blocks[row + i], labels[row + i]
-                nans[b, side] += 1
-                if weighted:
-                    lost[b, side] += weights[row + i]
+        some = scores[row : row + _AT_ONCE]
+        rows = _seek(some, down, finder, prefixes, used, ends, found)
+        label, block, at = labels[row : row + rows], blocks[row : row + rows], found[:rows]  # signed places are slow
+        for i in range(at.size):
+            column = np.uint64(2 * block[i] + label[i])
+            at[i] = at[i] * width + column if at[i] != _NAN else _NAN
+        if table.size > _CACHED:
+            for i in range(at.size):
+                prefetch(table, at[i] if at[i] != _NAN else _ZERO)
+        for i in range(at.size):
+            if at[i] == _NAN:
+                nans[block[i], label[i]] += 1
                 continue
-            table[found[i]] += np.uint32(1)
-            if weighted:
-                sums[found[i]] += weights[row + i]
+            count = np.uint8(table[at[i]] + np.uint8(1))  # which wraps
+            table[at[i]] = count
+            if count == 0:
+                wide[at[i]] += _CARRY
+        if weighted:
+            weight = weights[row : row + rows]
+            for i in range(at.size):
+                prefetch(sums, at[i] if at[i] != _NAN else _ZERO)
+            for i in range(at.size):
+                if at[i] == _NAN:
+                    lost[block[i], label[i]] += weight[i]
+                else:
+                    sums[at[i]] += weight[i]
         row += rows
-        if rows < found.size:
+        if rows < some.size:
             break
     return row

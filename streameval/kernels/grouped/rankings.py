@@ -1,8 +1,8 @@
-"""Loops over the scores of many groups, such as users: every group is a ranking of its own.
+"""Loops over the scores of many groups, such as users: each group is ranked separately.
 
 A *tie* is the rows of one group with one score: n negatives and p positives. Ties of a group are adjacent and descend
-from its best score, and ``starts`` says where each group begins. T and F are the positives and negatives of the group
-before a tie. Sums are integers: 128 bits as (high, low) words where a word may be too short.
+from its best score; group g begins at ``starts[g]``. T and F are the positives and negatives of the group before a tie.
+Sums are integers: 128 bits as (high, low) words where one word may be too short.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def unmix(mixed: np.ndarray) -> np.ndarray:
 def narrow_ties(words):
     """Ties of sorted rows, each a word of id and key shifted left by one with the label in the lowest bit.
 
-    Returns ``starts``, n and p. As in `streameval.kernels.segments.tally_sorted` nothing branches on where a tie ends.
+    Returns ``starts``, n and p. As in `segments.tally_sorted`, no branch depends on the end of a tie.
     """
     neg = np.empty(words.size, np.int64)
     pos = np.empty(words.size, np.int64)
@@ -130,7 +130,7 @@ def precisions(starts, n, p, false, true):
 
 @jit
 def quotients(high, low, divisors):
-    """Quotients of 128-bit integers and divisors from 1 to 2³² − 1, rounded down; they are below 2⁶⁴."""
+    """Quotients of 128-bit integers and divisors from 1 to 2³² − 1, rounded down; the quotients must be below 2⁶⁴."""
     out = np.empty(high.size, np.uint64)
     for i in range(high.size):
         d = np.uint64(divisors[i])
@@ -144,9 +144,9 @@ def quotients(high, low, divisors):
 
 @jit
 def tops(starts, n, p, false, true, k):
-    """Positives and rows up to the first tie at which a group has `k` rows or more; −1 rows where it has fewer.
+    """Positives and rows up to the first tie at which a group reaches `k` rows; −1 rows if none of its ties here does.
 
-    A group with `k` rows or more before its first tie here has none either.
+    A group that has `k` rows before its first tie here also gets −1.
     """
     groups = starts.size - 1
     hits, rows = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)

@@ -1,20 +1,16 @@
 """Rows of many groups in the order of their scores: a word is a 32-bit rank key, then the 32-bit code of the group.
 
-Keys and buckets are those of `streameval.kernels.keys`, so that all groups together are one ranking, and every group is
-its part of it.
+Keys and buckets are those of `streameval.kernels.keys`. All groups together form one ranking; each group is a part of
+that ranking.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import jit
 
 __all__ = [
-    "add_areas",
-    "add_precisions",
-    "add_rows",
     "compacted",
     "count_codes",
     "encode_f4",
@@ -27,7 +23,6 @@ __all__ = [
 _SIGN = np.uint32(1 << 31)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
-_UNIT = float(1 << 62)
 
 
 @jit
@@ -42,7 +37,7 @@ def encode_f4(bits, groups, label, words, codes):
 
 @jit
 def encode_keys(keys, groups, label, words, codes):
-    """As `encode_f4`, of 32-bit rank keys in uint64 words."""
+    """As `encode_f4`, for 32-bit rank keys in uint64 words."""
     for i in range(keys.size):
         words[i] = (keys[i] << _HALF) | np.uint64(groups[i])
         codes[i] = (np.uint32(keys[i] >> np.uint64(16)) << np.uint32(1)) | np.uint32(label[i])
@@ -50,7 +45,7 @@ def encode_keys(keys, groups, label, words, codes):
 
 @jit
 def recoded(words, table):
-    """Words with other codes: ``table[code]`` in place of each."""
+    """Words with each code replaced by ``table[code]``."""
     out = np.empty(words.size, np.uint64)
     for i in range(words.size):
         out[i] = (words[i] & ~_LOW) | np.uint64(table[words[i] & _LOW])
@@ -59,7 +54,7 @@ def recoded(words, table):
 
 @jit
 def count_codes(words, counts, starts, codes, tally):
-    """Add the rows of each group to ``tally[label, group]``, piece by piece; one an item where `counts` is empty."""
+    """Add the rows of each group to ``tally[label, group]``, piece by piece; empty `counts` mean one row per item."""
     for j in range(codes.size):
         side = tally[np.int64(codes[j]) & 1]
         for i in range(starts[j], starts[j + 1]):
@@ -67,59 +62,38 @@ def count_codes(words, counts, starts, codes, tally):
 
 
 @jit
-def unwoven(words, neg, pos, groups):
-    """Counts of ascending words, moved group by group: where each of the groups starts, its n, p and rank keys."""
-    starts = np.zeros(groups + 1, np.int64)
+def unwoven(words, neg, pos, member, groups):
+    """Counts of ascending words, moved group by group: where each of the groups starts, its n, p and rank keys.
+
+    A code lies in a group of each slicing, ``member[code]``; codes of a group with one key are added up.
+    """
+    sizes, last = np.zeros(groups + 1, np.int64), np.full(groups, -1, np.int64)
     for i in range(words.size):
-        starts[(words[i] & _LOW) + np.uint64(1)] += 1
-    for g in range(groups):
-        starts[g + 1] += starts[g]
-    cursor = starts[:-1].copy()
-    n, p = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
-    keys = np.empty(words.size, np.uint32)
+        key = np.int64(words[i] >> _HALF)
+        for k in range(member.shape[1]):
+            g = np.uint64(member[words[i] & _LOW, k])
+            sizes[g + np.uint64(1)] += last[g] != key
+            last[g] = key
+    starts = np.cumsum(sizes)
+    cursor, last = starts[:-1] - 1, np.full(groups, -1, np.int64)
+    n, p = np.zeros(starts[-1], np.int64), np.zeros(starts[-1], np.int64)
+    keys = np.empty(starts[-1], np.uint32)
     for i in range(words.size):
-        g = words[i] & _LOW
-        at = np.uint64(cursor[g])
-        cursor[g] += 1
-        n[at], p[at], keys[at] = neg[i], pos[i], np.uint32(words[i] >> _HALF)
+        key = np.int64(words[i] >> _HALF)
+        for k in range(member.shape[1]):
+            g = np.uint64(member[words[i] & _LOW, k])
+            cursor[g] += last[g] != key
+            last[g] = key
+            at = np.uint64(cursor[g])
+            n[at] += neg[i]
+            p[at] += pos[i]
+            keys[at] = key
     return starts, n, p, keys
 
 
 @jit
-def add_areas(words, neg, pos, true, high, low):
-    """Add Σ n·(2T + p) of each group over ascending words to 128-bit sums; `true`, the T of each group, goes on."""
-    for i in range(words.size):
-        g = words[i] & _LOW
-        T, p = true[g], pos[i]
-        high[g], low[g] = multiply_add(high[g], low[g], np.uint64(neg[i]), np.uint64(2 * T + p))
-        true[g] = T + p
-
-
-@jit
-def add_precisions(words, neg, pos, false, true, high, low):
-    """Add Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶² as `add_areas` does; `false` and `true` go on."""
-    for i in range(words.size):
-        g = words[i] & _LOW
-        p = pos[i]
-        T, F = true[g] + p, false[g] + neg[i]
-        true[g], false[g] = T, F
-        if p:
-            share = np.uint64(np.int64(T / (T + F) * _UNIT))
-            high[g], low[g] = multiply_add(high[g], low[g], np.uint64(p), share)
-
-
-@jit
-def add_rows(words, neg, pos, false, true):
-    """Add the negatives and positives of each group."""
-    for i in range(words.size):
-        g = words[i] & _LOW
-        false[g] += neg[i]
-        true[g] += pos[i]
-
-
-@jit
 def compacted(codes, bound):
-    """The codes below `bound` that occur, ascending, and the place of each row's code among them."""
+    """The codes below `bound` that occur, ascending, and the position of each row's code among them."""
     places = np.zeros(bound, np.int64)
     for i in range(codes.size):
         places[codes[i]] = 1
@@ -138,7 +112,7 @@ def compacted(codes, bound):
 
 @jit
 def ordered(places, count):
-    """Rows in the order of their places below `count`, and where each place starts."""
+    """Rows in the order of their places below `count`, and the start of each place."""
     starts = np.zeros(count + 1, np.int64)
     for i in range(places.size):
         starts[places[i] + 1] += 1

@@ -14,7 +14,7 @@ SLOT_BITS = 14  # of a table, which stays in the second-level cache
 _PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 _FURTHER = np.uint64(0xFF51AFD7ED558CCD)
-_ONE, _WORD_BITS = np.uint64(1), np.uint64(16)
+_ONE = np.uint64(1)
 
 
 def slots_of(keys: np.ndarray) -> np.ndarray:
@@ -32,7 +32,7 @@ def slots_of(keys: np.ndarray) -> np.ndarray:
 
 
 def whole_keys(words: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """First words of keys as uint64: a 16-bit word is completed by its bucket.
+    """First words of keys as uint64: a shorter word is completed by its bucket.
 
     Examples
     --------
@@ -41,13 +41,13 @@ def whole_keys(words: np.ndarray, codes: np.ndarray) -> np.ndarray:
     """
     if words.itemsize == 8:
         return words
-    return words | (codes >> 1).astype(np.uint64) << _WORD_BITS
+    return words | (codes >> 1).astype(np.uint64) << np.uint64(8 * words.itemsize)
 
 
 @inlined
-def _whole(word, code):
-    """`whole_keys` of one key."""
-    return np.uint64(word) | (np.uint64(code >> np.uint32(1)) << _WORD_BITS)
+def _whole(word, code, bits):
+    """`whole_keys` of one key whose word has so many bits."""
+    return np.uint64(word) | (np.uint64(code >> np.uint32(1)) << np.uint64(bits))
 
 
 @jit
@@ -60,7 +60,7 @@ def absorb(words, rest, codes, further, keys, tally):
     kept, columns = np.uint64(0), len(further)
     for i in range(words.size):
         code = codes[i]
-        word = np.uint64(words[i]) if words.itemsize == 8 else _whole(words[i], code)
+        word = np.uint64(words[i]) if words.itemsize == 8 else _whole(words[i], code, 8 * words.itemsize)
         hashed = word * _MIX
         for c in range(columns):
             hashed ^= rest[i, c] * _FURTHER

@@ -1,11 +1,11 @@
 """Delta encoding of sorted words, a piece at a time.
 
-A piece is the words of one code in ascending order. It is stored as its first word and the differences of the others,
-each in as many bytes as the largest needs; or, where that is shorter, in one byte, 255 of which says that 255 and the
-next byte are added. A word of many rows is followed by differences of 0, or has a count: seven bits a byte, the highest
-bit of all bytes but the last set.
+A piece is the words of one code in ascending order. It is stored as its first word and the differences between
+neighbours, all with the number of bytes that the largest needs. Where that is shorter, a difference takes one byte, and
+the byte 255 means: add 255 and the next byte. A word of several rows is followed by differences of 0, or has a count
+with seven bits per byte and the highest bit set in every byte except the last.
 
-Bytes come from files, so every write is checked against the room; a piece that does not fit is reported.
+The bytes come from files, so every write is checked against the room left; a piece that does not fit is reported.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from streameval.kernels.prefetch import eight_bytes
 
 __all__ = ["measure", "pack", "unpack"]
 
-_ON = 255  # the byte after which a difference goes on
+_ON = 255  # this byte continues a difference in the next byte
 _NARROW = 1 << 16  # differences below this may be cheaper byte by byte
 
 
 @jit
 def _bytes_of(value):
-    """Bytes of a number; 0 has none."""
+    """Number of bytes that a number needs; none for 0."""
     width = 0
     while width < 8 and value >> np.uint64(8 * width):
         width += 1
@@ -32,9 +32,9 @@ def _bytes_of(value):
 
 @jit
 def measure(words, counts, starts, repeat):
-    """How each piece is stored: bytes of a difference, whether it is plain, bytes of words, bytes of counts.
+    """The storage of each piece: bytes of a difference, whether it is plain, bytes of words, bytes of counts.
 
-    A piece is plain if it has no counts: each item is one row or, where `repeat` allows it, is repeated for each.
+    A plain piece has no counts: each item is one row or, if `repeat` allows it, is repeated for every row.
     """
     n = starts.size - 1
     widths, plain = np.empty(n, np.uint8), np.empty(n, np.bool_)
@@ -128,7 +128,7 @@ def _narrow(word, data, n, out, at):
     if ends != n - 1 or (data.size and data[-1] == _ON):
         return False
     to = np.uint64(at + 1)
-    for i in range(data.size):  # a place is written again until its difference ends
+    for i in range(data.size):  # overwrites the item until its difference ends
         word += np.uint64(data[i])
         out[to] = word
         to += np.uint64(data[i] != _ON)
@@ -155,7 +155,7 @@ def _counts(data, rows, n, out):
 
 @jit
 def _beside(rest, weights, item, to_rest, to_weights, at):
-    """Copy what an item has beside its word and count."""
+    """Copy an item's further words and weight."""
     for c in range(rest.shape[1]):
         to_rest[at, c] = rest[item, c]
     if weights.size:
@@ -169,9 +169,9 @@ def unpack(
 ):  # fmt: skip
     """Decode pieces into `one` and `many` at the cursors of their codes, which are at `places`.
 
-    Returns the number of pieces decoded; less than all means that the piece of that number is damaged.
+    Returns the number of pieces decoded; if it is less than all, the piece with that number is damaged.
 
-    Items of at most `few` rows go to `one`, once a row; those of more to `many`, with their counts.
+    Items of at most `few` rows go to `one`, repeated for every row; larger items go to `many`, with their counts.
     """
     most = items.max() if items.size else 0
     scratch, tally = np.empty(most, one.dtype), np.empty(most, np.int64)
@@ -184,7 +184,7 @@ def unpack(
         cursor = several if together else lone
         at = cursor[places[j]]
         cursor[places[j]] = at + (n if together else rows[j])
-        if not digits.size:  # a word a row
+        if not digits.size:  # one word per row
             if together or (beside and rows[j] != n) or not _words(first[j], widths[j], data, rows[j], one, at):
                 return j
             for i in range(n if beside else 0):

@@ -1,7 +1,7 @@
 """Safe arithmetic and means, shared by every table measure.
 
-Counts are exact numbers, Python integers or fractions of any size, and each measure divides once, at the end; so a
-value is the correctly rounded quotient of exact integers, never a difference of rounded ones. Zero denominators
+Counts are exact numbers, Python integers or fractions of any size, and each measure divides once, at the end. So a
+value is the correctly rounded quotient of exact integers, never a difference of rounded values. Zero denominators
 follow one rule everywhere: 0/0 is NaN, x/0 is infinite with the sign of x, and NaN stays NaN.
 """
 
@@ -64,7 +64,7 @@ def safe_log(x: float) -> float:
 def signed_root(numerator: Number, denominator: Number) -> float:
     """Quotient numerator / √denominator, rounded as √(numerator² / denominator): exact where the quotient is ±1.
 
-    NaN for a negative denominator, which pair counts of fractional cells can give.
+    NaN for a negative denominator, which can occur for pair counts of fractional cells.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def ratio2weights(ratio: float) -> tuple[float, float]:
 
 
 def harmonic_mean(x: float, y: float) -> float:
-    """Harmonic mean of two numbers; of two equal numbers it is that number, so the mean of 0 and 0 is 0.
+    """Harmonic mean of two numbers; the mean of equal numbers is that number, so the mean of 0 and 0 is 0.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def unitsq_sigmoid(x: Array, s: float = 0.5) -> Array:
     x : float or float64 array
         In [0, 1].
     s : float, default 0.5
-        Below 1 it pulls towards ½, above 1 it pushes towards the ends.
+        Values below 1 pull towards ½, values above 1 push towards the ends.
 
     Examples
     --------

@@ -4,26 +4,26 @@ A matching takes cells of a table, no two in one row or column; the best one has
 R×C memory and cubic time. Real tables are sparse and mostly easy, so the work shrinks in four steps:
 
 1. **Settled cells.** If a cell is at least the sum of the largest *other* cell of its row and the largest *other* cell
-   of its column, some best matching contains it: whatever a matching without it has in that row and that column is
-   worth no more. Row and column then leave the table, which settles more cells. A few sweeps settle every row or column
-   that is alone, and nearly all of a good clustering, even where noise ties the rows into one giant component.
+   of its column, some best matching contains it: the cells that a matching without it takes from that row and column
+   are worth no more. Row and column then leave the table, which settles more cells. A few sweeps settle every row or
+   column with a single cell and nearly all of a good clustering, even if noise joins the rows into a giant component.
 2. **Pruning.** A row needs only its k largest cells, k the smaller number of rows or columns of its component: at most
    k − 1 of their columns are taken by others. The same then holds for columns.
-3. **Components.** What remains falls into connected components of the bipartite graph, which are independent.
-4. **Solving.** Those of a few rows and columns, of which there may be millions, are solved by one compiled loop, larger
-   ones by scipy, dense (Jonker-Volgenant) or sparse (LAPJVsp). Scipy reckons in float64, which is exact as long as
-   every sum of counts along a path is a whole number below 2⁵³. Where it may not be, counts are first divided by their
-   greatest common divisor (fractions become whole), and then some 200 rows and columns are solved in Python's
-   integers. Of larger components scipy solves the leading bits: its matching is a lower bound, and the bits left out,
-   at most the largest of them in each row, make it an upper one. That interval is certain, and narrow: with 1,000 rows
-   and columns at most 10⁻⁹ of the total.
+3. **Components.** The remaining cells form connected components of the bipartite graph, which are independent.
+4. **Solving.** One compiled loop solves the components of a few rows and columns, of which there may be millions; scipy
+   solves larger ones, dense (Jonker-Volgenant) or sparse (LAPJVsp). Scipy computes in float64, which is exact while
+   every sum of counts along a path is a whole number below 2⁵³. Where a sum may be larger, counts are first divided by
+   their greatest common divisor (fractions become whole), and components of up to about 200 rows and columns are solved
+   in Python's integers. For larger components scipy solves the leading bits: its matching is a lower bound; adding the
+   bits left out, at most the largest of each row, gives an upper bound. That interval is certain and narrow: with 1,000
+   rows and columns at most 10⁻⁹ of the total.
 
-A component above a fixed size (`assignment_cells`) is not solved but bounded: from below by the greedy matching, from
+A component above a fixed size (`assignment_cells`) is bounded, not solved: from below by the greedy matching, from
 above by min(Σ row maxima, Σ column maxima). The size is an option and not a memory budget, so the answer does not
 depend on the machine. Time: O(V log V) for the first three steps; memory: a few arrays of V words.
 
-Counts in float64, which are fractional ones in memory, are compared and added in float64: their total is rounded as any
-sum of floats, and the interval carries that rounding.
+Float64 counts, which stand for fractional cells in memory, are compared and added in float64. Their total is rounded
+like any sum of floats, and the interval carries that rounding.
 
 References: Crouse (2016), *On implementing 2D rectangular assignment algorithms*, IEEE TAES 52, 1679-1696.
 """
@@ -59,7 +59,7 @@ _SWEEPS = 100
 
 
 class Matching(NamedTuple):
-    """Certain interval of the best matching's total; both ends are equal where it was solved exactly."""
+    """Certain interval of the best matching's total; both ends are equal if it was solved exactly."""
 
     lower: Number
     upper: Number
@@ -118,7 +118,7 @@ def _total(counts: NDArray[Any]) -> Number:
 
 
 def _numbered(cells: _Cells) -> _Cells:
-    """Number the rows and the columns that are left from 0."""
+    """Number the remaining rows and columns from 0."""
     return _Cells(_dense_codes(cells.rows), _dense_codes(cells.cols), cells.counts)
 
 
@@ -202,7 +202,7 @@ def _by_component(cells: _Cells) -> tuple[_Cells, NDArray[np.int64]]:
 
 
 def _small(cells: _Cells, starts: NDArray[np.int64], most: int) -> tuple[Number, Iterator[tuple[int, int]]]:
-    """Total of the components that a compiled loop solves, and the others' first and last cells."""
+    """Total of the components that a compiled loop solves, and the first and last cells of the others."""
     sizes = np.diff(starts)
     small = sizes < min(_SIDE, most + 1)  # n cells in one component have at most n rows and columns
     if cells.counts.dtype.kind != "i" or (cells.counts.size and cells.counts.max() >= _WIDE // (4 * _SIDE)):
@@ -237,7 +237,7 @@ def _solved(cells: _Cells) -> Matching:
 
 
 def _excess(counts: NDArray[Any], sides: tuple[int, int]) -> int:
-    """Bits to leave out, so that no sum of counts along a path through all rows and columns, and back, rounds."""
+    """Bits to leave out so that no sum of counts along a path through all rows and columns, and back, rounds."""
     return max(0, int(counts.max()).bit_length() + sum(sides).bit_length() + 1 - _FLOAT_BITS)
 
 
@@ -293,7 +293,7 @@ def _sparse(cells: _Cells, n_rows: int, n_cols: int) -> NDArray[np.int64]:
 
 
 def _bounded(cells: _Cells) -> Matching:
-    """Greedy from below; from above the smaller sum of maxima."""
+    """Bounds: the greedy matching from below, the smaller sum of maxima from above."""
     n_rows, n_cols = int(cells.rows.max()) + 1, int(cells.cols.max()) + 1
     order = np.lexsort((cells.cols, cells.rows, -_sortable(cells.counts)))
     free = np.ones(n_rows, dtype=np.bool_), np.ones(n_cols, dtype=np.bool_)

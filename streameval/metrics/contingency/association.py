@@ -3,7 +3,7 @@
 Most divide cov = TP·TN − FN·FP by a product of margins, each by a different one. Degenerate tables follow one
 convention:
 
-- one *diagonal* cell only (everything agrees, nothing varies): ½, for the two one-sided `kappas` NaN;
+- one *diagonal* cell only (everything agrees, nothing varies): ½, and NaN for the two one-sided `kappas`;
 - one *off-diagonal* cell only: −½ for correlations, 0 for agreements, −1 for the bounded coefficients;
 - an empty row or column with two other cells: 0, except the Yule coefficients, which compare the two cells;
 - no cell at all: NaN.
@@ -85,6 +85,12 @@ def kappas(t: TwoWay) -> OneSided:
     """Precision and recall corrected for chance, (cov / p2·q1, cov / p1·q2), and their harmonic mean, kappa.
 
     Where one margin is empty the corresponding side is NaN; with one off-diagonal cell it is −inf.
+
+    Returns
+    -------
+    precision : Precision corrected for chance, cov / p2·q1.
+    recall : Recall corrected for chance, cov / p1·q2.
+    mean : Harmonic mean of precision and recall corrected for chance, Cohen's kappa.
     """
     if _only_diagonal(t):
         sides = math.nan, math.nan
@@ -180,6 +186,12 @@ def pairwise_hcv(t: TwoWay) -> OneSided:
     """Pairwise homogeneity, completeness and their geometric mean, each in [−1, 1].
 
     Each side is (M − E) / (max − min(E, M)): the one-sided kappas if cov > 0, else cov over n·FP, n·FN, n·√(FP·FN).
+
+    Returns
+    -------
+    precision : Pairwise homogeneity: precision corrected for chance, scaled to [−1, 1].
+    recall : Pairwise completeness: recall corrected for chance, scaled to [−1, 1].
+    mean : Geometric mean of pairwise homogeneity and completeness.
 
     References
     ----------

@@ -4,11 +4,11 @@ With n_ij the rows of class i in cluster j, a_i and b_j the sizes:
 
 - the *false pairs* of cluster j are C(b_j, 2) − Σ_i C(n_ij, 2); they add up to the false positives of the pair table;
 - the *missed pairs* of class i are C(a_i, 2) − Σ_j C(n_ij, 2); they add up to its false negatives;
-- to split cluster j along its classes removes its false pairs and changes no other;
-- to join the pure clusters of class i, those with rows of no other class, of sizes c_1 … c_m, turns
+- splitting cluster j along its classes removes its false pairs and changes no other pairs;
+- joining the pure clusters of class i (those without rows of other classes), of sizes c_1 … c_m, turns
   C(Σ c, 2) − Σ C(c, 2) missed pairs into agreeing ones.
 
-So a gain follows from the totals and one number of the group, in O(1). Pair counts are integers; the gain of a pair
+So a gain follows from the totals and one number per group, in O(1). Pair counts are integers; the gain of a pair
 measure is the exact difference of two fractions, rounded once.
 """
 
@@ -49,14 +49,14 @@ class PairCosts:
     Parameters
     ----------
     top : int
-        How many of each to keep.
+        Number of each to keep.
     signed : (bool, bool)
         Whether ids of clusters, and of classes, are signed integers.
 
     Attributes
     ----------
     merged, split : int
-        How many clusters have several classes, and how many classes several clusters.
+        Number of clusters with several classes, and of classes with several clusters.
     unchanged_rows : int
         Rows of clusters that consist of one whole class.
     """
@@ -94,7 +94,7 @@ class PairCosts:
         self.unchanged_rows += rows
 
     def merge(self, others: Iterable[PairCosts]) -> PairCosts:
-        """What all watchers together have seen."""
+        """One watcher with the results of all."""
         parts = [self, *others]
         found = PairCosts(self.merges.top, (self.merges.signed, self.splits.signed))
         found.merges = found.merges.merge(part.merges for part in parts)
@@ -113,11 +113,11 @@ class _Pairs(NamedTuple):
     all: int
 
     def split(self, pairs: int) -> _Pairs:
-        """After a cluster has lost its false pairs."""
+        """The pairs after a cluster has lost its false pairs."""
         return self._replace(clusters=self.clusters - pairs)
 
     def joined(self, pairs: int) -> _Pairs:
-        """After missed pairs have come together."""
+        """The pairs after missed pairs have come together."""
         return self._replace(both=self.both + pairs, clusters=self.clusters + pairs)
 
 
@@ -143,16 +143,16 @@ GAINS: tuple[str, ...] = (*_PAIR_MEASURES, *_BCUBED)
 
 
 class Gains(Protocol):
-    """By how much a metric rises if one cluster is split along its classes, or the pure clusters of a class are joined.
+    """Gain of a metric if one cluster is split along its classes, or the pure clusters of a class are joined.
 
-    NaN where the metric is not defined before or after.
+    NaN where the metric is undefined before or after.
     """
 
     def split(self, false_pairs: int, rows: int) -> float:
-        """The gain of splitting a cluster with these false pairs and rows."""
+        """Gain of splitting a cluster with these false pairs and rows."""
 
     def joined(self, pairs: int, rows: int) -> float:
-        """The gain of joining pure clusters of a class of these rows, which brings these pairs together."""
+        """Gain of joining the pure clusters of a class with these rows, which brings these pairs together."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ class _PairGains(Gains):
 class _BcubedGains(Gains):
     """A cluster of b rows with F false pairs loses 2·F/b rows of precision; recall likewise.
 
-    With precision P and recall R, P higher by d lifts the F-score by 2·R²·d / ((P + R)·(P + R + d)).
+    With precision P and recall R, raising P by d raises the F-score by 2·R²·d / ((P + R)·(P + R + d)).
     """
 
     name: str
@@ -250,14 +250,14 @@ class Members(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Largest:
-    """The largest cells of a few clusters, or of a few classes, from the rows of the state.
+    """The largest cells of a few clusters or classes, from the rows of the state.
 
     Attributes
     ----------
     groups : uint64 array of shape (n_groups, n_words), ids of the groups
     of_classes : whether the groups are classes
-    signed : whether the ids of their cells are signed integers: equal cells are ranked by id
-    most : cells of each group
+    signed : whether the ids of their cells are signed integers, since equal cells are ranked by id
+    most : largest number of cells for each group
     """
 
     groups: Array
@@ -268,7 +268,7 @@ class Largest:
     reads: ClassVar[str] = "rows_of"
 
     def partial(self, part: Iterable[tuple[Array, Array, Array]]) -> Members:
-        """The largest cells of a shard, which holds whole clusters and so whole cells."""
+        """The largest cells of a shard, which holds complete clusters and thus complete cells."""
         marks = np.zeros(MARKS, np.uint8)
         marks[(self.groups[:, 0] * np.uint64(MIX)) >> _SHIFT] = 1
         taken = []

@@ -126,6 +126,12 @@ def _mic_scores(t: TwoWay, mean: str = "harmonic") -> OneSided:
     ----------
     mean : {"harmonic", "geometric"}
 
+    Returns
+    -------
+    precision : √completeness with the sign of the covariance.
+    recall : √homogeneity with the sign of the covariance.
+    mean : √V-measure with the sign of the covariance.
+
     References
     ----------
     clustering-metrics 0.0.2, `ConfusionMatrix2.mic_scores`.

@@ -109,6 +109,7 @@ class ClusteringMetric:
     @classmethod
     def of(cls, name: str, measure: Measure[..., Any], element: tuple[int, ...] = ()) -> ClusteringMetric:
         """The metric of a measure, or of one of its values."""
+        meanings = measure.meanings if element else ()
         by_range = "logit" if (measure.low, measure.high) == (0, 1) else "log" if measure.low == 0 else "plain"
         return cls(
             name,
@@ -118,7 +119,7 @@ class ClusteringMetric:
             low=measure.low,
             high=measure.high,
             better=measure.better,
-            meaning=measure.meaning,
+            meaning=meanings[element[-1]] if meanings else measure.meaning,
             source=measure.source,
             scale=measure.scale or by_range,
             of_pairs=measure.of_pairs,

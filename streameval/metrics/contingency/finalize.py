@@ -1,7 +1,7 @@
 """The best matching of a contingency table, from the cells that decide it.
 
-It is looked for only where a metric needs it. A component of more than `assignment_cells` cells is bounded, not solved,
-which leaves a certain interval.
+It is computed only if a metric needs it. A component of more than `assignment_cells` cells is bounded, not solved,
+which gives a certain interval.
 """
 
 from __future__ import annotations

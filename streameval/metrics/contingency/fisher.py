@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 _MANY = 1 << 20
 _NEGLIGIBLE = 60.0  # e^-60
 _TIE = 1e-9
-_VAST = 1e12  # beyond, the number of terms, at most e^60, is below the resolution
+_VAST = 1e12  # above it the number of terms, at most e^60, is below the resolution
 _NEAR = 50_000
 
 
@@ -44,7 +44,7 @@ class _Table(NamedTuple):
     deviation: float
 
     def log_weight(self, shifts: Floats) -> Floats:
-        """Logarithm of the probability of the shifted tables, but for one constant."""
+        """Logarithm of the probability of the shifted tables, up to a constant."""
         result = np.zeros(shifts.shape)
         for cell, expected, sign in zip(self.cells, self.expected, (1, -1, 1, -1), strict=True):
             x = np.maximum(float(cell) + sign * shifts, 0.0)

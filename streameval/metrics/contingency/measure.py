@@ -48,7 +48,7 @@ class Measure(Generic[P, T]):
     model : str, optional
         The null model that is fixed.
     of_pairs : bool
-        Whether it is a function of pair counts alone: squared class sizes then decide how sure it is.
+        Whether it is a function of pair counts alone; its sampling error then depends on squared class sizes.
     scale : str
         Scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`; by its range if empty.
     no_interval : str
@@ -86,13 +86,20 @@ class Measure(Generic[P, T]):
         return self.method if table is None else MethodType(self.method, table)
 
     def takes(self, option: str) -> bool:
-        """Whether the function has this option; one with a fixed null model has no variants."""
+        """Whether the function has this option; measures with a fixed null model have no variants."""
         return self.model is None and option in inspect.signature(self.function).parameters
 
     @property
     def meaning(self) -> str:
         """First line of the docstring."""
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
+
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """What each of several values means: the lines of the docstring's section on what it returns."""
+        _, _, after = (inspect.getdoc(self.function) or "").partition("Returns\n-------\n")
+        lines = after.partition("\n\n")[0].splitlines() if self.elements else []
+        return tuple(line.partition(" : ")[2] for line in lines)
 
     @property
     def source(self) -> str:
@@ -106,7 +113,7 @@ class Measure(Generic[P, T]):
     def under(self, model: str) -> Measure[..., T]:
         """The same measure with a fixed null model.
 
-        `redraw` is accepted by all, as in clustering-metrics, and matters where a table is drawn.
+        All measures accept `redraw`, as in clustering-metrics; it matters only if a table is drawn.
 
         Examples
         --------

@@ -80,6 +80,12 @@ def entropy_scores(t: TableStatistics, mean: str = "harmonic") -> EntropyScores:
     ----------
     mean : {"harmonic", "geometric"}
 
+    Returns
+    -------
+    homogeneity : MI / H(classes): 1 if every cluster holds rows of one class only.
+    completeness : MI / H(clusters): 1 if every class lies in one cluster.
+    v_measure : Harmonic mean of homogeneity and completeness.
+
     References
     ----------
     Rosenberg, A. and Hirschberg, J. (2007), V-measure. https://aclanthology.org/D07-1043
@@ -91,9 +97,10 @@ def entropy_scores(t: TableStatistics, mean: str = "harmonic") -> EntropyScores:
 
 
 def adjusted_mutual_info(t: TableStatistics, average_method: str = "max") -> float:
-    """Mutual information adjusted for chance, (MI − E) / (max(H, H) − E), at most 1; refuses fractional counts.
+    """Mutual information adjusted for chance, (MI − E) / (max(H, H) − E), at most 1.
 
-    Two partitions into one group each, two into singletons, and an empty table are equal and score 1.
+    Fractional counts are refused. Two partitions into one group each, two into singletons, and an empty table are equal
+    and score 1.
 
     Parameters
     ----------
@@ -170,7 +177,9 @@ def above(
 
 
 def split_join_distance(t: TableStatistics, normalize: bool = True) -> int | float:
-    """Points that have to move, both ways: 2N − Σ row maxima − Σ column maxima, divided by 2N if `normalize`.
+    """Share of the points that must move, in both directions: (2N − Σ row maxima − Σ column maxima) / 2N.
+
+    With ``normalize=False``, their number.
 
     References
     ----------
@@ -181,7 +190,9 @@ def split_join_distance(t: TableStatistics, normalize: bool = True) -> int | flo
 
 
 def vi_distance(t: TableStatistics, normalize: bool = True) -> float:
-    """Variation of information, H(classes) + H(clusters) − 2·MI, in nats; divided by ln N if `normalize`.
+    """Variation of information, H(classes) + H(clusters) − 2·MI, divided by ln N.
+
+    With ``normalize=False``, in nats.
 
     References
     ----------
@@ -241,6 +252,12 @@ def talburt_wang_index(t: TableStatistics) -> float:
 def muc_scores(t: TableStatistics) -> Scores:
     """MUC precision (N − V)/(N − C), recall (N − V)/(N − R) and F-score; NaN for a side of singletons only.
 
+    Returns
+    -------
+    precision : Links of the clusters that the classes have too, (N − V) / (N − C), V the cells above 0.
+    recall : Links of the classes that the clusters have too, (N − V) / (N − R), V the cells above 0.
+    fscore : Harmonic mean of MUC precision and recall.
+
     References
     ----------
     Vilain, M. et al. (1995), A model-theoretic coreference scoring scheme. https://aclanthology.org/M95-1005
@@ -253,7 +270,13 @@ def muc_scores(t: TableStatistics) -> Scores:
 def bc_metrics(t: TableStatistics) -> Scores:
     """B-cubed precision Σ n²/c / N, recall Σ n²/r / N and F-score; each in (0, 1].
 
-    Zero cells are left out, also where clustering-metrics divides by an empty row or column.
+    Zero cells are left out, even where clustering-metrics divides by an empty row or column.
+
+    Returns
+    -------
+    precision : Mean over rows of the share of the row's cluster that is of its class.
+    recall : Mean over rows of the share of the row's class that is in its cluster.
+    fscore : Harmonic mean of B-cubed precision and recall.
 
     References
     ----------
@@ -267,8 +290,8 @@ def bc_metrics(t: TableStatistics) -> Scores:
 def adjusted_rand_index(t: TableStatistics) -> float:
     """Adjusted Rand index: the kappa of the pair table, in [−1, 1], 0 by chance.
 
-    Exact integers of any size are divided once, so it holds at any N. One group on both sides, and singletons on both
-    sides, give ½ (scikit-learn: 1); a single point gives NaN.
+    Exact integers of any size are divided once, so the value is correct at any N. One group on both sides, and
+    singletons on both sides, give ½ (scikit-learn: 1); a single point gives NaN.
 
     References
     ----------
@@ -288,7 +311,7 @@ def rand_index(t: TableStatistics) -> float:
 
 
 def fowlkes_mallows(t: TableStatistics) -> float:
-    """Fowlkes-Mallows index: the Ochiai similarity of the pair table, in [0, 1]; NaN if no pair is together.
+    """Fowlkes-Mallows index: the Ochiai similarity of the pair table, in [0, 1]; NaN if no pair shares a group.
 
     References
     ----------
@@ -308,7 +331,9 @@ def adjusted_fowlkes_mallows(t: TableStatistics) -> float:
 
 
 def mirkin_mismatch_coeff(t: TableStatistics, normalize: bool = True) -> int | float:
-    """Ordered pairs on which the partitions disagree, 2·(FP + FN), divided by N² if `normalize`.
+    """Share of the ordered pairs on which the partitions disagree, 2·(FP + FN) / N².
+
+    With ``normalize=False``, their number.
 
     References
     ----------
@@ -319,7 +344,9 @@ def mirkin_mismatch_coeff(t: TableStatistics, normalize: bool = True) -> int | f
 
 
 def mirkin_match_coeff(t: TableStatistics, normalize: bool = True) -> int | float:
-    """Ordered pairs on which the partitions agree, N² minus the mismatches, divided by N² if `normalize`.
+    """Share of the ordered pairs on which the partitions agree, 1 minus the mismatches.
+
+    With ``normalize=False``, their number.
 
     References
     ----------

@@ -5,18 +5,20 @@ Entropies are differences of large sums: N·H(classes) = N ln N − Σ r ln r, a
 each ln of a distinct size is a fixed-point integer, sums over the histogram are exact integer arithmetic, and the
 result is a fraction that is rounded once. Two precisions are used:
 
-- compiled double-double logarithms, off by less than 2^-96, about 0.2 µs each;
-- decimal logarithms to any precision, about 50 µs each, where there are few sizes, or sizes beyond 2^62, or where the
-  first gives a mutual information below 2^-50.
+- compiled double-double logarithms, with an error below 2^-96, about 0.2 µs each;
+- decimal logarithms to any precision, about 50 µs each, if there are few sizes, or sizes beyond 2^62, or if the first
+  precision gives a mutual information below 2^-50.
 
 The second decides *exactly* whether MI is zero: for whole counts, N²·(p_ij − p_i·p_j) is an integer, so by Pinsker's
-inequality MI is 0 or at least 1/(2·N⁴), and the precision is chosen beyond that. No order of rows, files or shards
-changes a bit of these values. Fractional float64 cells carry the rounding of their margins, about 1e-15 nats.
+inequality MI is 0 or at least 1/(2·N⁴), and the precision chosen is finer than that. The order of rows, files and
+shards changes no bit of these values. Fractional float64 cells carry the rounding of their margins, about 1e-15 nats.
 
-**Expected mutual information** sums over distinct pairs (class size, cluster size) with multiplicities, each over the
-part of the hypergeometric range that matters. The part left out is below 2^-55 of each pair's term: the ratio of
-successive terms falls, so a geometric series bounds it. Ranges of hundreds of terms (standard deviation above 32) are
-sampled every half standard deviation, which agrees with their sum to 4e-15. See `streameval.kernels.clustering`.
+**Expected mutual information** sums over distinct pairs (class size, cluster size) with multiplicities. Those with a
+small mean, almost all, are taken together by a series of falling factorials in double-double numbers. Each other pair
+is summed over the part of the hypergeometric range that matters. The part left out is below 2^-55 of each pair's term:
+the ratio of successive terms falls, so a geometric series bounds it. Ranges of hundreds of terms (standard deviation
+above 32) are sampled every half standard deviation, which agrees with their sum to 4e-15. See
+`streameval.kernels.expected`.
 
 References: Vinh, Epps and Bailey (2010), *Information theoretic measures for clusterings comparison*, JMLR 11,
 2837-2854; http://www.jmlr.org/papers/v11/vinh10a.html.
@@ -28,13 +30,15 @@ import math
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from operator import mul
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streameval.errors import DataError, OptionError
-from streameval.kernels.clustering import expected_information, log_pairs
+from streameval.kernels.clustering import log_pairs
+from streameval.kernels.expected import ORDERS, SizeTable, expected_information
 from streameval.metrics.contingency.arithmetic import Number, safe_divide
 
 if TYPE_CHECKING:
@@ -65,7 +69,7 @@ Logs = dict[int, int]
 class Entropies(NamedTuple):
     """Entropies of the classes and of the clusters, and their mutual information, in nats.
 
-    Fractions, right to at least 2^-90 (floats for fractional float64 cells), so that sums and differences of them are
+    Fractions, correct to at least 2^-90 (floats for fractional float64 cells), so that their sums and differences are
     safe; round at the end.
     """
 
@@ -103,7 +107,7 @@ def entropies(summary: Summary) -> Entropies:
             return result._replace(mutual=Fraction(0)) if trivial else result
     bits = 4 * total.bit_length() + 80
     result = _from_logs(_decimal_logs(sizes, bits), bits, total, *parts)
-    resolved = result.mutual * total * 2**bits > 16 * total  # 16 N bounds the units that rounding can have left
+    resolved = result.mutual * total * 2**bits > 16 * total  # 16 N bounds the rounding error in these units
     return result if resolved and not trivial else result._replace(mutual=Fraction(0))
 
 
@@ -132,7 +136,7 @@ def entropy_of_sizes(sizes: Sizes) -> Number:
 
 
 def log_of(x: Number) -> Number:
-    """Natural logarithm of a positive number as a fraction good to 2^-110; a float gives a float.
+    """Natural logarithm of a positive number as a fraction accurate to 2^-110; a float gives a float.
 
     Examples
     --------
@@ -173,18 +177,24 @@ def _scaled(histogram: Sizes, unit: int) -> dict[int, int]:
     return {int(size * unit): times for size, times in histogram.pairs()}
 
 
-_KNOWN: Logs = {}  # logarithms of sizes, which the replicates of a table have in common
+_KNOWN: Logs = {}  # logarithms of sizes, shared by the replicates of a table
 _MOST_KNOWN = 1 << 16
 
 
 def _fast_logs(sizes: set[int]) -> Logs:
     known = _KNOWN if len(sizes) + len(_KNOWN) <= _MOST_KNOWN else {}
     values = np.fromiter(sizes.difference(known), dtype=np.int64)
-    high, low = np.empty(values.size), np.empty(values.size)
-    log_pairs(values, *_table(), high, low)
+    high, low = _log_pairs(values)
     units = zip(values.tolist(), np.ldexp(high, _BITS).tolist(), np.ldexp(low, _BITS).tolist(), strict=True)
     known.update((value, int(h) + int(l_)) for value, h, l_ in units)
     return known
+
+
+def _log_pairs(values: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Logarithms of positive integers below 2^62 as double-double numbers."""
+    high, low = np.empty(values.size), np.empty(values.size)
+    log_pairs(values, *_table(), high, low)
+    return high, low
 
 
 @lru_cache(maxsize=1)
@@ -192,18 +202,25 @@ def _table() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Logarithms of the 128 bin centres as double-double numbers."""
     with localcontext() as context:
         context.prec = 50
-        logs = [(Decimal(1) + (Decimal(k) + Decimal("0.5")) / 128).ln() for k in range(128)]
-        high = [float(x) for x in logs]
-        low = [float(x - Decimal(h)) for x, h in zip(logs, high, strict=True)]
-    return np.array(high), np.array(low)
+        return _pairs([(Decimal(1) + (Decimal(k) + Decimal("0.5")) / 128).ln() for k in range(128)])
+
+
+def _pairs(numbers: list[Decimal]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Decimal numbers as double-double numbers."""
+    high = [float(x) for x in numbers]
+    return np.array(high), np.array([float(x - Decimal(h)) for x, h in zip(numbers, high, strict=True)])
 
 
 def _decimal_logs(sizes: Iterable[int], bits: int) -> Logs:
-    """Logarithms in units of 2^-bits, off by less than two units."""
+    """Logarithms in units of 2^-bits, with an error of less than two units."""
+    return {size: _decimal_log(size, bits) if size else 0 for size in sizes}
+
+
+@lru_cache(maxsize=_MOST_KNOWN)  # replicates of a table share most sizes
+def _decimal_log(size: int, bits: int) -> int:
     with localcontext() as context:
         context.prec = int(bits * 0.302) + 10
-        scale = Decimal(2) ** bits
-        return {size: int(Decimal(size).ln() * scale) if size else 0 for size in sizes}
+        return int(Decimal(size).ln() * Decimal(2) ** bits)
 
 
 def _float_entropies(summary: Summary) -> Entropies:
@@ -246,8 +263,33 @@ def expected_mutual_information(classes: Sizes, clusters: Sizes) -> float:
     total = classes.total
     if total == 0:
         return 0.0
-    sides = (classes.values.astype(np.float64), classes.times, clusters.values.astype(np.float64), clusters.times)
-    return float(expected_information(*sides, float(total))) / float(total)
+    exact = total < _LARGE
+    sides = (_size_table(classes, exact=exact), _size_table(clusters, exact=exact))
+    high, low = _log_pairs(np.array([total if exact else 1], np.int64))
+    series = _newton_series() if exact else np.empty((2, 0))
+    return float(expected_information(*sides, float(total), (float(high[0]), float(low[0])), series)) / float(total)
+
+
+def _size_table(sizes: Sizes, *, exact: bool) -> SizeTable:
+    """Sizes for the kernel, with logarithms where they are below 2^62."""
+    logs = _log_pairs(sizes.values.astype(np.int64)) if exact else (np.empty(0), np.empty(0))
+    return SizeTable(sizes.values.astype(np.float64), sizes.times, *logs)
+
+
+@lru_cache(maxsize=1)
+def _newton_series() -> NDArray[np.float64]:
+    """Coefficients Δ^j f(0)/j! of f(k) = k·ln k in falling factorials, as double-double numbers of shape (2, `ORDERS`).
+
+    A difference of order j of positive integers loses j bits and more: 80 digits leave 32.
+    """
+    with localcontext() as context:
+        context.prec = 80
+        row = [Decimal(0), *(k * Decimal(k).ln() for k in range(1, ORDERS))]
+        numbers, factorial = [], Decimal(1)
+        for j in range(ORDERS):
+            numbers.append(row[0] / factorial)
+            row, factorial = [y - x for x, y in pairwise(row)], factorial * (j + 1)
+        return np.array(_pairs(numbers))
 
 
 def _check_whole(classes: Sizes, clusters: Sizes) -> None:
@@ -279,8 +321,8 @@ def adjusted_information(found: Entropies, classes: Sizes, clusters: Sizes, aver
 
     Notes
     -----
-    Where one side is a single group, or consists of singletons only, every table with these margins has the same MI:
-    the value is exactly 0, or 1 if the partitions are equal (also where scikit-learn divides rounding by rounding).
+    If one side is a single group, or consists of singletons only, every table with these margins has the same MI. The
+    value is then exactly 0, or 1 if the partitions are equal; scikit-learn divides one rounding error by another.
     """
     if average_method not in _AVERAGES:
         msg = f"average_method is {average_method!r}; choose one of {', '.join(_AVERAGES)}"

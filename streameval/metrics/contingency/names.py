@@ -64,7 +64,7 @@ class MetricName(NamedTuple):
 
     @classmethod
     def of(cls, name: str) -> MetricName:
-        """Split a name, whether or not there is such a metric; the point in ``beta=0.5`` is a decimal point."""
+        """Split a name, whether or not the metric exists; the point in ``beta=0.5`` is a decimal point."""
         found = None if "beta=" in name else _ELEMENT.fullmatch(name)
         path, numbers = found.groups() if found else (name, "")
         measure, *variant = path.split("/")
@@ -74,18 +74,18 @@ class MetricName(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is such a measure, whatever its variants and elements."""
+        """Whether the measure exists, whatever its variant and element."""
         return self.measure == "adjust_to_null" or self.measure in MEASURES
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Shape of the value: empty for a number, the length of a tuple; an adjusted measure has two ceilings first."""
+        """Shape of the value: empty for a number, else the length of the tuple, after 2 for an adjusted measure."""
         elements = self.found().elements
         shape = (len(elements),) if elements else ()
         return (2, *shape) if self.measure == "adjust_to_null" else shape
 
     def found(self) -> Measure[..., Any]:
-        """The known measure, that of the variant: its function, and the range of its values.
+        """The measure of the variant, with its function and the range of its values.
 
         Raises
         ------
@@ -121,7 +121,7 @@ class MetricName(NamedTuple):
         return GROWS if measure.counts and not options.get("normalize", True) else ""
 
     def options(self) -> dict[str, Any]:
-        """Arguments of the measure that the variant stands for.
+        """Arguments of the measure that the variant sets.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class MetricName(NamedTuple):
         return options
 
     def check_element(self) -> None:
-        """Refuse an element that does not exist, and a tuple of which no element is named."""
+        """Refuse an element that does not exist, and a tuple without a named element."""
         element, lengths = self.element, self.lengths
         if len(element) == len(lengths) and all(i < length for i, length in zip(element, lengths, strict=True)):
             return

@@ -1,6 +1,6 @@
-"""What a measure may ask of a table, answered for real tables and, in closed form, for null models.
+"""The statistics of a table that measures read, for real tables and, in closed form, for null models.
 
-A measure of a contingency table is a function of a dozen statistics. Three kinds of tables have them:
+A measure of a contingency table is a function of a dozen statistics. Three kinds of tables provide them:
 
 - `CountedStatistics`: a real table, from its `Summary`;
 - `NullStatistics`: the expected table of a null model. Each model fixes the two margins (r, c) and makes the cells
@@ -94,7 +94,7 @@ def _undrawn(*_: object) -> Number:
 
 @dataclass(frozen=True)
 class CountedStatistics:
-    """Facts of a real table, from its summary; `solve` finds the best matching when it is asked for.
+    """Statistics of a real table, from its summary; `solve` finds the best matching on demand.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def _divided(squares: Mapping[Number, Number]) -> Number:
 
 @dataclass(frozen=True)
 class NullStatistics:
-    """Facts of the table of products of two margins, r·c/N: independence, so nothing but the margins matters.
+    """Statistics of the table of independent margins, with cells r·c/N; only the margins matter.
 
     Examples
     --------
@@ -217,7 +217,7 @@ class NullStatistics:
 
     @property
     def pairs(self) -> TwoWay:
-        """Pairs of points by agreement, as the formula of the pair counts gives them for fractional cells."""
+        """Pairs of points by agreement, from the formula of pair counts applied to fractional cells."""
         classes, clusters = self.classes.squares, self.clusters.squares
         return pair_table(self.total, self._over(classes * clusters, 2), classes, clusters)
 
@@ -243,11 +243,11 @@ class NullStatistics:
 
 
 TableStatistics: TypeAlias = CountedStatistics | NullStatistics
-"""What a measure reads: exact numbers, or fractions with a certain error."""
+"""The statistics that a measure reads: exact numbers, or fractions with a certain error."""
 
 
 def null_statistics(facts: TableStatistics, model: str) -> NullStatistics:
-    """Facts of the expected table under `model`, one of ``m1``, ``m2r``, ``m2c``, ``m3``.
+    """Statistics of the expected table under `model`, one of ``m1``, ``m2r``, ``m2c``, ``m3``.
 
     Examples
     --------
@@ -273,7 +273,7 @@ def check_model(model: str) -> None:
 
 
 def margins_of(model: str) -> tuple[str, str]:
-    """Row and column margins of a model's expected table: ``fixed``, ``even``, or everything in the ``first`` one.
+    """Row and column margins of a model's expected table: ``fixed``, ``even``, or all points in the ``first`` group.
 
     Raises
     ------
@@ -316,7 +316,7 @@ def ceilings(facts: TableStatistics) -> tuple[CountedStatistics, CountedStatisti
 
 
 def diagonal(sizes: Sizes) -> CountedStatistics:
-    """Facts of the diagonal table of these sizes: a perfect agreement.
+    """Statistics of the diagonal table of these sizes: perfect agreement.
 
     Examples
     --------

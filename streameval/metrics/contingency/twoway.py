@@ -126,7 +126,7 @@ def false_omission_rate(t: TwoWay) -> float:
 def positive_likelihood_ratio(t: TwoWay) -> float:
     """Positive likelihood ratio, TPR / FPR, in [0, inf]; NaN where either rate is undefined.
 
-    clustering-metrics returns −inf where TPR is NaN and FPR is 0; that is a NaN.
+    Where TPR is NaN and FPR is 0, clustering-metrics returns −inf; this function returns NaN.
     """
     return safe_divide(recall(t), false_positive_rate(t))
 
@@ -134,7 +134,7 @@ def positive_likelihood_ratio(t: TwoWay) -> float:
 def negative_likelihood_ratio(t: TwoWay) -> float:
     """Negative likelihood ratio, FNR / TNR, in [0, inf]; NaN where either rate is undefined.
 
-    clustering-metrics returns −inf where FNR is NaN and TNR is 0; that is a NaN.
+    Where FNR is NaN and TNR is 0, clustering-metrics returns −inf; this function returns NaN.
     """
     return safe_divide(false_negative_rate(t), specificity(t))
 
@@ -263,10 +263,10 @@ def chisq_score(t: TwoWay) -> float:
 
 
 def lform(t: TwoWay) -> TwoWay:
-    """L-shaped table with the same four margins' sum: the smaller wrong count m moves onto the diagonal.
+    """L-shaped table with the same margins: the smaller wrong count m moves onto the diagonal.
 
-    The result is (TP + m, FP − m, TN + m, FN − m), m = min(FP, FN). clustering-metrics zeroes that count before it is
-    used a second time, so its column totals change.
+    The result is (TP + m, FP − m, TN + m, FN − m), m = min(FP, FN). clustering-metrics zeroes that count before using
+    it a second time, so its column totals change.
     """
     m = min(t.FP, t.FN)
     return TwoWay(t.TP + m, t.FP - m, t.TN + m, t.FN - m)

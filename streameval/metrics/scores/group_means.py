@@ -47,7 +47,16 @@ if TYPE_CHECKING:
     from streameval.states.scores.group_part import GroupPart
     from streameval.typing import Array
 
-__all__ = ["GroupMean", "GroupQuantiles", "group_means", "has_mean"]
+__all__ = [
+    "Fragment",
+    "GroupMean",
+    "GroupQuantiles",
+    "GroupValues",
+    "group_means",
+    "has_mean",
+    "measure_of",
+    "merged",
+]
 
 _FEW = 1 << 26  # rows of a group whose pairs a float64 counts exactly
 _BINS = 12  # bits of a value that decide its bin
@@ -168,7 +177,7 @@ def _fragment(group: Any, at: int, neg: Array, pos: Array, first: Array, second:
     return Fragment(group, int(neg[at]), int(pos[at]), _joined(first, at), int(second[at]))
 
 
-class _Values(NamedTuple):
+class GroupValues(NamedTuple):
     """Groups of a part: negatives, positives, values in units of 2⁻⁶², and which have one; and those that are cut."""
 
     neg: Array
@@ -178,7 +187,8 @@ class _Values(NamedTuple):
     fragments: tuple[Fragment, ...]
 
     @classmethod
-    def of(cls, measure: Measure, part: GroupPart) -> _Values:
+    def of(cls, measure: Measure, part: GroupPart) -> GroupValues:
+        """The groups of a part."""
         neg, pos = part.sizes
         first, second = measure.sums(part)
         fragments = tuple(_fragment(part.name(at), at, neg, pos, first, second) for at in part.cut)
@@ -193,7 +203,7 @@ class _Values(NamedTuple):
         return cls(neg[kept], pos[kept], words[kept], defined[kept], fragments)
 
 
-def _merged(fragments: Iterable[Fragment]) -> list[Fragment]:
+def merged(fragments: Iterable[Fragment]) -> list[Fragment]:
     """The groups that were cut."""
     rows = sorted(fragments, key=lambda each: each.group)
     return [reduce(Fragment.merge, same) for _, same in groupby(rows, key=lambda each: each.group)]
@@ -239,20 +249,24 @@ class GroupMean:
         """The name of the metric."""
         return str(self.inner.name)
 
+    def weights(self, neg: Array, pos: Array) -> Array:
+        """What groups weigh, by their negatives and positives: int64 arrays of shape (n_groups,)."""
+        return {"rows": neg + pos, "positives": pos}.get(self.weight, np.ones(neg.size, np.int64))
+
     def partial(self, part: GroupPart) -> _Sums:
         """Sums over the groups of a part."""
-        found = _Values.of(_measure(self.inner), part)
+        found = GroupValues.of(measure_of(self.inner), part)
         has = found.defined
         neg, pos, words = found.neg[has], found.pos[has], found.words[has]
-        weights = {"rows": neg + pos, "positives": pos}.get(self.weight, np.ones(neg.size, np.int64))
+        weights = self.weights(neg, pos)
         without = int((found.neg + found.pos).sum()) - int((neg + pos).sum())
         sums = product(weights, words), int(weights.sum())
         return _Sums(*sums, neg.size, has.size - neg.size, without, found.fragments)
 
     def combine(self, partials: Sequence[_Sums], state: Any) -> Scalar:
         """The sum of values over the sum of weights."""
-        measure = _measure(self.inner)
-        cut = [self._alone(measure, each) for each in _merged(f for part in partials for f in part.fragments)]
+        measure = measure_of(self.inner)
+        cut = [self._alone(measure, each) for each in merged(f for part in partials for f in part.fragments)]
         total, weight, groups, without, rows = (
             sum(column) for column in list(zip(_Sums(0, 0, 0, 0, 0), *partials, *cut, strict=True))[:5]
         )
@@ -290,7 +304,7 @@ class GroupQuantiles:
 
     def partial(self, part: GroupPart) -> tuple[Any, tuple[Fragment, ...]]:
         """Groups by bin; in the second look the values of the bins that are wanted."""
-        found = _Values.of(_measure(self.inner), part)
+        found = GroupValues.of(measure_of(self.inner), part)
         return self._seen(found.words[found.defined]), found.fragments
 
     def _seen(self, words: Array) -> Any:
@@ -301,8 +315,8 @@ class GroupQuantiles:
 
     def combine(self, partials: Sequence[tuple[Any, tuple[Fragment, ...]]], state: Any) -> Any:
         """First the metric of the second look, then the deciles."""
-        measure = _measure(self.inner)
-        cut = [measure.word(each) for each in _merged(f for _, several in partials for f in several)]
+        measure = measure_of(self.inner)
+        cut = [measure.word(each) for each in merged(f for _, several in partials for f in several)]
         seen = [seen for seen, _ in partials] + [
             self._seen(np.array([word for word in cut if word is not None], np.int64))
         ]
@@ -331,7 +345,7 @@ class _Deciles(NamedTuple):
     pairs: tuple[tuple[float, float], ...]
 
 
-def _measure(metric: Any) -> Measure:
+def measure_of(metric: Any) -> Measure:
     """What is the value of a group for a metric that has a mean."""
     if isinstance(metric, OperatingPoint):
         return Top(int(metric.at))

@@ -287,7 +287,8 @@ def _find(where: _Place, name: str, text: str, tables: Tables) -> list[File]:
     found = [entry for match in matches for entry in (tree.below(match) if match.is_dir else [match])]
     real = [(match.real, match.is_dir) for match in matches]
     files: list[File] = []
-    deltas = tables.roots(tree, text.partition("://")[0] + text.partition("?")[2], real, name) if base else []
+    scheme = text.partition("://")[0] if "://" in text else ""
+    deltas = tables.roots(tree, scheme + text.partition("?")[2], real, name) if base else []
     if base:
         for root in deltas:
             files += _of_delta(where, root, text, [path for path, _ in real], found, tables.version)

@@ -14,13 +14,13 @@ import posixpath
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
 from streameval.errors import CorruptFileError, DataError, OptionError
-from streameval.scan.files.uris import S3_OPTIONS
+from streameval.scan.files.uris import URI_OPTIONS, Uri
 from streameval.scan.files.walk import DELTA, HUDI, ICEBERG
 from streameval.scan.messages import reason
 from streameval.scan.pieces import Constant
@@ -158,14 +158,13 @@ def as_uri(table: Any) -> tuple[str, int] | None:
     loaded = sys.modules.get("deltalake")
     if loaded is None or not isinstance(table, loaded.DeltaTable):
         return None
-    options = {key.upper(): value for key, value in (table._storage_options or {}).items()}  # noqa: SLF001 - no other way to its credentials
-    uri = table.table_uri.rstrip("/")
-    if uri.startswith("file://"):
-        return unquote(uri.removeprefix("file://")), table.version()
-    key, secret = (quote(options.get(f"AWS_{part}", ""), safe="") for part in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"))
-    query = "&".join(f"{mine}={options[theirs]}" for mine, theirs in S3_OPTIONS.items() if theirs in options)
-    scheme, _, rest = uri.partition("://")
-    return f"{scheme}://{f'{key}:{secret}@' if key else ''}{rest}{f'?{query}' if query else ''}", table.version()
+    text = table.table_uri.rstrip("/")
+    if text.startswith("file://"):
+        return unquote(text.removeprefix("file://")), table.version()
+    options = table._storage_options or {}  # noqa: SLF001 - no other way to its credentials
+    carried = {key: value for key, value in options.items() if key.upper() in URI_OPTIONS}
+    uri = Uri.parse(text)
+    return text if uri is None else uri.with_storage(carried), table.version()
 
 
 def _parents(path: str, *, is_dir: bool) -> list[str]:

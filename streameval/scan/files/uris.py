@@ -7,16 +7,20 @@ of S3 may hold ``/`` and ``@``; it is percent-encoded before pyarrow sees it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import parse_qsl, quote, unquote, urlencode
+
+from streameval.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["S3_OPTIONS", "Uri", "shown"]
+__all__ = ["S3_OPTIONS", "URI_OPTIONS", "Uri", "shown"]
 
 S3_OPTIONS = {"endpoint_override": "AWS_ENDPOINT_URL", "region": "AWS_REGION"}  # pyarrow's names, deltalake's names
+_USER, _SECRET = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"
+URI_OPTIONS = (*S3_OPTIONS.values(), _USER, _SECRET, "AWS_ALLOW_HTTP")  # the endpoint says the last
 
 _URI = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+)://(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
 # A secret may hold / and @: it ends where a name of a bucket or host can begin. A port is not a secret.
@@ -63,6 +67,11 @@ class Uri:
         return cls(scheme, rest[credentials.end() :], user, secret, query)
 
     @property
+    def on_s3(self) -> bool:
+        """Whether it names an object of S3-compatible storage."""
+        return self.scheme in ("s3", "s3a")
+
+    @property
     def name(self) -> str:
         """The URI in messages: without credentials and options."""
         return f"{self.scheme}://{self.path}"
@@ -81,7 +90,7 @@ class Uri:
         given = self.options
         found = dict(others or {}) | {theirs: given[mine] for mine, theirs in S3_OPTIONS.items() if mine in given}
         if self.user:
-            found |= {"AWS_ACCESS_KEY_ID": self.user, "AWS_SECRET_ACCESS_KEY": self.secret or ""}
+            found |= {_USER: self.user, _SECRET: self.secret or ""}
         endpoint = found.get("AWS_ENDPOINT_URL")
         if endpoint and "://" not in endpoint:
             endpoint = found["AWS_ENDPOINT_URL"] = f"{given.get('scheme', 'https')}://{endpoint}"
@@ -89,11 +98,38 @@ class Uri:
             found["AWS_ALLOW_HTTP"] = "true"
         return found
 
+    def with_storage(self, options: Mapping[str, str]) -> str:
+        """The URI with deltalake's storage options in it; what it says itself goes first.
+
+        Raises
+        ------
+        OptionError
+            If a URI cannot carry an option.
+
+        Examples
+        --------
+        >>> options = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9000", "aws_access_key_id": "key"}
+        >>> Uri.parse("s3://bucket/*?region=eu").with_storage(options)
+        's3://key:@bucket/*?endpoint_override=http%3A%2F%2F127.0.0.1%3A9000&region=eu'
+        """
+        given = {key.upper(): value for key, value in options.items()}
+        other = next((key for key in given if key not in URI_OPTIONS), None)
+        if other is not None:
+            msg = f"{self.name}: storage option {other} cannot stand in a URI; set it in the environment"
+            raise OptionError(msg)
+        user, secret = (self.user, self.secret) if self.user else (given.get(_USER), given.get(_SECRET, ""))
+        query = {mine: given[theirs] for mine, theirs in S3_OPTIONS.items() if theirs in given} | self.options
+        made = replace(self, user=user, secret=secret if user else None, query=f"?{urlencode(query)}" if query else "")
+        return made.at(self.path)
+
     def opening(self, path: str) -> str:
         """The URI of another path, as pyarrow reads it."""
+        return self.at(quote(path, safe="/:%@+,;=~"))
+
+    def at(self, path: str) -> str:
+        """The URI with another path, as it is to stand there."""
         parts = [quote(part, safe="") for part in (self.user, self.secret) if part is not None]
-        credentials = f"{':'.join(parts)}@" if parts else ""
-        return f"{self.scheme}://{credentials}{quote(path, safe='/:%@+,;=~')}{self.query}"
+        return f"{self.scheme}://{':'.join(parts)}{'@' if parts else ''}{path}{self.query}"
 
 
 def shown(text: str) -> str:

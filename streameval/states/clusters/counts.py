@@ -24,6 +24,7 @@ from streameval.kernels.blocks.changes import spread_rows
 from streameval.kernels.blocks.clusters import count_lone_units
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_id
+from streameval.kernels.keyed.sizes import LARGEST, tally_clusters
 from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
 from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
 from streameval.kernels.segments import tally_pairs
@@ -139,7 +140,7 @@ def _read(batches: Iterable[pa.RecordBatch], layout: Layout, budget: Budget) -> 
 class _ClusterBuilder:
     def __init__(self, spec: ClusterSpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        self._segments = SegmentBuilder(spec.layout, budget, capacity)
+        self._segments = SegmentBuilder(spec.layout, budget, capacity, spec=spec)
         self._counted = SegmentBuilder(spec.layout, budget, min(capacity, _ENTRIES), counted=True)
         self._null_rows, self._bare_rows = np.zeros((2, 2), np.int64)
 
@@ -284,19 +285,14 @@ class ClusterCounts:
     def _size_table(self, shard: Interval, budget: Budget | None, impure: list[Counts] | None) -> SizeTable:
         """The size table of a shard; its impure clusters are added to a list."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
-        tables = []
-        for rows in (self.keyed.unordered if impure is None else self.keyed.stretches)(shard, budget):
-            large = (
-                [_sizes(rows, clusters, positives, impure)]
-                if isinstance(rows, Counts)
-                else _by_size(rows, clusters, positives, impure)
-            )
-            tables += [SizeTable.of(*each) for each in large if each[0].size]
+        given = self.keyed, shard, budget, clusters, positives
+        large = _tallied(*given) if impure is None else _sorted(*given, impure)
+        tables = [SizeTable.of(*each) for each in large if each[0].size]
         if shard == self.shards()[0]:
             clusters[1] += self.single_rows.sum()
             positives[1] += self.single_rows[1]
-        found = np.flatnonzero(clusters)
-        return SizeTable.union([SizeTable(found, clusters[found], positives[found]), *tables])
+        sizes = np.flatnonzero(clusters)
+        return SizeTable.union([SizeTable(sizes, clusters[sizes], positives[sizes]), *tables])
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
@@ -320,6 +316,41 @@ class ClusterCounts:
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)
+
+
+def _tallied(
+    keyed: KeyedCounts, shard: Interval, budget: Budget | None, clusters: Array, positives: Array
+) -> Iterator[tuple[Array, Array]]:
+    """Tally the clusters of a shard by size, bucket by bucket; yields sizes and positives of those beyond the tables.
+
+    Buckets that are too large for it, or whose keys collide, are sorted.
+    """
+    start, stop = shard
+    places, first = None, 0
+    while start + first < stop:
+        if stop - start > 1 or keyed.items[2 * start : 2 * stop].sum() <= LARGEST:
+            places = places or keyed.places(start, stop)
+            first, *large = tally_clusters(places.at, (0,) * (keyed.layout.words - 1), first, clusters, positives)
+            yield tuple(large)
+        if start + first < stop:
+            yield from _sorted(keyed, (start + first, start + first + 1), budget, clusters, positives)
+            first += 1
+
+
+def _sorted(
+    keyed: KeyedCounts,
+    shard: Interval,
+    budget: Budget | None,
+    clusters: Array,
+    positives: Array,
+    impure: list[Counts] | None = None,
+) -> Iterator[tuple[Array, Array]]:
+    """As `_tallied`, by sorting; impure clusters are added to a list."""
+    for rows in keyed.stretches(shard, budget):
+        if isinstance(rows, Counts):
+            yield _sizes(rows, clusters, positives, impure)
+        else:
+            yield from _by_size(rows, clusters, positives, impure)
 
 
 def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:

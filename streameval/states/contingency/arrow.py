@@ -1,7 +1,7 @@
-"""The Arrow table of a contingency state: a row for each cell, the words of both ids and its counts.
+"""The Arrow table of a contingency state: one row per cell, with the words of both ids and the cell's counts.
 
-Cells of rows that have a cluster come by cluster and class; then those without one, by class, where the words of the
-cluster are 0. Only the segments' own words are written: what reads the table partitions it anew.
+Cells with a cluster come first, by cluster and class; then cells without one, by class, with 0 for the words of the
+cluster. Only the words of the segments are written; a reader partitions them again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.states.contingency.class_sizes import ClassRows
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_codes
@@ -33,7 +32,7 @@ _ROWS = 1 << 20  # collected at a time
 
 
 def cell_schema(keys: Keys) -> pa.Schema:
-    """Columns of the table: the words of both ids, rows, and how many more have no class."""
+    """Columns of the table: the words of both ids, rows, and rows without a class."""
     words = [f"{side}_{i}" for side, count in zip(("cluster", "class"), keys, strict=True) for i in range(count)]
     types = dict.fromkeys(words, pa.uint64()) | {"rows": pa.int64(), "without_class": pa.int64()}
     return pa.schema(types | {"has_cluster": pa.bool_()})
@@ -55,20 +54,15 @@ def cell_batch(counts: Counts, keys: Keys) -> pa.RecordBatch:
 
 def read_cells(
     batches: Iterable[pa.RecordBatch], layouts: tuple[Layout, Layout], budget: Budget
-) -> tuple[KeyedCounts, KeyedCounts, KeyedCounts]:
-    """Rows with and without a cluster, in these layouts, and the rows of each class that have one."""
+) -> tuple[KeyedCounts, KeyedCounts]:
+    """Rows with and without a cluster, in these layouts."""
     cells, alone = (SegmentBuilder(layout, budget, _ROWS, counted=True) for layout in layouts)
-    classes = ClassRows(layouts[1], budget, _ROWS)
     for batch in batches:
         for here, builder in enumerate((alone, cells)):
             words, (rows, without_class) = _columns(batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))
             _add(builder, words, rows, 0)
             _add(builder, words, without_class, 1)
-            if here:
-                known = rows > 0
-                own = words[known, words.shape[1] - layouts[1].words :]
-                classes.add(own[:, 0].copy(), own[:, 1:].copy(), rows[known])
-    return KeyedCounts.built(cells), KeyedCounts.built(alone), classes.finish()
+    return KeyedCounts.built(cells), KeyedCounts.built(alone)
 
 
 def _columns(batch: pa.RecordBatch) -> tuple[Array, tuple[Array, Array]]:

@@ -1,7 +1,7 @@
 """Sums over the cells of a contingency table that need both margins of a cell; margins from cells.
 
-Three ways for three kinds of counts: compiled loops for int64 below 2^53, Python numbers for larger ones and fractions,
-float64 for fractional counts. The first two are exact, the third carries the rounding of its terms.
+Each kind of counts has its own arithmetic: compiled loops for int64 below 2^53, Python numbers for larger counts and
+fractions, float64 for fractional floats. The first two are exact, the third carries the rounding of its terms.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def compiled_sums(
         Positions into the totals.
     counts : int64 array of shape (n_cells,)
     row_totals, col_totals : int64 arrays, below 2^53
-    times : int64 array of shape (n_cells,), at most 2^31 in all; empty for once each
+    times : int64 array of shape (n_cells,), at most 2^31 in total; empty: 1 each
     """
     wide = times.size > 0 or (counts.size > 0 and int(counts.max()) * int(counts.sum()) >= 2**63)  # Σ n² ≤ max n · Σ n
     row_squares, col_squares = (np.zeros((t.size, 2 if wide else 1), np.int64) for t in (row_totals, col_totals))

@@ -1,4 +1,4 @@
-"""Cells between the two passes over a contingency table, and keys numbered as they appear."""
+"""Cells between the two passes over a contingency table, and keys numbered in order of appearance."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Columns
     from streameval.typing import Array
 
-__all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts", "interval_items", "numbered"]
+__all__ = ["NARROW", "ClassCells", "Keys", "Mapper", "Margins", "class_layouts", "interval_items", "numbered", "parted"]
 
 Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
 
 ITEMS = (1 << 14, 1 << 22)  # items of an interval, at least and at most
-_PARTS = 16  # intervals for many threads, at least, where there are many items
+_PARTS = 16  # intervals at least, for many threads, if there are many items
 NARROW = 1 << 32  # rows below which n and c share a word
-_SHARE = 1 << 10  # bytes of the budget for an item: what an interval takes of memory in several threads, and room
+_SHARE = 1 << 10  # bytes of the budget per item: the memory of an interval in several threads, and spare room
 
 
 class Keys(NamedTuple):
@@ -37,17 +37,17 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassCells:
-    """Rows and cells by class, on their way from the first pass to the second.
+    """Cells by class, on their way from the first pass to the second.
 
     Attributes
     ----------
     rows : KeyedCounts
-        All rows; the words are the class.
+        Singleton cells (n = c = 1); the words are the class.
     others : KeyedCounts
-        All cells but those of one row that is alone in its cluster, with n and c after the words of the class, in one
-        word where both are narrow; then the words of the cluster, where these are taken along.
+        All other cells, with n and c after the words of the class, in one word where both are
+        narrow; then `owner` words of the cluster.
     owner : int
-        How many words of the cluster there are.
+        Number of words of the cluster that cells carry.
     """
 
     rows: KeyedCounts
@@ -75,23 +75,24 @@ class ClassCells:
         return n.astype(np.int64), c.astype(np.int64)
 
     def margins(self, rows: Iterable[Columns], others: Iterable[Columns]) -> tuple[Margins, Array]:
-        """Sizes and largest cells of the classes of some rows and cells, and how many cells n = c = 1 each has."""
+        """Sizes and largest cells of the classes of some rows and cells, and the number of cells n = c = 1 of each."""
         margins = Margins(self.rows.layout.words - 1)
         for words, rest, counts, _ in rows:
             ones = np.ones(words.size, np.int64)
             margins.add(words, rest, counts if counts.size else ones, ones - 1)
         singles = margins.totals.copy()
+        np.minimum(singles, 1, out=margins.maxima)
         for words, rest, counts, _ in others:
             n = self.counts(rest)[0]
-            add_margins(margins.number(words, rest), -n * counts if counts.size else -n, n, singles, margins.maxima)
-        np.maximum(margins.maxima, np.minimum(singles, 1), out=margins.maxima)
+            margins.add(words, rest, n * counts if counts.size else n, n)
+        singles = np.concatenate((singles, np.zeros(margins.totals.size - singles.size, np.int64)))
         return margins, singles
 
     def intervals(self, budget: Budget, within: Interval | None = None) -> list[Interval]:
-        """Intervals of classes that the second pass can take on their own; of all, or within some buckets."""
+        """Intervals of classes that the second pass can take independently, of all buckets or within some."""
         start, stop = within or (0, self.rows.layout.buckets)
         sizes = self.sizes()[start:stop]
-        room = min(interval_items(budget), max(int(sizes.sum()) // _PARTS, ITEMS[0]))
+        room = parted(int(sizes.sum()), interval_items(budget))
         return [(start + a, start + b) for a, b in cut(sizes, room)]
 
     def sizes(self) -> Array:
@@ -100,9 +101,20 @@ class ClassCells:
 
 
 def interval_items(budget: Budget) -> int:
-    """Items of an interval that a budget has room for; four times as many are streamed."""
+    """Items of an interval that a budget has room for; intervals with four times as many are streamed."""
     least, most = ITEMS
     return min(max(budget.limit // _SHARE, least), most)
+
+
+def parted(items: int, room: int) -> int:
+    """Items of an interval with room for `room`, fewer where they would not make enough intervals for many threads.
+
+    Examples
+    --------
+    >>> parted(1 << 20, 1 << 22), parted(100, 1 << 22)
+    (65536, 16384)
+    """
+    return min(room, max(items // _PARTS, ITEMS[0]))
 
 
 def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:

@@ -1,17 +1,17 @@
 """Summaries of a contingency table without the classes of each block, from one sweep for all blocks together.
 
-A block holds the classes whose ids the keyed hash of `streameval.states.grouped.keys` puts there. Without it the cells,
-sizes and largest cells of its classes are gone, and every cluster that it has rows of is smaller: with d of its c rows
-in the block, a cluster leaves size c and joins size c − d, unless none is left, and its Σ n² loses that of the block's
-cells. Clusters without rows of the block stay. So each cell is looked at once: `ClassBlocks` watches the two passes
+The keyed hash of `streameval.states.grouped.keys` assigns each class to a block by its id. Leaving out a block removes
+the cells, sizes and largest cells of its classes and shrinks every cluster with rows in it: a cluster of c rows with d
+rows in the block moves from size c to size c − d, or vanishes if d = c, and its Σ n² loses the part of the block's
+cells. Other clusters do not change. So one look at each cell suffices: `ClassBlocks` watches the two passes
 (`streameval.states.contingency.watch`) and adds up these changes by block and size, in integers.
 
-`ClassReplicates.without` applies them to the summary of the whole table. Σ n²/(r·c) is the one part that this cannot
-give, since every cell of a smaller cluster changes it: it is left out.
+`ClassReplicates.without` applies the changes to the summary of the whole table. It leaves out Σ n²/(r·c), which changes
+with every cell of a smaller cluster.
 
-A row without a class, counted as a singleton, is a class of its own. The state does not know where the row came from,
-so its block follows from its cluster and its number there: ``hash(k) ^ w``, hashed again, with w the first word of the
-cluster's id, 0 for rows without a cluster. Such rows have no block in common with those of another clustering.
+A row without a class that counts as a singleton forms a class. The state does not know the row's origin, so its block
+follows from its cluster and its number k there: ``hash(k) ^ w``, hashed again, where w is the first word of the
+cluster's id, or 0 for rows without a cluster. Blocks of such rows do not match those of another clustering.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class _Counts:
 
     Attributes
     ----------
-    singles : rows of its classes that are alone in their cluster
+    singles : rows of its classes that are singleton clusters
     classless : rows without a class
-    alone : those of them that are alone in their cluster
+    alone : rows without a class that are singleton clusters
     row_maxima : Σ of the largest cells of its classes
-    lost_maxima : by how much the largest cells of clusters of several rows fall without it
+    lost_maxima : decrease of Σ of the largest cells of clusters of several rows without it
     """
 
     singles: Array
@@ -68,7 +68,7 @@ class _Counts:
 
 
 class ClassBlocks:
-    """A watcher that adds up what each block of classes has, and what leaving it out changes.
+    """A watcher that adds up the sums of each block of classes, and the changes from leaving it out.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class ClassBlocks:
         self.counts.alone += found
 
     def merge(self, others: Iterable[ClassBlocks]) -> ClassBlocks:
-        """What all watchers together have seen."""
+        """One watcher with the sums of all."""
         parts, found = [self, *others], ClassBlocks(self.blocks)
         for name in ("cells", "classes", "clusters"):
             setattr(found, name, getattr(found, name).merge(*(getattr(part, name) for part in parts)))
@@ -111,7 +111,7 @@ class ClassBlocks:
         return found
 
     def replicates(self, summary: Summary) -> ClassReplicates:
-        """The replicates of the table whose passes were watched; `summary` is that of all of it."""
+        """The replicates of the table whose passes were watched; `summary` is of the whole table."""
         here, counts = np.arange(self.blocks), self.counts
         ones, none = np.ones(self.blocks, np.int64), np.zeros(self.blocks, np.int64)
         lone = counts.singles + counts.alone  # clusters of one row
@@ -142,7 +142,7 @@ class _ClusterBlocks:
         self._alone = np.empty(0, np.int64)
 
     def _take(self, clusters: int, numbers: Array, blocks: Array, sums: Array, largest: Array) -> None:
-        """Add cells up with what is there."""
+        """Add cells to the sums so far."""
         cells: tuple[Array, ...] = numbers, blocks, sums, largest
         if self._bounds is not None:
             before = np.repeat(np.arange(self._bounds.size - 1), np.diff(self._bounds))
@@ -174,7 +174,7 @@ class _ClusterBlocks:
         shared_maxima(bounds, self._at, self._largest, sizes, 2, self._watcher.counts.lost_maxima)
 
     def _add_classless(self, ids: Callable[[Array], Array], sizes: Array) -> None:
-        """Add the rows without a class, each to the block of its own."""
+        """Add the rows without a class, each to its own block."""
         which, counts = np.flatnonzero(self._alone), self._watcher.counts
         words = np.ascontiguousarray(ids(which)[:, 0])
         owners, blocks, rows = lone_blocks(words, self._alone[which], self._blocks)
@@ -218,11 +218,11 @@ class ClassReplicates:
     ----------
     summary : of the whole table
     blocks : number of blocks
-    cells : BlockSums, how many cells of each count each block has
-    classes : BlockSums, how many classes of each size it has; Σ n² of their cells (high and low words)
-    clusters : BlockSums, by how many more clusters have each size without it; the change of the Σ n² of their cells
-    row_maxima, column_maxima : int64 arrays of shape (blocks,), by how much Σ of the largest cells falls without it
-    classless : rows without a class, each of which is a class of its own
+    cells : BlockSums, number of cells of each count in each block
+    classes : BlockSums, number of classes of each size in each block; Σ n² of their cells (high and low words)
+    clusters : BlockSums, change in the number of clusters of each size without the block; change of Σ n² of their cells
+    row_maxima, column_maxima : int64 arrays of shape (blocks,), decrease of Σ of the largest cells without the block
+    classless : number of rows without a class; each forms a class
 
     Examples
     --------
@@ -259,7 +259,7 @@ class ClassReplicates:
         return self.classes.weighted(self.blocks, 2)
 
     def without(self, block: int) -> Summary:
-        """The summary of all classes but a block's; its `inertia` is None."""
+        """The summary without a block's classes; its `inertia` is None."""
         whole, cells, classes, clusters = (
             self.summary,
             *(part.only(block) for part in (self.cells, self.classes, self.clusters)),
@@ -292,7 +292,7 @@ def _changed(whole: Sizes, sizes: Array, change: Array) -> Sizes:
 
 
 def _moved(whole: Mapping[Number, Number], sizes: Array, change: Array) -> dict[Number, Number]:
-    """Sums by size with the changes of some, whose last two columns are the words of an integer."""
+    """Sums by size after changes of some; the last two columns of `change` are the words of an integer."""
     found = dict(whole)
     for size, high, low in zip(sizes.tolist(), *change[:, -2:].T.tolist(), strict=True):
         total = found.get(size, 0) + (high << _WORD) + low

@@ -1,11 +1,10 @@
-"""Rows of each class, counted while the cells are folded.
+"""Singleton cells of each class, counted in the first pass.
 
-Every class has its cells in many clusters, most of which a large table has of one row. With the size of every class at
-hand such a cell needs no second look: what the other cells of its class leave of it are cells of one row.
+In a large table, most cells are rows in singleton clusters. They all have n = c = 1, so their number is enough.
 
 Small integers are counted in an array. Other classes are counted in a hash table, at most as large as a builder's
-buffers. If the table fills before classes have come twice on average, as if every message were a class, rows are kept
-uncounted, 8 bytes a word; rows that come with counts keep them. When the table outgrows the cache, the number of
+buffers. If the table fills before classes have occurred twice on average, as when every message is a class, rows are
+kept uncounted, 8 bytes a word; rows that come with counts keep them. When the table outgrows the cache, the number of
 repeats so far estimates the number of classes (the birthday problem); counting stops there if they would fill half of
 the largest table.
 """
@@ -19,6 +18,7 @@ import numpy as np
 from streameval.kernels.contingency import count_dense, count_keys, counted_keys
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import encode_id
+from streameval.states.contingency.rows import RowBuilder, store_counted
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import SHIFT
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["ClassRows", "encode"]
 
 _FIRST = 1 << 13  # slots of a new table
-_FEW = 2  # rows of a class, on average, below which counting is given up
+_FEW = 2  # counting stops if classes have fewer rows on average
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds
-_SAMPLED = 1 << 8  # one id of this many tells whether a batch has small integers
+_SAMPLED = 1 << 8  # one id in this many is checked to see whether a batch has small integers
 _LARGEST = 1 << 31  # count of a small integer: batches are smaller
 
 
@@ -47,7 +47,7 @@ class ClassRows:
     budget : Budget
         Owns the segments' arrays.
     capacity : int
-        Rows that a segment holds at most; the table has room for about as many classes.
+        Largest number of rows in a segment; the table has room for about as many classes.
 
     Examples
     --------
@@ -64,13 +64,12 @@ class ClassRows:
         self._layout, self._budget, self._capacity = layout, budget, capacity
         self._further = tuple(range(layout.words - 1))
         self._most = 1 << capacity.bit_length()
-        self._small = budget.borrow(self._most if layout.words == 1 else 0, np.uint32)
-        self._small[:] = 0
+        self._small: Array | None = None
         self._small_rows = 0
         self._table = self._cleared(min(_FIRST, self._most))
         self._used = self._rows = 0
         self._keyed = KeyedCounts(layout)
-        self._plain: SegmentBuilder | None = None
+        self._plain: RowBuilder | None = None
 
     def _cleared(self, slots: int) -> Array:
         table = self._budget.borrow((slots, self._layout.words + 1), np.uint64)
@@ -78,9 +77,9 @@ class ClassRows:
         return table
 
     def add(self, first: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
-        """Take rows by the words of their class, not mixed; with counts, or one each."""
+        """Add rows by the unmixed words of their class; empty `counts` mean one row each."""
         first = read_only(first)
-        if self._small.size and not counts.size:
+        if not (self._further or counts.size):
             first, rest = self._without_small(first, rest)
         while first.size and self._plain is None:
             room = self._table.shape[0] // 2
@@ -92,12 +91,15 @@ class ClassRows:
         if counts.size:
             self._keep(first, rest, counts)
         elif self._plain is not None and first.size:
-            encode(self._plain, first, rest)
+            self._plain.add((first, *rest.T))
 
     def _without_small(self, first: Array, rest: Array) -> tuple[Array, Array]:
         """Count small integers, if a sample of the batch has any; returns the other rows."""
-        if first.size and first[::_SAMPLED].min() >= self._small.size:
+        if first.size and first[::_SAMPLED].min() >= self._most:
             return first, rest
+        if self._small is None:
+            self._small = self._budget.borrow(self._most, np.uint32)
+            self._small[:] = 0
         others = np.empty(first.size, np.int32)
         others = others[: count_dense(first, self._small, others)]
         self._small_rows += first.size - others.size
@@ -106,7 +108,7 @@ class ClassRows:
         return (first, rest) if others.size == first.size else (read_only(first[others]), rest[others])
 
     def _make_room(self) -> None:
-        """A larger table, or an empty one; or none where that does not pay."""
+        """Grow the table, or empty it, or drop it if counting does not pay."""
         slots = self._table.shape[0]
         if slots < self._most and not self._in_vain:
             first, rest, counts = self._counted()
@@ -115,7 +117,7 @@ class ClassRows:
             self._used = count_keys(read_only(first), rest, counts, self._further, self._table, 0, first.size)[1]
             return
         if self._in_vain or self._rows < _FEW * self._used:
-            self._plain = SegmentBuilder(self._layout, self._budget, self._capacity)
+            self._plain = RowBuilder(self._layout, self._budget, self._capacity)
         self._flush()
         self._table[:] = 0
 
@@ -144,12 +146,12 @@ class ClassRows:
         """Keep classes with their rows."""
         if not first.size:
             return
-        builder = SegmentBuilder(self._layout, self._budget, self._capacity, counted=True)
-        encode(builder, first, rest, counts=counts)
+        builder = SegmentBuilder(self._layout, self._budget, 1)
+        store_counted(builder, first, rest, counts)
         self._keyed = self._keyed.merge(KeyedCounts.built(builder))
 
     def _keep_small(self) -> None:
-        if not self._small_rows:
+        if self._small is None or not self._small_rows:
             return
         found = np.flatnonzero(self._small)
         none = np.empty((found.size, self._layout.words - 1), np.uint64)
@@ -162,11 +164,14 @@ class ClassRows:
         self._flush()
         self._keep_small()
         self._budget.give_back(self._table)
-        self._budget.give_back(self._small)
-        return self._keyed if self._plain is None else self._keyed.merge(KeyedCounts.built(self._plain))
+        if self._small is not None:
+            self._budget.give_back(self._small)
+        return (
+            self._keyed if self._plain is None else self._keyed.merge(KeyedCounts(self._layout, self._plain.finish()))
+        )
 
 
 def encode(builder: SegmentBuilder, ids: Array, rest: Array, label: int = 0, counts: Array = NO_COUNTS) -> None:
-    """Add rows by the words of their ids, which are mixed here."""
+    """Add rows by the words of their ids, after mixing them."""
     ids, labels = read_only(ids), read_only(np.full(ids.size, label, np.uint8))
     builder.add(ids.size, lambda part, *out: encode_id(ids[part], labels[part], SHIFT, *out), rest, counts=counts)

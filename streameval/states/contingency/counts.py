@@ -1,11 +1,10 @@
 """ContingencyCounts: the exact rows of every (class, cluster) cell, for data larger than memory.
 
 A row is a key of two ids: the words of its cluster, which decide the bucket, then the words of its class (see
-`streameval.states.keyed.ids`). Rows are partitioned by cluster in their original order, spilled over the budget like
-every other state: 16 bytes a row for integer ids, 8 more for each id that is hashed or belongs to its partition;
-repeated rows of a large cell become one item with a count. The rows of each class are counted separately
-(`streameval.states.contingency.class_sizes`). `streameval.states.contingency.pass_by_cluster` turns both into the
-`Summary` from which the metrics are computed.
+`streameval.states.keyed.ids`). Rows are partitioned by cluster in their original order and spill like every other state
+when the budget is exceeded. A row takes 16 bytes for integer ids, and 8 more for each id that is hashed or belongs to
+its partition; repeated rows of a large cell become one item with a count.
+`streameval.states.contingency.pass_by_cluster` turns them into the `Summary` from which the metrics are computed.
 
 Nulls counted as singletons need no identity, since a cluster of one row has one cell: rows without a cluster are
 counted by class alone, in `without_cluster`; rows without a class keep their cluster and are marked by the label. The
@@ -27,10 +26,11 @@ from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
 from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts
-from streameval.states.contingency.class_sizes import ClassRows, encode
+from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
-from streameval.states.contingency.pass_by_cluster import by_cluster, cluster_shards
+from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
+from streameval.states.contingency.rows import RowBuilder
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
@@ -49,7 +49,7 @@ __all__ = ["ContingencyCounts", "ContingencySpec", "one_by_one", "unwatched"]
 
 AnyWatcher = TypeVar("AnyWatcher", bound="Watcher")
 
-_BUFFER = 1 << 26  # bytes of collected rows at most: a larger table of classes would miss the cache
+_BUFFER = 1 << 26  # largest size of collected rows in bytes
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ContingencySpec:
 
     @property
     def schema(self) -> pa.Schema:
-        """Columns of the state's table: the words of both ids, rows, and how many more have no class."""
+        """Columns of the state's table: the words of both ids, rows, and rows without a class."""
         return cell_schema(self.keys)
 
     def builder(self, budget: Budget, capacity: int) -> _ContingencyBuilder:
@@ -114,8 +114,7 @@ class ContingencySpec:
 
     def empty(self) -> ContingencyCounts:
         """The state of no rows."""
-        alone = class_rows = KeyedCounts(self.class_layout)
-        return ContingencyCounts(self, KeyedCounts(self.layout), alone, class_rows)
+        return ContingencyCounts(self, KeyedCounts(self.layout), KeyedCounts(self.class_layout))
 
     def from_arrow(
         self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget
@@ -135,11 +134,11 @@ _FACTS = ("label_rows", "dropped_rows")
 class _ContingencyBuilder:
     def __init__(self, spec: ContingencySpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        bytes_each = 16 * sum(spec.keys) + 4 + 8 * (spec.keys.class_ + 1)  # words are held twice when they move
-        self._capacity = max(1, min(capacity * 2 // 3, _BUFFER // bytes_each))  # a third is for the table of classes
+        bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
+        self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
-        self._cells = SegmentBuilder(spec.layout, budget, self._capacity, observe=self._count_classes)
-        self._class_rows = ClassRows(spec.class_layout, budget, self._capacity)
+        self._cells = RowBuilder(spec.layout, budget, self._capacity)
+        self._unclassed: SegmentBuilder | None = None
         self._alone: SegmentBuilder | None = None
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)
 
@@ -169,7 +168,7 @@ class _ContingencyBuilder:
     def _add_incomplete(self, columns: list[pa.Array], present: list[Array], partition: str) -> None:
         """Rows with a null id, each a singleton."""
         clusters, classes = columns
-        self._add(clusters.filter(pa.array(present[0] & ~present[1])), None, partition)
+        self._add_unclassed(clusters.filter(pa.array(present[0] & ~present[1])), partition)
         if self._alone is None:
             self._alone = SegmentBuilder(self.spec.class_layout, self._budget, self._capacity)
         words = self._class_words(classes.filter(pa.array(~present[0] & present[1])))
@@ -180,27 +179,30 @@ class _ContingencyBuilder:
     def _class_words(self, array: pa.Array) -> tuple[Array, Array]:
         return identify(array, self.spec.class_type)
 
-    def _add(self, clusters: pa.Array, classes: pa.Array | None, partition: str) -> None:
-        """Rows that have a cluster; without `classes` each is a singleton class."""
-        first, rest = identify(clusters, self.spec.cluster_type, self.spec.scope, partition)
+    def _cluster_words(self, array: pa.Array, partition: str) -> tuple[Array, Array]:
+        return identify(array, self.spec.cluster_type, self.spec.scope, partition)
+
+    def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
+        """Rows that have both ids."""
+        first, rest = self._cluster_words(clusters, partition)
+        one, more = self._class_words(classes)
+        self._cells.add((first, *rest.T, one, *more.T))
+
+    def _add_unclassed(self, clusters: pa.Array, partition: str) -> None:
+        """Rows without a class, each a class of its own."""
+        if self._unclassed is None:
+            self._unclassed = SegmentBuilder(self.spec.layout, self._budget, self._capacity)
+        first, rest = self._cluster_words(clusters, partition)
         words = np.zeros((first.size, sum(self.spec.keys) - 1), np.uint64)
         words[:, : rest.shape[1]] = rest
-        if classes is not None:
-            one, more = self._class_words(classes)
-            words[:, rest.shape[1]], words[:, rest.shape[1] + 1 :] = one, more
-        encode(self._cells, first, words, int(classes is None))
-
-    def _count_classes(self, words: Array, codes: Array, counts: Array) -> None:
-        """Count the classes of rows that are about to be stored; the rows of hot cells come counted."""
-        classes, lone = words[:, self.spec.keys.cluster - 1 :], codes & 1
-        if lone.any():
-            classes, counts = classes[lone == 0], counts[lone == 0] if counts.size else counts
-        self._class_rows.add(np.ascontiguousarray(classes[:, 0]), np.ascontiguousarray(classes[:, 1:]), counts)
+        encode(self._unclassed, first, words, 1)
 
     def state(self) -> ContingencyCounts:
         alone = KeyedCounts(self.spec.class_layout) if self._alone is None else KeyedCounts.built(self._alone)
-        keyed = KeyedCounts.built(self._cells), alone, self._class_rows.finish()
-        return ContingencyCounts(self.spec, *keyed, self._label_rows, self._dropped)
+        cells = KeyedCounts(self.spec.layout, self._cells.finish())
+        if self._unclassed is not None:
+            cells = cells.merge(KeyedCounts.built(self._unclassed))
+        return ContingencyCounts(self.spec, cells, alone, self._label_rows, self._dropped)
 
 
 def unwatched() -> None:
@@ -223,8 +225,6 @@ class ContingencyCounts:
         Rows by cluster and class; label 1 for rows without a class.
     without_cluster : KeyedCounts
         Rows without a cluster, by class; label 1 for rows without either.
-    class_rows : KeyedCounts
-        Rows of `cells` by class; without those that have none.
     label_rows : int64 array of shape (2,), rows in the table by label
     dropped_rows : int64 array of shape (2,), rows left out for a null cluster, and for a null class only
 
@@ -243,13 +243,12 @@ class ContingencyCounts:
     spec: ContingencySpec
     cells: KeyedCounts
     without_cluster: KeyedCounts
-    class_rows: KeyedCounts
     label_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     dropped_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows."""
-        return {"cells": self.cells, "without_cluster": self.without_cluster, "class_rows": self.class_rows}
+        """The keyed counts, which grow with the rows."""
+        return {"cells": self.cells, "without_cluster": self.without_cluster}
 
     def with_runs(self, runs: Mapping[str, Any]) -> ContingencyCounts:
         """The same with other keyed counts."""
@@ -262,7 +261,6 @@ class ContingencyCounts:
             self.spec,
             self.cells.merge(other.cells),
             self.without_cluster.merge(other.without_cluster),
-            self.class_rows.merge(other.class_rows),
             self.label_rows + other.label_rows,
             self.dropped_rows + other.dropped_rows,
         )
@@ -283,16 +281,17 @@ class ContingencyCounts:
 
     def first(
         self, shard: Interval, budget: Budget, *, owner: bool = False, watcher: Watcher | None = None
-    ) -> tuple[Summary, KeyedCounts]:
+    ) -> tuple[Summary, ClassParts]:
         """First pass over one shard: the partial summary of its clusters, and its cells by class without singletons."""
         return by_cluster(self.cells, self.spec.keys, self.cell_rows, shard, budget, owner=owner, watcher=watcher)
 
-    def classes(self, found: Iterable[KeyedCounts], *, owner: bool = False) -> ClassCells:
+    def classes(self, found: Iterable[ClassParts], *, owner: bool = False) -> ClassCells:
         """All rows by class, and the cells that the first pass found."""
         words = self.spec.keys.cluster * owner
         layouts = class_layouts(self.spec.keys, self.cell_rows, words)
-        rows = self.class_rows.segments + self.without_cluster.segments
-        others = tuple(segment for part in found for segment in part.segments)
+        parts = tuple(found)
+        rows = sum((part.singles.segments for part in parts), self.without_cluster.segments)
+        others = sum((part.others.segments for part in parts), ())
         return ClassCells(KeyedCounts(layouts[0], rows), KeyedCounts(layouts[1], others), words)
 
     def summary(self, budget: Budget, each: Mapper | None = None) -> Summary:
@@ -305,7 +304,7 @@ class ContingencyCounts:
     def watched(
         self, budget: Budget, watch: Callable[[], AnyWatcher], each: Mapper | None = None
     ) -> tuple[Summary, list[AnyWatcher]]:
-        """`summary`, and a watcher for every shard of both passes; `watch` makes them."""
+        """`summary`, and the watchers of every shard of both passes, made by `watch`."""
         seen: list[AnyWatcher] = []
 
         def made() -> AnyWatcher:
@@ -327,15 +326,15 @@ class ContingencyCounts:
         return summary, self.settling(core_cells(classes, self.cells, self.spec.keys, budget, each))
 
     def settling(self, core: CoreCells) -> CoreCells:
-        """The core with the rows that have neither a class nor a cluster: each is a cell that every matching takes."""
+        """The core with the rows that have neither a class nor a cluster: every matching contains them."""
         return core._replace(settled=core.settled + int(self.without_cluster.rows[1::2].sum()))
 
     def _passes(
         self, budget: Budget, each: Mapper, *, owner: bool = False, watch: Callable[[], Watcher | None] = unwatched
     ) -> tuple[Summary, ClassCells]:
-        pa.default_memory_pool().release_unused()  # what reading has left
+        pa.default_memory_pool().release_unused()  # memory left over from reading
 
-        def one(shard: Interval) -> tuple[Summary, KeyedCounts]:
+        def one(shard: Interval) -> tuple[Summary, ClassParts]:
             return self.first(shard, budget, owner=owner, watcher=watch())
 
         first = each(one, self.shards(budget), "clusters")
@@ -368,7 +367,7 @@ class ContingencyCounts:
             yield np.column_stack((unmix(words), rest[:, :at])), rest[:, at:], counts
 
     def __sizeof__(self) -> int:
-        """Bytes in memory; what is spilled does not count."""
+        """Bytes in memory; spilled data does not count."""
         return object.__sizeof__(self) + sum(map(sys.getsizeof, self.runs().values()))
 
     def header(self) -> dict[str, Any]:
@@ -383,7 +382,7 @@ class ContingencyCounts:
                     yield cell_batch(counts, self.spec.keys)
 
     def __eq__(self, other: object) -> bool:
-        """Whether both are the same state: the same table, whatever the segments; which would be costly to hash."""
+        """Whether both hold the same table, whatever the segments; costly, and so states are not hashable."""
         if not isinstance(other, ContingencyCounts):
             return NotImplemented
         return same_table(self, other)

@@ -1,17 +1,19 @@
-"""The core of a contingency table: the few cells that the best one-to-one matching needs to see together.
+"""The core of a contingency table: the few cells that the best one-to-one matching needs in memory together.
 
 A matching gives every class at most one cluster, which cannot be decided part by part. But most cells of a large table
-can: a cluster whose rows are all of one class is of use to that class alone, and of such clusters only the largest.
-Call it the class's *own* cell; no cell of the class with at most as many rows is needed then. The same holds of the
-classes that lie in one cluster. So the cells are visited three times, each time in bounded memory:
+can be decided early. A cluster with rows of one class only is useful to that class alone, and only the largest of these
+clusters is. Call this the class's *own* cell; cells of the class with at most as many rows are then not needed. The
+same holds for classes that lie in one cluster. So the cells are visited three times, each time in bounded memory:
 
-1. *By cluster*: the first pass of `streameval.states.contingency.pass_by_cluster`, whose cells take the words of their
-cluster along. 2. *By class*: each keeps its own cell and the shared cells that are larger. One that keeps none of these
-is settled. 3. *By cluster*, what is left, in the same way; a class that has one cell is the cluster's own.
+1. *By cluster*: the first pass of `streameval.states.contingency.pass_by_cluster`; its cells carry the words of their
+   cluster.
+2. *By class*: each class keeps its own cell and the shared cells that are larger. A class without such shared cells is
+   settled.
+3. *By cluster* again, for the cells left; the cell of a class with one cell is the cluster's own.
 
-What remains, the *core*, is held in memory, about 80 bytes a cell: a clustering with seventy million clusters leaves a
-few cells a class. Both sides are numbered in the order of their ids, so that neither the cells of the core nor their
-numbers depend on how the rows were partitioned, and a matching that is only bounded has the same bounds.
+The remaining cells, the *core*, are held in memory, about 80 bytes each: a clustering with seventy million clusters
+leaves a few cells per class. Both sides are numbered in the order of their ids, so neither the cells of the core nor
+their numbers depend on the partitioning of the rows, and a matching that is only bounded has the same bounds.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class CoreCells(NamedTuple):
     classes, clusters : int64 arrays of shape (n_cells,)
     counts : int64 array of shape (n_cells,)
     settled : int
-        Total of the further cells that some best matching takes.
+        Total of the settled cells, which some best matching contains.
     """
 
     classes: Array
@@ -59,7 +61,7 @@ class CoreCells(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """Cells by line, a class or a cluster: words of the line and of the other side, counts, whether others share it."""
+    """Cells by line (class or cluster): words of the line and of the other side, counts, whether they are shared."""
 
     line: Array
     other: Array
@@ -71,7 +73,7 @@ class Cells(NamedTuple):
 
 
 class Lines(NamedTuple):
-    """What a visit of some lines has settled, and the lines that keep both a cell of their own and shared ones."""
+    """The total that a visit of some lines has settled, and the lines that keep an own cell and shared cells."""
 
     settled: int
     words: Array
@@ -80,7 +82,7 @@ class Lines(NamedTuple):
 
 @dataclass(frozen=True)
 class CellsLeft:
-    """What the visit by class leaves, by cluster.
+    """The cells that the visit by class leaves, by cluster.
 
     Attributes
     ----------
@@ -95,7 +97,7 @@ class CellsLeft:
     settled: list[Lines]
 
     def runs(self) -> Mapping[str, KeyedCounts]:
-        """What grows with the rows."""
+        """The keyed counts, which grow with the rows."""
         return {"several": self.several, "single": self.single}
 
     def with_runs(self, runs: Mapping[str, Any]) -> CellsLeft:
@@ -103,7 +105,7 @@ class CellsLeft:
         return replace(self, **runs)
 
 
-Core = tuple[Lines, list[Cells]]  # what the visit by cluster leaves of an interval
+Core = tuple[Lines, list[Cells]]  # the cells of an interval that the visit by cluster leaves
 
 
 def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> CoreCells:
@@ -114,10 +116,10 @@ def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget,
     cells : ClassCells
         Of the first pass, with the words of their clusters.
     lone : KeyedCounts
-        Rows by cluster; those of label 1 have a class of their own each.
+        Rows by cluster; each row of label 1 is a singleton class.
     keys : Keys
     budget : Budget
-        Owns what is passed on.
+        Owns the cells handed from visit to visit.
     each : callable
         Maps a function over intervals.
     """
@@ -128,7 +130,7 @@ def core_cells(cells: ClassCells, lone: KeyedCounts, keys: Keys, budget: Budget,
 def core_of_classes(
     cells: ClassCells, keys: Keys, budget: Budget, each: Mapper, within: Interval | None = None
 ) -> CellsLeft:
-    """What the visit by class leaves, of all classes or of those within some buckets."""
+    """The cells that the visit by class leaves, of all classes or of those within some buckets."""
     found = each(partial(_visit_classes, cells, keys, budget), cells.intervals(budget, within), "matching-classes")
     several, single = (
         KeyedCounts(layout, tuple(segment for _, keyed in found for segment in keyed[i].segments))
@@ -138,7 +140,7 @@ def core_of_classes(
 
 
 def core_of_clusters(left: CellsLeft, lone: KeyedCounts, keys: Keys, budget: Budget, each: Mapper) -> list[Core]:
-    """What the visit by cluster leaves of the cells, which may be those of some clusters: then all of theirs."""
+    """The cells that the visit by cluster leaves; `left` may hold some clusters only, but all cells of these."""
     sizes = left.several.items[0::2] + left.single.items[0::2]
     if lone.rows[1::2].any():
         sizes = sizes + lone.items[0::2] + lone.items[1::2]  # gathered with the others
@@ -147,7 +149,7 @@ def core_of_clusters(left: CellsLeft, lone: KeyedCounts, keys: Keys, budget: Bud
 
 
 def core_of_table(classes: Sequence[Sequence[Lines]], clusters: Sequence[Sequence[Core]], keys: Keys) -> CoreCells:
-    """The core from what both visits left of all parts."""
+    """The core from the results of both visits to all parts."""
     kept = [core for part in clusters for core in part]
     cells = _joined([cells for _, cells in kept], keys)
     return _numbered([lines for part in classes for lines in part], [lines for lines, _ in kept], cells)
@@ -161,7 +163,7 @@ def _layouts(keys: Keys) -> tuple[Layout, Layout]:
 def _visit_classes(
     cells: ClassCells, keys: Keys, budget: Budget, interval: Interval
 ) -> tuple[Lines, list[KeyedCounts]]:
-    """By class; passes shared cells on by cluster, those of classes with several and those of classes with one."""
+    """Visit by class; hands on shared cells by cluster, separately for classes with several cells and with one."""
     builders = [SegmentBuilder(layout, budget, SLAB) for layout in _layouts(keys)]
 
     margins, singles = cells.margins(*(_chunks(keyed, 0, interval, budget) for keyed in (cells.rows, cells.others)))
@@ -186,7 +188,7 @@ def _visit_classes(
 def _visit_clusters(
     several: KeyedCounts, single: KeyedCounts, lone: KeyedCounts, keys: Keys, budget: Budget, interval: Interval
 ) -> tuple[Lines, list[Cells]]:
-    """By cluster; gives back the cells that are left."""
+    """Visit by cluster; returns the cells that are left."""
     kept: list[Cells] = []
 
     def parts() -> Iterator[Cells]:
@@ -222,14 +224,14 @@ def _chunks(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) 
 
 
 def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Array], None]) -> Lines:
-    """Keep the shared cells that are larger than the largest cell of their line alone.
+    """Keep the shared cells that are larger than the largest own cell of their line.
 
     Parameters
     ----------
     parts : callable
         Gives all cells of some lines; called twice.
     keep : callable
-        Takes such cells, and which of them are the only cell of their line.
+        Takes these cells, and flags for those that are the only cell of their line.
     """
     lines: Margins | None = None
     for part in parts():
@@ -261,7 +263,7 @@ def _joined(parts: list[list[Cells]], keys: Keys) -> Cells:
 
 
 def _numbered(classes: Sequence[Lines], clusters: Sequence[Lines], cells: Cells) -> CoreCells:
-    """Number both sides by id; a cell of one line's own gets a number beyond on the other side."""
+    """Number both sides by id; an own cell gets a number beyond all others on the other side."""
     sides = []
     for shared, lines in ((cells.other, classes), (cells.line, clusters)):
         own = [part.words for part in lines if part.own.size]

@@ -1,9 +1,9 @@
 """The second pass over (cluster, class) cells, by class; see `streameval.states.contingency.pass_by_cluster` for both.
 
-All rows of a class lie in one bucket, and all its cells, each with its count n and the size c of its cluster: the
-class's size r and its largest cell are known, and with them everything of the cell. Cells with n = c = 1 are not
-stored: a class of size r has r − Σ n of them, n over its stored cells. A bucket that holds a giant class is streamed
-twice, first for the sizes, then for the cells.
+One bucket holds all rows of a class and all its cells, each with its count n and the size c of its cluster. So the
+class's size r, its largest cell and both margins of every cell are known. Cells with n = c = 1 are not stored: a class
+of size r has r − Σ n of them, summed over its stored cells. A bucket that holds a giant class is streamed twice, first
+for the sizes, then for the cells.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ __all__ = ["by_class", "lone_classes", "without_cluster"]
 
 
 def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Watcher | None = None) -> Summary:
-    """Second pass: what classes decide, and what cells decide that know both sizes.
+    """Second pass: partial summary of the classes, and of the cells, whose class and cluster sizes are known.
 
     Parameters
     ----------
     cells : ClassCells
-        Of all intervals of the first pass, merged.
+        Cells of all intervals of the first pass, merged.
     interval : (int, int)
         Buckets to take.
     budget : Budget
-        Decides what is streamed.
+        Decides which buckets are streamed.
     watcher : Watcher, optional
         Sees the cells of classes.
     """
@@ -49,14 +49,15 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
     if watcher is not None and watcher.every:
         row, alone = cells.rows.gather(start, stop)[0], 0
     else:
-        row, alone = without_singletons(cells.rows, interval, cells.others)
+        row, found = without_singletons(cells.rows, interval, cells.others)
+        alone = found.shape[0]
     other = cells.others.gather(start, stop)[0]
-    most = row.words.size
+    most = row.words.size + other.words.size
     totals, singles, maxima = np.empty((3, most), np.int64)
     numbers, n, c = np.empty((3, other.words.size), np.int64)
     groups = (row.words, row.rest, row.counts, row.starts, other.words, other.rest, other.counts, other.starts)
     further = tuple(range(cells.rows.layout.words - 1))
-    table = slots_for(row.starts), np.empty((most, 1 + len(further)), np.uint64)
+    table = slots_for(row.starts + other.starts), np.empty((most, 1 + len(further)), np.uint64)
     classes = group_classes(*groups, further, cells.packed, *table, totals, singles, maxima, numbers, n, c)
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
@@ -71,9 +72,9 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
 
 
 def _singles(times: Array, totals: Array, alone: int = 0) -> Summary:
-    """Cells of one row that is alone in its cluster: `times` of each class, and those of `alone` classes of one row.
+    """Partial summary of singleton cells (n = c = 1): `times` of each class, and those of `alone` singleton classes.
 
-    Classes of one size are taken as one.
+    Classes of equal size are taken together.
     """
     numbers, sizes = _distinct(np.append(totals, 1))
     each = np.zeros(sizes.size, np.int64)
@@ -84,7 +85,7 @@ def _singles(times: Array, totals: Array, alone: int = 0) -> Summary:
 
 
 def _giant_classes(cells: ClassCells, bucket: int, watcher: Watcher | None) -> Summary:
-    """Classes of one bucket whose cells do not fit into memory: once for the classes' sizes, once for the cells."""
+    """Classes of a bucket whose cells do not fit into memory: one visit for their sizes, one for their cells."""
     margins, singles = cells.margins(cells.rows.pieces(bucket, 0), cells.others.pieces(bucket, 0))
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
     seen = None
@@ -112,7 +113,7 @@ def lone_classes(sizes: Array, times: Array) -> Summary:
 
 
 def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
-    """What cells decide of which both sizes are known; classes, or clusters, of one size are taken as one."""
+    """Partial summary of cells whose class and cluster sizes are known; lines of equal size are taken together."""
     numbers, classes = _distinct(totals)
     columns, clusters = _distinct(c)
     return summarize_cells(numbers[codes], columns, n, classes, clusters, times)
@@ -125,7 +126,7 @@ def _distinct(sizes: Array) -> tuple[Array, Array]:
 
 
 def without_cluster(rows: int, lone: int) -> Summary:
-    """What clusters of one row add: `rows` whose class is counted elsewhere, `lone` whose class has one row."""
+    """Partial summary of clusters of one row: `rows` with classes counted elsewhere, `lone` with singleton classes."""
     total = rows + lone
     clusters = Summary(clusters=Sizes.repeat(1, total), column_maxima=total)
     return clusters.merge(lone_classes(np.ones(1, np.int64), np.array([lone]))) if lone else clusters

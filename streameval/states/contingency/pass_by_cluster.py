@@ -3,15 +3,15 @@
 Some sums, such as chi-square, need both margins of a cell: the size of its class and the size of its cluster. Neither
 side may fit into memory. So the cells are visited twice:
 
-1. *By cluster*, bucket by bucket. All rows of a cluster lie in one bucket: its size c, its largest cell and its counts
-   n are known at once. Each cell goes on as (class, n, c), but not one that is alone, n = c = 1.
-2. *By class*. All cells of a class lie in one bucket again, with its size r, which was counted when the rows were read.
-   So its largest cell is known, how many cells are alone, r − Σ n of the others, and everything of every cell.
+1. *By cluster*, bucket by bucket. One bucket holds all rows of a cluster, so its size c, largest cell and counts n are
+   known at once. Each cell is handed on as (class, n, c), except singletons, n = c = 1, which are counted by class.
+2. *By class*. One bucket again holds all cells of a class. So its size r, its largest cell, its number of singletons
+   and both margins of every cell are known.
 
-Neither pass sorts: a hash table for each bucket, which fits the cache, numbers its keys. A bucket too large for memory
+Neither pass sorts: for each bucket a hash table, which fits the cache, numbers its keys. A bucket too large for memory
 holds a giant cluster or a giant class. In the first pass its rows are spread over 2,048 parts by a hash of the whole
-key and the parts visited twice, first for the clusters' sizes; in the second pass it is streamed twice. What stays in
-memory is the distinct clusters, or classes, of that bucket. Equal cells of a giant class come with a multiplicity.
+key, and the parts are visited twice, first for the clusters' sizes; in the second pass the bucket is streamed twice.
+Memory then holds the distinct clusters, or classes, of that bucket. Equal cells of a giant class have a multiplicity.
 
 The second pass is in `streameval.states.contingency.pass_by_class`. Both are pure functions of an interval; partial
 summaries add up to the same bits in any order.
@@ -28,8 +28,8 @@ import numpy as np
 from streameval.kernels.contingency import add_margins, group_clusters, slots_for, tally_small
 from streameval.kernels.keys import unmix
 from streameval.kernels.singletons import emit_others
-from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered
-from streameval.states.contingency.class_sizes import encode
+from streameval.states.contingency.cells import Keys, Margins, class_layouts, interval_items, numbered, parted
+from streameval.states.contingency.class_sizes import ClassRows, encode
 from streameval.states.contingency.pass_by_class import lone_classes
 from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
@@ -47,22 +47,30 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["by_cluster", "cluster_shards"]
+__all__ = ["ClassParts", "by_cluster", "cluster_shards"]
 
-RUN = 3  # intervals whose cells go on in one run: the second pass looks into every run for each of its intervals
+RUN = 3  # intervals whose cells form one run; the second pass looks into every run for each of its intervals
 
+_CACHED = 1 << 18  # rows whose columns the third-level cache holds
 _SMALL = 1 << 16  # sizes tallied in a table; larger clusters are few
-_SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # not the kernels' multiplier: their tables need bits that parts do not share
+_SPREAD = np.uint64(0xFF51AFD7ED558CCD)  # differs from the kernels' multiplier, so tables use other bits than parts
+
+
+class ClassParts(NamedTuple):
+    """Cells by class, from some clusters."""
+
+    singles: KeyedCounts  # singleton cells (n = c = 1)
+    others: KeyedCounts
 
 
 class _Grouped(NamedTuple):
-    """Rows as cells: of each cluster the cell of its first row, then the cells of other classes."""
+    """Rows as cells: the cell of each cluster's first row, then the cells of other classes."""
 
     clusters: int
     rows: Array  # a row of each cell
     owners: Array  # the cluster of each cell
     counts: Array
-    sizes: Array  # of each cluster, as far as its rows are here
+    sizes: Array  # rows of each cluster in this part
     maxima: Array
 
     @classmethod
@@ -112,49 +120,57 @@ class _FirstPass:
         self.keys, self.watcher = keys, watcher
         layout = class_layouts(keys, rows, owner)[1]
         self._packed = layout == class_layouts(keys, 0, owner)[1]
-        self._others = SegmentBuilder(layout, budget, 1 << max(items - 1, 0).bit_length())
+        capacity = 1 << max(items - 1, 0).bit_length()
+        self._others = SegmentBuilder(layout, budget, capacity)
+        self._singles = ClassRows(class_layouts(keys, rows)[0], budget, capacity)
         self._sizes = np.zeros(_SMALL, np.int64)
         self._large = NO_COUNTS
         self._maxima = 0
         self._lone = Summary()
 
     def without_lone(self, keyed: KeyedCounts, interval: Interval) -> Side:
-        """Count the rows that are quickly seen to be alone in their cluster; returns the others."""
-        side, alone = without_singletons(keyed, interval)
-        self._sizes[1] += alone
-        self._maxima += alone
+        """Count and remove the singleton rows that a quick test finds; returns the other rows."""
+        side, lone = without_singletons(keyed, interval, wanted=self.keys.class_)
+        self._sizes[1] += lone.shape[0]
+        self._maxima += lone.shape[0]
+        self._add_singles(lone)
         return side
 
+    def _add_singles(self, classes: Array) -> None:
+        self._singles.add(np.ascontiguousarray(classes[:, 0]), np.ascontiguousarray(classes[:, 1:]))
+
     def add(self, side: Side, grouped: _Grouped, sizes: Array) -> None:
-        """Pass cells on by class, given the size of each one's cluster."""
+        """Hand cells on by class, given the size of each cell's cluster."""
         words = np.empty(sizes.size + 1, np.uint64)
         rest = np.empty((words.size, self._others.layout.words - 1), np.uint64)
         columns = self.keys.cluster - 1, self._packed
         others = emit_others(grouped.rows, grouped.counts, sizes, side.words, side.rest, *columns, words, rest)
         encode(self._others, words[:others], rest[:others])
+        if others < sizes.size:
+            self._add_singles(side.rest[grouped.rows[sizes == 1]][:, self.keys.cluster - 1 :])
 
     def add_lone(self, sizes: Array, times: Array) -> None:
-        """Note the classes of one row, `times` of them in clusters of each size."""
+        """Add the classes of one row, `times` of them in clusters of each size."""
         self._lone = self._lone.merge(lone_classes(sizes, times))
 
     def close(self, sizes: Array, maxima: Array) -> None:
-        """Note clusters that are complete."""
+        """Add complete clusters."""
         if tally_small(sizes, self._sizes):
             self._large = np.concatenate((self._large, sizes[sizes >= _SMALL]))
         self._maxima += int(maxima.sum())
 
-    def result(self) -> tuple[Summary, KeyedCounts]:
+    def result(self) -> tuple[Summary, ClassParts]:
         """The partial summary, and the cells by class."""
         small = np.flatnonzero(self._sizes)
         sizes = Sizes(small, self._sizes[small]).merge(Sizes.of(self._large))
         summary = Summary(clusters=sizes, column_maxima=self._maxima).merge(self._lone)
-        return summary, KeyedCounts.built(self._others)
+        return summary, ClassParts(self._singles.finish(), KeyedCounts.built(self._others))
 
 
 def cluster_shards(keyed: KeyedCounts, budget: Budget) -> list[Interval]:
     """Intervals of clusters for the first pass: few, but enough for many threads."""
-    room = interval_items(budget)
-    return keyed.intervals(min(max(int(keyed.items.sum()) // 32, room), RUN * room))
+    room, items = interval_items(budget), int(keyed.items.sum())
+    return keyed.intervals(min(max(items // 32, parted(items, room)), RUN * room))
 
 
 def by_cluster(
@@ -166,13 +182,13 @@ def by_cluster(
     *,
     owner: bool = False,
     watcher: Watcher | None = None,
-) -> tuple[Summary, KeyedCounts]:
-    """First pass: what clusters decide, and the cells of their classes, but those n = c = 1.
+) -> tuple[Summary, ClassParts]:
+    """First pass: partial summary of the clusters, and their cells by class.
 
     Parameters
     ----------
     keyed : KeyedCounts
-        Rows by cluster and class; label 1 for rows without a class, each of which is a class of its own.
+        Rows by cluster and class; label 1 for rows without a class, each a singleton class.
     keys : Keys
     rows : int
         Rows of the whole table.
@@ -181,15 +197,15 @@ def by_cluster(
     budget : Budget
         Owns the cells.
     owner : bool
-        Whether cells take the words of their cluster along.
+        Whether cells carry the words of their cluster.
     watcher : Watcher, optional
-        Sees the cells of clusters, but single rows that are quickly seen to be alone in their cluster.
+        Sees the cells of clusters, except the singleton rows that a quick test finds.
     """
     start, stop = interval
     items = keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
     room = interval_items(budget)
     found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner, watcher)
-    for i, j in cut(items, room):
+    for i, j in cut(items, min(room, _CACHED)):
         if j - i == 1 and items[i] > 4 * room:
             parts = _spread(keyed, start + i, budget)
             _visit(partial(_gathered, parts, parts.intervals(room)), found)
@@ -221,7 +237,7 @@ def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
 
 
 def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:
-    """Cells of clusters that several parts share: once for the clusters' sizes, once for the cells."""
+    """Cells of clusters that several parts share: one visit for the clusters' sizes, one for the cells."""
     margins = Margins(found.keys.cluster - 1)
     seen = None if found.watcher is None else found.watcher.of_clusters()
     for side, lone in parts():

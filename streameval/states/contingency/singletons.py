@@ -1,4 +1,4 @@
-"""Skip singletons before keys are grouped: the rows that are alone in their cluster, or their class."""
+"""Skip singletons before keys are grouped: rows that are alone in their cluster or class."""
 
 from __future__ import annotations
 
@@ -12,26 +12,31 @@ from streameval.states.keyed.layout import NO_WEIGHTS, Side
 
 if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
+    from streameval.typing import Array
 
 __all__ = ["without_singletons"]
 
 
-def without_singletons(keyed: KeyedCounts, interval: Interval, others: KeyedCounts | None = None) -> tuple[Side, int]:
+def without_singletons(
+    keyed: KeyedCounts, interval: Interval, others: KeyedCounts | None = None, wanted: int = 0
+) -> tuple[Side, Array]:
     """Rows of label 0 in an interval of buckets, without most of those whose key occurs nowhere else.
 
     Parameters
     ----------
     keyed : KeyedCounts
-        Keys as ids are mixed (`streameval.states.keyed.ids`).
+        Keys of mixed ids (`streameval.states.keyed.ids`).
     interval : (int, int)
         Buckets to take.
     others : KeyedCounts, optional
         Keys that occur there are kept; only first words are compared.
+    wanted : int
+        How many of the last further words of the removed rows to return.
 
     Returns
     -------
-    Side, int
-        The rows that are left, and how many singletons there were.
+    Side, uint64 array of shape (n_singletons, wanted)
+        The rows that are left, and words of the singletons removed.
     """
     places, marked = keyed.places(*interval), (others or KeyedCounts(keyed.layout)).places(*interval)
     sizes = np.diff(places.at.starts).sum(axis=0)[::2]
@@ -40,5 +45,7 @@ def without_singletons(keyed: KeyedCounts, interval: Interval, others: KeyedCoun
     starts, words = np.empty(sizes.size + 1, np.int64), np.empty(size + 1, np.uint64)
     rest = np.empty((size + 1, keyed.layout.words - 1), np.uint64)
     counts = np.empty((size + 1) * bool(places.at.counts.any()), np.int64)
-    left = shared_rows(places.at, marked.at, tuple(range(rest.shape[1])), marks, starts, words, rest, counts)
-    return Side(starts, words[:left], rest[:left], counts[:left], NO_WEIGHTS), size - left
+    lone = np.empty((size + 1, wanted), np.uint64)
+    further = tuple(range(rest.shape[1])), tuple(range(wanted))
+    left = shared_rows(places.at, marked.at, *further, marks, starts, words, rest, counts, lone)
+    return Side(starts, words[:left], rest[:left], counts[:left], NO_WEIGHTS), lone[: size - left]

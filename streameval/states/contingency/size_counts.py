@@ -1,6 +1,6 @@
 """Histograms of sizes: how often each cell count, class size or cluster size occurs.
 
-N points have at most √(2N) distinct sizes, so a histogram of 10⁸ cluster sizes is a few thousand numbers. Sums over it
+N points have at most √(2N) distinct sizes, so a histogram of 10⁸ cluster sizes has a few thousand entries. Sums over it
 are exact: Python integers of any size, or fractions; only fractional float64 sizes give floats.
 """
 
@@ -100,7 +100,7 @@ class Sizes:
 
     @cached_property
     def count(self) -> int:
-        """How many sizes there are, with multiplicity."""
+        """Number of sizes, with multiplicity."""
         return int(self.times.sum())
 
     @cached_property
@@ -153,7 +153,7 @@ class Sizes:
         return Sizes(values, times)
 
     def scaled(self, times: int) -> Sizes:
-        """Histogram of several copies of everything.
+        """Histogram of several copies.
 
         Examples
         --------
@@ -174,7 +174,7 @@ class Sizes:
 
 
 def aligned_sum(left: Sizes, right: Sizes) -> Number:
-    """Σ of products of the k-th largest of both sides: the best one-to-one matching of a table of products.
+    """Σ of products of the k-th largest sizes of both sides: the best one-to-one matching of a table of products.
 
     Examples
     --------

@@ -1,15 +1,15 @@
 """The summary: a small, mergeable statistic of a contingency table that decides almost every clustering metric.
 
-A table of two partitions can have 10⁸ cells; its metrics need far less. How often each *cell count*, each *class size*
-and each *cluster size* occurs gives pair counts, entropies, null models and the expected mutual information, and there
-are few distinct sizes: N points have at most √(2N) of them. Three kinds of sums need both margins of a cell:
+A table of two partitions can have 10⁸ cells; its metrics need far less. The histograms of *cell counts*, *class sizes*
+and *cluster sizes* give pair counts, entropies, null models and the expected mutual information, and they are small: N
+points have at most √(2N) distinct sizes. Three kinds of sums need both margins of a cell:
 
 - Σ n² of the cells of all clusters of one size, and of all classes of one size (B-cubed divides them by that size);
 - Σ n²/(r·c) (chi-square), in fixed point, an integer in units of 2^-104;
 - Σ row maxima and Σ column maxima (split-join).
 
-Every part is a sum of integers over cells, over classes or over clusters. So `Summary.merge` is addition, and any
-sharding, in any order, gives the same bits::
+Every part is a sum of integers over cells, over classes or over clusters. So `Summary.merge` is addition, and all
+shardings and orders give the same bits::
 
     cells of a shard ──► summarize_cells     ┐
     class sizes, once ─► summarize_classes   ├─► merge ─► Summary
@@ -17,7 +17,7 @@ sharding, in any order, gives the same bits::
 
 A table sharded by cluster calls `summarize_shard` for each shard, with the class sizes of the *whole* table, and
 `summarize_classes` once. Row maxima of shards combine by maximum before `summarize_classes` sees them. A table sharded
-by class does the same with the sides exchanged, and `Summary.transposed` turns the result around.
+by class does the same with the sides exchanged, and `Summary.transposed` exchanges them back.
 
 Memory: O(distinct sizes). Error: none for whole counts and fractions, except 2^-104 of each chi-square term; fractional
 float64 cells carry the rounding of their margins.
@@ -60,7 +60,7 @@ _NONE = Sizes(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 @dataclass(frozen=True)
 class Summary:
-    """What almost every clustering metric needs of a contingency table; classes are rows, clusters columns.
+    """Statistic of a contingency table for almost every clustering metric; classes are rows, clusters columns.
 
     Parameters
     ----------
@@ -69,11 +69,11 @@ class Summary:
     class_squares, cluster_squares : dict
         Size -> Σ n² over the cells of all classes (clusters) of that size, exact.
     inertia : int or None
-        Σ n²/(r·c) over the cells, in units of 2^-104; None where it is not known, as without a block of classes.
+        Σ n²/(r·c) over the cells, in units of 2^-104; None if unknown, as in a table without a block of classes.
     row_maxima, column_maxima : int, float or Fraction
         Σ over classes of the largest cell, Σ over clusters of the largest cell.
     matching : (lower, upper) or None
-        Certain interval of the largest total of a one-to-one matching, where it has been solved; not additive.
+        Certain interval of the largest total of a one-to-one matching, if it has been solved; not additive.
 
     Examples
     --------
@@ -231,7 +231,7 @@ def summarize_shard(class_codes: Codes, cluster_codes: Codes, counts: Values, cl
 
 
 def summarize_classes(totals: Values, maxima: Values) -> Summary:
-    """The part of a summary that classes decide: their sizes and the largest cell of each.
+    """The part of a summary that depends on classes only: their sizes and largest cells.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def summarize_classes(totals: Values, maxima: Values) -> Summary:
 
 
 def summarize_clusters(totals: Values, maxima: Values) -> Summary:
-    """The part of a summary that clusters decide; see `summarize_classes`."""
+    """The part of a summary that depends on clusters only; see `summarize_classes`."""
     return Summary(clusters=Sizes.of(totals), column_maxima=exact_sum(maxima))
 
 
@@ -254,7 +254,7 @@ def summarize_cells(
     cluster_totals: Values,
     times: Codes | None = None,
 ) -> Summary:
-    """The part of a summary that cells decide, given both margins; any subset of the cells is a valid shard.
+    """The part of a summary that depends on cells, given both margins; any subset of the cells is a valid shard.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def summarize_cells(
     class_totals, cluster_totals : arrays
         Sizes over the whole table.
     times : int64 array of shape (n_cells,), optional
-        How many cells each stands for, where there are many like it; counts and totals are then int64.
+        Number of equal cells that each stands for; counts and totals are then int64.
 
     Examples
     --------
@@ -288,7 +288,7 @@ def summarize_cells(
 def _repeated_cells(
     rows: Codes, cols: Codes, counts: Codes, row_totals: Codes, col_totals: Codes, times: Codes
 ) -> Summary:
-    """Split multiplicities into digits so small that the compiled sums of all cells stay within 64 bits."""
+    """Split multiplicities into digits small enough that the compiled sums of all cells stay within 64 bits."""
     width = 30 - counts.size.bit_length()
     parts, shift = [], 0
     while counts.size and (times >> shift).any():

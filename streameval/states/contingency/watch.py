@@ -1,12 +1,12 @@
-"""Watchers: what the two passes over a contingency table show of single clusters and classes.
+"""Watchers: they see single clusters and classes during the two passes over a contingency table.
 
-The passes know the size of every cluster and class, and all of its cells. A summary keeps sums of them. A watcher sees
-the groups themselves, an interval at a time, keeps what it needs in bounded memory, and runs where the pass runs, in
-other processes as well. For each interval the pass asks it for a `ClusterWatch` or a `ClassWatch`, adds cells to it,
-in several calls where a group does not fit into memory at once, and closes it.
+The passes know the size and all cells of every cluster and class. A summary keeps sums of them. A watcher sees the
+groups themselves, one interval at a time, keeps what it needs in bounded memory, and runs in the process of the pass.
+For each interval the pass asks it for a `ClusterWatch` or a `ClassWatch`, adds cells to it, in several calls if a group
+does not fit into memory at once, and closes it.
 
-`ClusterPairs` and `ClassPairs` count the pairs within groups, for watchers of groups that are spread over several
-others.
+`ClusterPairs` and `ClassPairs` count the pairs within groups, for watchers of clusters with several classes and of
+classes with several clusters.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class ClusterWatch(Protocol):
     """Sees the cells of the clusters of an interval."""
 
     def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
-        """Some cells.
+        """Take some cells.
 
         Parameters
         ----------
-        clusters : number of clusters so far, those of these cells included
+        clusters : number of clusters so far, including those of these cells
         numbers : int64 array of shape (n_cells,), the cluster of each cell
         classes : uint64 array of shape (n_cells,), first word of the class's id
         rows : int64 array of shape (n_cells,)
         """
 
     def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
-        """Rows without a class, each a class of its own: the clusters that have some, and how many."""
+        """Take rows without a class, each a singleton class: `rows[i]` of them in cluster `numbers[i]`."""
 
     def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
         """The clusters are complete.
@@ -57,10 +57,10 @@ class ClusterWatch(Protocol):
 
 
 class ClassWatch(Protocol):
-    """Sees the cells of the classes of an interval, but those of one row that is alone in its cluster."""
+    """Sees the cells of the classes of an interval, except singletons (n = c = 1)."""
 
     def add(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
-        """Some cells: the class of each, its rows, the size of its cluster, how many are alike (empty: 1 each)."""
+        """Take some cells: the class of each, its rows, the size of its cluster, its multiplicity (empty: 1 each)."""
 
     def close(self) -> None:
         """The classes are complete."""
@@ -71,31 +71,30 @@ class Watcher(Protocol):
 
     Attributes
     ----------
-    every : whether it sees classes of one row as well whose row is alone in its cluster; most of them are otherwise
-        counted by `alone`
+    every : whether it also sees singleton classes in singleton clusters; otherwise `alone` counts most of them
     """
 
     every: bool
 
     def of_clusters(self) -> ClusterWatch:
-        """Of the clusters of one interval."""
+        """The watch of the clusters of one interval."""
 
     def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> ClassWatch:
-        """Of the classes of one interval.
+        """The watch of the classes of one interval.
 
         Parameters
         ----------
         ids : uint64 array of shape (n_classes, n_words), words as `streameval.states.keyed.ids.identify` gives them
         totals, maxima : int64 arrays of shape (n_classes,), rows and largest cell of each class
-        singles : int64 array of shape (n_classes,), its cells of one row that is alone in its cluster
+        singles : int64 array of shape (n_classes,), number of its singleton cells (n = c = 1)
         """
 
     def alone(self, rows: int) -> None:
-        """Rows that are a class and a cluster each, of no id that is known."""
+        """Take rows that are each a singleton class and cluster, with unknown ids."""
 
 
 class PairWatcher(Protocol):
-    """Is told of groups that are spread over several others.
+    """Is told of clusters with several classes and of classes with several clusters.
 
     All arrays are of shape (n_groups,), ids of shape (n_groups, n_words).
     """
@@ -117,7 +116,7 @@ class PairWatcher(Protocol):
         ----------
         ids, rows, parts : as for clusters
         missed_pairs : int64, pairs of its rows that are in different clusters
-        joined_pairs : int64, those of them that come together if its pure clusters are joined
+        joined_pairs : int64, missed pairs that joining its pure clusters would bring together
         """
 
     def unchanged(self, rows: int) -> None:

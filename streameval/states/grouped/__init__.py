@@ -1,6 +1,7 @@
 """States split by a key: slices, resampling blocks, nights."""
 
+from streameval.states.grouped.joint import Joint, JointSpec
 from streameval.states.grouped.keys import Blocks, By
-from streameval.states.grouped.state import Grouped, GroupedSpec
+from streameval.states.grouped.state import Grouped, GroupedSpec, divisible
 
-__all__ = ["Blocks", "By", "Grouped", "GroupedSpec"]
+__all__ = ["Blocks", "By", "Grouped", "GroupedSpec", "Joint", "JointSpec", "divisible"]

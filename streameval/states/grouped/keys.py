@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["Blocks", "By", "Group", "Key", "Split", "read_key"]
+__all__ = ["Blocks", "By", "Group", "Key", "Split", "parts_of", "read_key"]
 
 Group = Any  # a tuple of values for `By`, a block number for `Blocks`
 
 _NAN = float("nan")  # one object, so that tuples that hold it are equal
 _MOST_BLOCKS = 1 << 16
+_DENSE = 1 << 12  # integers of such a range are codes themselves
 
 
 class Split(NamedTuple):
@@ -109,21 +110,20 @@ class By:
         codes, sizes = parts[0][0], len(parts[0][1])
         index = [np.arange(sizes)]  # of each group in the texts of each column
         for more, texts in parts[1:]:
-            found, codes = _compact(codes * len(texts) + more, sizes * len(texts))
+            codes *= len(texts)
+            codes += more
+            found, codes = _compact(codes, sizes * len(texts))
             index = [*(old[found // len(texts)] for old in index), found % len(texts)]
             sizes = found.size
-        found, codes = _compact(codes, sizes)
-        named = [_framed(texts.take(pa.array(at[found]))) for at, (_, texts) in zip(index, parts, strict=True)]
+        if len(parts) == 1:
+            found, codes = _compact(codes, sizes)
+            index = [found]
+        named = [_framed(texts.take(pa.array(at))) for at, (_, texts) in zip(index, parts, strict=True)]
         return Split(codes, pc.binary_join_element_wise(*named, _bytes(b"")))
 
     def group(self, name: bytes) -> Group:
         """The values of a group: None for null; dates and times as text."""
-        values = []
-        while name:
-            size, _, rest = name.partition(b":")
-            values.append(_value(rest[: int(size)]))
-            name = rest[int(size) :]
-        return tuple(values)
+        return tuple(_value(part.partition(b":")[2]) for part in parts_of(name))
 
     def fields(self) -> dict[str, Any]:
         """The key as plain JSON values."""
@@ -210,6 +210,23 @@ class Blocks:
         return {"unit": self.unit, "count": self.count}
 
 
+def parts_of(name: bytes) -> list[bytes]:
+    """The name of a group of several columns, column by column.
+
+    Examples
+    --------
+    >>> parts_of(b"3:sDE2:i7")
+    [b'3:sDE', b'2:i7']
+    """
+    parts = []
+    while name:
+        size = name.partition(b":")[0]
+        end = len(size) + 1 + int(size)
+        parts.append(name[:end])
+        name = name[end:]
+    return parts
+
+
 def read_key(fields: dict[str, Any]) -> Key:
     """The key that `Key.fields` describes.
 
@@ -241,6 +258,13 @@ def _compact(codes: Array, bound: int) -> tuple[Array, Array]:
 def _coded(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
     """The values of a column as codes, and the text of each code; all texts are distinct, some may not occur."""
     tag = _tag(array.type, column, file)
+    if tag == b"i" and len(array) and not pa.types.is_dictionary(array.type) and not array.null_count:
+        values = array.to_numpy()
+        low, high = int(values.min()), int(values.max())
+        if high - low < _DENSE and high < (1 << 63) - 1:  # which needs no hash table
+            codes = values.astype(np.int64)
+            codes -= low
+            return codes, _text(pa.array(np.arange(low, high + 1)), tag)
     encoded = array if pa.types.is_dictionary(array.type) else _plain(array).dictionary_encode(null_encoding="encode")
     codes, values = encoded.indices, encoded.dictionary
     texts = _text(values, tag)

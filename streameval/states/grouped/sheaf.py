@@ -1,4 +1,7 @@
-"""Sheaf: all groups of a woven state, finalized side by side in one sweep over their scores.
+"""Sheaf: all rows and all groups of a woven state, finalized side by side in one sweep over their scores.
+
+A woven state may be sliced in several ways: each code of its words, a *cell*, lies in one group of each *slicing*. All
+rows are group 0, then come the groups of the first slicing, and so on.
 
 A shard is an interval of scores. What every group has above it is counted first (`Sheaf.tallied`), interval by
 interval; then shards are independent. Of each shard metrics see a `SheafPart`: the scores of every group in it.
@@ -6,30 +9,33 @@ interval; then shards are independent. Of each shard metrics see a `SheafPart`: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped import weave as kernels
+from streameval.states.grouped.strips import Strip, sorted_rows
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS
 from streameval.states.protocol import Totals
 from streameval.states.scores.counts import score_part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.grouped.state import Grouped
     from streameval.states.grouped.woven import Woven
     from streameval.states.keyed.layout import Interval
     from streameval.states.scores.counts import ScoreSpec
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["OneGroup", "Sheaf", "SheafPart"]
+__all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart"]
+
+WHOLE = (-1, b"")  # all rows, among the groups of a sheaf
 
 _ITEMS = 1 << 21  # of a part at most, but for one batch of counts
 
@@ -56,37 +62,51 @@ class SheafPart:
     Attributes
     ----------
     spec : the inner spec
-    counts : sequence of Counts, words of `streameval.kernels.grouped.weave` in ascending order
+    rows : sequence of Strip and Counts (of wide words, which ascend and may repeat), in order; no score is in two
+    member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
     """
 
     spec: ScoreSpec
-    counts: Sequence[Counts]
+    rows: Sequence[Strip | Counts]
+    member: Array
     before: Array
     total: Array
 
     def areas(self) -> Iterator[tuple[int, int]]:
         """Groups and their Σ n·(2T + p), where that is not 0."""
-        return self._sums(kernels.add_areas, self.before[1])
+        return self._sums(0)
 
     def precisions(self) -> Iterator[tuple[int, int]]:
         """Groups and their Σ p·precision in units of 2⁻⁶², where that is not 0."""
-        return self._sums(kernels.add_precisions, *self.before)
+        return self._sums(2)
 
-    def _sums(self, add: Callable[..., None], *before: Array) -> Iterator[tuple[int, int]]:
-        running = [side.copy() for side in before]
-        high, low = np.zeros((2, self.total.shape[1]), np.uint64)
-        for each in self.counts:
-            add(each.keys, each.neg, each.pos, *running, high, low)
+    def _sums(self, column: int) -> Iterator[tuple[int, int]]:
+        high, low = self._swept[:, column], self._swept[:, column + 1]
         found = np.flatnonzero(high | low)
         for group, upper, lower in zip(found.tolist(), high[found].tolist(), low[found].tolist(), strict=True):
             yield group, (upper << 64) | lower
 
     @cached_property
+    def _swept(self) -> Array:
+        """The sums of each group."""
+        groups = self.total.shape[1]
+        tally, sums = np.zeros((groups, sweep.TALLY), np.int64), np.zeros((groups, sweep.SUMS), np.uint64)
+        tally[:, 0], tally[:, 3:] = -1, self.before.T
+        for each in self.rows:
+            if isinstance(each, Strip):
+                sweep.sweep_words(*each, self.member, tally, sums)
+            else:
+                sweep.sweep_ties(each.keys, each.neg, each.pos, self.member, tally, sums)
+        sweep.close(tally, sums)
+        return sums
+
+    @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
         """Where each group starts, and n, p and rank keys of each of its scores."""
-        columns = (np.concatenate([getattr(each, name) for each in self.counts]) for name in ("keys", "neg", "pos"))
-        moved: tuple[Array, Array, Array, Array] = kernels.unwoven(*columns, self.total.shape[1])
+        counts = [each.counts() if isinstance(each, Strip) else each for each in self.rows]
+        columns = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
+        moved: tuple[Array, Array, Array, Array] = kernels.unwoven(*columns, self.member, self.total.shape[1])
         return moved
 
     @property
@@ -94,13 +114,6 @@ class SheafPart:
         """Groups that have scores in the interval."""
         groups: list[int] = np.flatnonzero(np.diff(self._by_group[0])).tolist()
         return groups
-
-    def after(self) -> Array:
-        """Negatives and positives of each group above what follows."""
-        tally = self.before.copy()
-        for each in self.counts:
-            kernels.add_rows(each.keys, each.neg, each.pos, *tally)
-        return tally
 
     def one(self, group: int) -> ScorePart:
         """The scores of one group."""
@@ -117,48 +130,76 @@ class Sheaf:
 
     Attributes
     ----------
-    spec : GroupedSpec
     woven : Woven
+    slicings : for each slicing its groups: their names, and the facts of each as a float64 array
+    member : as `SheafPart` has it
+    offsets : first group of all rows and of each slicing, and the number of groups
     intervals : the shards
-    before : int64 array of shape (n_shards + 1, 2, n_codes), rows of each group above each shard, and in all
+    before : int64 array of shape (n_shards + 1, 2, n_groups), rows of each group above each shard, and in all
     """
 
-    spec: Any
+    spec: ClassVar[None] = None  # policies are of the groups: missing scores are halved in each, not in the sheaf
+
     woven: Woven
+    slicings: Sequence[Mapping[bytes, Array]]
+    member: Array
+    offsets: Sequence[int]
     intervals: Sequence[Interval]
     before: Array
 
     @classmethod
-    def tallied(cls, grouped: Grouped, each: Callable[..., list[Any]]) -> Sheaf | None:
-        """The sheaf of a grouped state; None where its groups are not all woven. `each` maps over the shards."""
-        woven = grouped.woven
-        if woven is None or grouped.apart or len(grouped.joined.table):
-            return None
-        intervals, codes = woven.keyed.intervals(), len(woven.book.names)
+    def tallied(
+        cls, woven: Woven, each: Callable[..., list[Any]], parts: Sequence[Callable[[bytes], bytes]] = (bytes,)
+    ) -> Sheaf:
+        """The sheaf of a woven state.
+
+        Parameters
+        ----------
+        woven : Woven
+        each : maps a function over the shards
+        parts : for each slicing the name of a cell's group, from the name of the cell
+        """
+        intervals, cells = woven.keyed.intervals(), len(woven.book)
+        names, codes = woven.coded()
+        member, offsets, slicings = np.zeros((cells, 1 + len(parts)), np.uint32), [0, 1], []
+        for k, part in enumerate(parts, start=1):
+            groups: dict[bytes, int] = {}
+            member[codes, k] = [groups.setdefault(part(name), offsets[k] + len(groups)) for name in names]
+            facts = np.zeros((len(groups), woven.table.facts.shape[1]))
+            np.add.at(facts, member[codes, k] - offsets[k], woven.table.facts)
+            slicings.append(dict(zip(groups, facts, strict=True)))
+            offsets.append(offsets[k] + len(groups))
 
         def rows(interval: Interval) -> Array:
-            tally = np.zeros((2, codes), np.int64)
+            tally = np.zeros((2, cells), np.int64)
             for segment in woven.keyed.segments:
                 part = segment.range(*interval)
                 if part is not None:
                     counts = part.counts.read() if part.counts else NO_COUNTS
-                    kernels.count_codes(part.words.read(), counts, part.starts, part.codes, tally)
-            return tally
+                    count = sweep.count_cells if woven.narrow else kernels.count_codes
+                    count(part.words.read(), counts, part.starts, part.codes, tally)
+            found = np.zeros((2, offsets[-1]), np.int64)
+            for groups in member.T:
+                for side, own in zip(found, tally, strict=True):
+                    np.add.at(side, groups, own)
+            return found
 
-        found = [np.zeros((2, codes), np.int64), *each(rows, intervals, "count")]
-        return cls(grouped.spec, woven, intervals, np.cumsum(found, axis=0))
+        found = [np.zeros((2, offsets[-1]), np.int64), *each(rows, intervals, "count")]
+        return cls(woven, slicings, member, offsets, intervals, np.cumsum(found, axis=0))
 
-    def group(self, code: int, facts: Array) -> OneGroup:
+    def _group(self, number: int, facts: Array) -> OneGroup:
         """One group with its facts, as its table has them."""
-        neg, pos = self.before[-1, :, code].tolist()
+        neg, pos = self.before[-1, :, number].tolist()
         return OneGroup(self.woven.inner, neg, pos, facts[:2].astype(np.int64))
 
-    def groups(self) -> dict[bytes, tuple[int, OneGroup]]:
-        """The code of each group, and what it is, by name."""
-        names = self.woven.table.names.to_pylist()
-        codes = self.woven.book.codes(names).tolist()
-        facts = self.woven.table.facts
-        return {name: (code, self.group(code, own)) for name, code, own in zip(names, codes, facts, strict=True)}
+    @cached_property
+    def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
+        """The number of each group, and what it is, by slicing and name; all rows are `WHOLE`."""
+        found = {WHOLE: (0, self._group(0, self.woven.table.facts.sum(axis=0)))}
+        for k, (first, slicing) in enumerate(zip(self.offsets[1:], self.slicings, strict=False)):
+            for number, (name, facts) in enumerate(slicing.items(), start=first):
+                found[k, name] = number, self._group(number, facts)
+        return found
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized on their own."""
@@ -167,18 +208,44 @@ class Sheaf:
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SheafPart]:
         """One: the scores of a shard; several where an interval of one bucket has very many."""
         at = list(self.intervals).index(shard)
-        before, total = self.before[at], self.before[-1]
-        held: list[Counts] = []
-        size = 0
+        part = SheafPart(self.woven.inner, [], self.member, self.before[at], self.before[-1])
+        for rows in self._runs(shard, budget):
+            if part.rows:
+                part = replace(part, before=_after(part))
+            part = replace(part, rows=rows)
+            yield part
+
+    def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[Strip | Counts]]:
+        """The rows of a shard in runs that end between two scores, sorted."""
+        if self.woven.narrow:
+            yield from ([rows] for rows in sorted_rows(self.woven.keyed, *shard))
+            return
+        held: list[Strip | Counts] = []
+        size, last = 0, np.uint64(0)
         for counts in self.woven.keyed.grouped(shard, budget):
-            if held and size + counts.keys.size > _ITEMS:
-                part = SheafPart(self.woven.inner, held, before, total)
-                yield part
-                before, held, size = part.after(), [], 0
+            if size + counts.keys.size > _ITEMS and held and last >> _HALF != counts.keys[0] >> _HALF:
+                yield held
+                held, size = [], 0
+            last = counts.keys[-1]
             held.append(counts)
             size += counts.keys.size
         if held:
-            yield SheafPart(self.woven.inner, held, before, total)
+            yield held
+
+
+_HALF = np.uint64(32)
+
+
+def _after(part: SheafPart) -> Array:
+    """Negatives and positives of each group above what follows a part."""
+    tally = part.before.copy()
+    for each in part.rows:
+        counts = each.counts() if isinstance(each, Strip) else each
+        cells = (counts.keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        for groups in part.member.T:
+            np.add.at(tally[0], groups[cells], counts.neg)
+            np.add.at(tally[1], groups[cells], counts.pos)
+    return tally
 
 
 def _totals(sides: Array) -> Totals:

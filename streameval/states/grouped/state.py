@@ -49,11 +49,22 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
-__all__ = ["Grouped", "GroupedSpec"]
+__all__ = ["Grouped", "GroupedSpec", "divisible"]
 
 _CHUNK = 64  # groups of a shard
 
 INNER: dict[str, type[Any]] = {spec.kind: spec for spec in (ScoreSpec, HistogramSpec, ClusterSpec, ContingencySpec)}
+
+
+def divisible(inner: Any) -> bool:
+    """Whether states of a spec can be split.
+
+    Examples
+    --------
+    >>> divisible(ClusterSpec("cluster"))
+    True
+    """
+    return type(inner) in INNER.values()
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,7 @@ class GroupedSpec:
         if isinstance(self.inner, dict):  # from a header
             object.__setattr__(self, "inner", _read_inner(self.inner))
             object.__setattr__(self, "key", read_key(self.key))
-        if type(self.inner) not in INNER.values() or not isinstance(self.key, By | Blocks):
+        if not divisible(self.inner) or not isinstance(self.key, By | Blocks):
             kinds = ", ".join(spec.__name__ for spec in INNER.values())
             msg = f"cannot split {self.inner!r} by {self.key!r}; split one of {kinds}, by By or Blocks"
             raise OptionError(msg)

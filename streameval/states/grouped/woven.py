@@ -1,8 +1,10 @@
 """Woven groups: rows of all groups in one table in the order of their scores.
 
-For scores of 32 bits without weights. The table is that of `ScoreCounts` with words of 64 bits, the rank key and a code
-of the group: to fold a row costs as much for a thousand groups as for one, and all groups are finalized in one sweep
-(`streameval.states.grouped.sheaf`). The state of all rows has the same pieces in the same places.
+For scores of 32 bits without weights. The table is that of `ScoreCounts` with words of 32 bits, the lower half of the
+rank key and a code of the group: to fold a row costs as much for a thousand groups as for one, and all groups are
+finalized in one sweep (`streameval.states.grouped.sheaf`). The state of all rows has the same pieces in the same
+places.
+More than 2¹⁵ groups have words of 64 bits, the whole key and the code.
 
 Which code stands for which group is written in a `Book`. Builders that share a budget share the book; states with
 different books, as from other processes, are given the codes of one when they are merged. No code enters a result.
@@ -11,18 +13,20 @@ different books, as from other processes, are given the codes of one when they a
 from __future__ import annotations
 
 import sys
-import threading
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
 
 from streameval.budget import Budget, Buffer
+from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped import weave as kernels
+from streameval.kernels.grouped.sweep import CELL_BITS
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS
+from streameval.states.grouped.book import Book, book_of
 from streameval.states.grouped.joined import Joined, add_items, inner_facts, inner_header, joined_layout
 from streameval.states.grouped.keys import By
 from streameval.states.grouped.rows import FORMS, fact_sums
@@ -34,16 +38,18 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["LAYOUT", "Book", "Woven", "WovenBuilder", "book_of", "weaves"]
+__all__ = ["MOST_CELLS", "NARROW", "WIDE", "Woven", "WovenBuilder", "weaves"]
 
-LAYOUT = Layout(SCORE_BUCKETS, 64)
-_INNER_BYTES, _ROW_BYTES = 8, 20  # that a builder takes for a row: of the inner state, and of this one
+NARROW, WIDE = Layout(SCORE_BUCKETS, 32), Layout(SCORE_BUCKETS, 64)
+MOST_CELLS = 1 << CELL_BITS  # groups that narrow words can tell apart
+_INNER_BYTES = 8  # that a builder of the inner state takes for a row: twice the word, and its code
+_ROW_BYTES = {NARROW: 12, WIDE: 20}
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
@@ -60,50 +66,6 @@ def weaves(inner: Any, key: Key) -> bool:
     return isinstance(key, By) and isinstance(inner, ScoreSpec) and inner.type in {"f4", "i4"} and not inner.weighted
 
 
-class Book:
-    """Codes of groups, by name; names are only added.
-
-    Examples
-    --------
-    >>> book = Book()
-    >>> book.codes([b"3:sDE", b"3:sFR"]).tolist(), book.codes([b"3:sFR"]).tolist()
-    ([0, 1], [1])
-    """
-
-    def __init__(self, names: Iterable[bytes] = ()) -> None:
-        self._codes: dict[bytes, int] = {name: code for code, name in enumerate(names)}
-        self._lock = threading.Lock()
-
-    def codes(self, names: Iterable[bytes]) -> Array:
-        """The code of each name, as a uint32 array."""
-        names = list(names)
-        with self._lock:
-            return np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
-
-    @property
-    def names(self) -> list[bytes]:
-        """All names in the order of their codes."""
-        with self._lock:
-            return list(self._codes)
-
-    def __len__(self) -> int:
-        return len(self._codes)
-
-    def __reduce__(self) -> tuple[type[Book], tuple[list[bytes]]]:
-        """Carry the names to another process."""
-        return Book, (self.names,)
-
-
-_BOOKS: WeakKeyDictionary[Budget, dict[Any, Book]] = WeakKeyDictionary()
-_BOOKS_LOCK = threading.Lock()
-
-
-def book_of(budget: Budget, key: Any) -> Book:
-    """The book for groups of a key that the builders of a budget share."""
-    with _BOOKS_LOCK:
-        return _BOOKS.setdefault(budget, {}).setdefault(key, Book())
-
-
 @dataclass(frozen=True, eq=False)
 class Woven:
     """Groups of a score state in one table.
@@ -113,7 +75,7 @@ class Woven:
     inner : ScoreSpec
     book : Book, which may know groups that have no rows here
     table : GroupTable, names and facts of the groups that are here
-    keyed : KeyedCounts, layout `LAYOUT`
+    keyed : KeyedCounts, layout `NARROW` or `WIDE`
     """
 
     inner: ScoreSpec
@@ -124,21 +86,43 @@ class Woven:
     @classmethod
     def empty(cls, inner: ScoreSpec) -> Woven:
         """No groups."""
-        return cls(inner, Book(), GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(LAYOUT))
+        return cls(inner, Book(), GroupTable.empty(2 * len(inner_facts(inner))), KeyedCounts(NARROW))
+
+    @property
+    def narrow(self) -> bool:
+        """Whether words are narrow."""
+        return self.keyed.layout == NARROW
 
     def merge(self, other: Woven) -> Woven:
         """The groups of both."""
         mine, theirs = (self, other) if len(self.table) or self.keyed.segments else (other, self)
-        keyed = theirs.keyed if theirs.book is mine.book else theirs.recoded(mine.book)
-        return Woven(self.inner, mine.book, GroupTable.union([mine.table, theirs.table]), mine.keyed.merge(keyed))
+        if theirs.book is not mine.book:
+            theirs = theirs.recoded(mine.book, theirs.book.names)
+        if mine.narrow != theirs.narrow:
+            mine, theirs = mine.widened(), theirs.widened()
+        table = GroupTable.union([mine.table, theirs.table])
+        return Woven(self.inner, mine.book, table, mine.keyed.merge(theirs.keyed))
 
-    def recoded(self, book: Book) -> KeyedCounts:
-        """The items with the codes of another book."""
-        table = book.codes(self.book.names)
-        segments = (
-            replace(each, words=Buffer(kernels.recoded(each.words.read(), table))) for each in self.keyed.segments
-        )
-        return KeyedCounts(LAYOUT, tuple(segments))
+    def widened(self) -> Woven:
+        """The same groups with wide words."""
+        if not self.narrow:
+            return self
+        segments = (replace(each, words=Buffer(words)) for each, words in self._wide())
+        return replace(self, keyed=KeyedCounts(WIDE, tuple(segments)))
+
+    def projected(self, part: Callable[[bytes], bytes]) -> Woven:
+        """The rows by larger groups: `part` gives the name of each one's."""
+        names = list(map(part, self.book.names))
+        table = GroupTable.of(pa.array(map(part, self.table.names.to_pylist()), pa.large_binary()), self.table.facts)
+        return replace(self.recoded(Book(), names), table=table)
+
+    def recoded(self, book: Book, names: Sequence[bytes]) -> Woven:
+        """The rows with codes of another book, where each old code stands for one of `names`; facts are not renamed."""
+        table = book.codes(names)
+        wide = self if len(book) <= MOST_CELLS else self.widened()
+        recode = sweep.recoded if wide.narrow else kernels.recoded
+        segments = (replace(each, words=Buffer(recode(each.words.read(), table))) for each in wide.keyed.segments)
+        return replace(wide, book=book, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
 
     def marks(self, names: Iterable[bytes]) -> Array:
         """Which codes stand for these names, as a bool array."""
@@ -147,30 +131,28 @@ class Woven:
 
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows: the same pieces, without the groups."""
-        hold = (budget or Budget()).hold
+        hold, shift = (budget or Budget()).hold, self.keyed.layout.dtype.type(CELL_BITS if self.narrow else 32)
         narrow = tuple(
-            replace(each, words=hold((each.words.read() >> _HALF).astype(np.uint16))) for each in self.keyed.segments
+            replace(each, words=hold((each.words.read() >> shift).astype(np.uint16))) for each in self.keyed.segments
         )
         return self._inner(narrow, self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array) -> Any:
         """The inner state of the groups whose codes are marked."""
         segments = []
-        for each in self.keyed.segments:
-            words = each.words.read()
+        for each, words in self._wide():
             kept = np.flatnonzero(marks[words & _LOW])
             if kept.size:
                 counts = each.counts.read()[kept] if each.counts else NO_COUNTS
                 codes = np.repeat(each.codes, np.diff(each.starts))[kept]
                 segments.append(_segment(codes, words[kept], counts))
-        codes = self.book.codes(self.table.names.to_pylist())
-        return self._inner(tuple(segments), self.table.facts[marks[codes]].sum(axis=0))
+        return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
 
     def alone(self) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
         segments: dict[int, list[Segment]] = {}
-        for each in self.keyed.segments:
-            words, codes = each.words.read(), np.repeat(each.codes, np.diff(each.starts))
+        for each, words in self._wide():
+            codes = np.repeat(each.codes, np.diff(each.starts))
             groups = words & _LOW
             order = np.argsort(groups, kind="stable")
             found, starts = np.unique(groups[order], return_index=True)
@@ -179,11 +161,15 @@ class Woven:
                 at = order[a:b]
                 own = _segment(codes[at], words[at], counts[at] if counts.size else NO_COUNTS)
                 segments.setdefault(group, []).append(own)
-        names = self.table.names.to_pylist()
         return {
             name: self._inner(tuple(segments.get(code, ())), facts)
-            for name, code, facts in zip(names, self.book.codes(names).tolist(), self.table.facts, strict=True)
+            for name, code, facts in zip(*self.coded(), self.table.facts, strict=True)
         }
+
+    def coded(self) -> tuple[list[bytes], list[int]]:
+        """The names of the groups that are here, in the order of the table, and their codes."""
+        names = self.table.names.to_pylist()
+        return names, self.book.codes(names).tolist()
 
     def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
         state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
@@ -193,17 +179,18 @@ class Woven:
         """The same groups one after the other."""
         builder = SegmentBuilder(joined_layout(self.inner), Budget(), SLAB // 4, counted=True)
         tags = np.zeros((len(self.book.names), 2), np.uint64)
-        tags[self.book.codes(self.table.names.to_pylist())] = self.table.words
-        for words, side, counts in self._items():
+        tags[self.coded()[1]] = self.table.words
+        for each, words in self._wide():
+            side = np.repeat((each.codes & 1).astype(np.uint8), np.diff(each.starts))
+            counts = each.counts.read() if each.counts else np.ones(words.size, np.int64)
             add_items(builder, tags[words & _LOW], (words >> _HALF).reshape(-1, 1), side, counts, NO_WEIGHTS)
         return Joined(self.inner, self.table, KeyedCounts.built(builder))
 
-    def _items(self) -> Iterator[tuple[Array, Array, Array]]:
-        """Words, labels and counts, segment by segment."""
+    def _wide(self) -> Iterator[tuple[Segment, Array]]:
+        """Each segment with its words as wide ones."""
         for each in self.keyed.segments:
-            side = np.repeat((each.codes & 1).astype(np.uint8), np.diff(each.starts))
             words = each.words.read()
-            yield words, side, each.counts.read() if each.counts else np.ones(words.size, np.int64)
+            yield each, sweep.wide_words(words, each.starts, each.codes) if self.narrow else words
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
@@ -224,41 +211,59 @@ class WovenBuilder:
 
     def __init__(self, inner: ScoreSpec, key: Key, budget: Budget, capacity: int) -> None:
         self._inner, self._book = inner, book_of(budget, key)
-        self._segments = SegmentBuilder(LAYOUT, budget, max(1, capacity * _INNER_BYTES // _ROW_BYTES))
+        self._budget, self._capacity = budget, capacity
+        self._builders = {NARROW: self._started(NARROW)}
         self._tables: list[GroupTable] = []
+
+    def _started(self, layout: Layout) -> SegmentBuilder:
+        return SegmentBuilder(layout, self._budget, max(1, self._capacity * _INNER_BYTES // _ROW_BYTES[layout]))
 
     @property
     def known(self) -> int:
         """Groups that the builders of the budget have met."""
         return len(self._book)
 
-    def update(self, batch: Batch, split: Split) -> None:
-        """Fold a batch whose groups are known."""
-        groups = read_only(self._book.codes(split.names.to_pylist())[split.codes])
+    def update(self, batch: Batch, split: Split, *, grow: bool = True) -> bool:
+        """Fold a batch whose groups are known; False, and nothing is done, if it may not `grow` beyond narrow words."""
+        names = split.names.to_pylist()
+        codes = self._book.few(names, MOST_CELLS)
+        layout = NARROW if codes is not None and WIDE not in self._builders else WIDE
+        if layout is WIDE and not grow:
+            return False
+        codes = self._book.codes(names) if codes is None else codes
+        if layout not in self._builders:
+            self._builders[layout] = self._started(layout)
+        self._fold(batch, split, read_only(codes[split.codes]), layout)
+        return True
+
+    def _fold(self, batch: Batch, split: Split, groups: Array, layout: Layout) -> None:
+        """Fold rows by the codes of their groups."""
+        of_f4, of_keys = _ENCODERS[layout]
         values = _complete(batch.columns[self._inner.column], self._inner.type)
         facts = np.zeros((len(split.names), 2 * len(inner_facts(self._inner))))
         if values is not None and self._inner.type == "f4":
             bits, label = read_only(values).view(np.uint32), read_only(batch.label)
-            self._segments.add(
-                bits.size, lambda part, *out: kernels.encode_f4(bits[part], groups[part], label[part], *out)
-            )
+            size, encode = bits.size, lambda part, *out: of_f4(bits[part], groups[part], label[part], *out)
         else:
             rows = FORMS[ScoreSpec](self._inner, batch)
             keys, label, groups = rows.keys[:, 0], read_only(rows.side), groups[rows.rows]
-            self._segments.add(
-                keys.size, lambda part, *out: kernels.encode_keys(keys[part], groups[part], label[part], *out)
-            )
+            size, encode = keys.size, lambda part, *out: of_keys(keys[part], groups[part], label[part], *out)
             facts = fact_sums(self._inner, rows, split.codes, len(split.names))
+        self._builders[layout].add(size, encode)
         self._tables.append(GroupTable.of(split.names, facts))
         if sum(map(len, self._tables[1:])) > len(self._tables[0]):
             self._tables = [GroupTable.union(self._tables)]
 
     def woven(self) -> Woven:
         """Everything folded; the builder is spent."""
-        keyed = KeyedCounts.built(self._segments)
-        if not self._tables:
-            return replace(Woven.empty(self._inner), book=self._book)
-        return Woven(self._inner, self._book, GroupTable.union(self._tables), keyed)
+        empty = replace(Woven.empty(self._inner), book=self._book)
+        found = [replace(empty, keyed=KeyedCounts.built(builder)) for builder in self._builders.values()]
+        if self._tables:
+            found[0] = replace(found[0], table=GroupTable.union(self._tables))
+        return reduce(Woven.merge, found)
+
+
+_ENCODERS = {NARROW: (sweep.narrow_f4, sweep.narrow_keys), WIDE: (kernels.encode_f4, kernels.encode_keys)}
 
 
 def _complete(score: pa.Array, kind: str) -> Array | None:

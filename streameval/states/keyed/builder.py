@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -41,6 +41,8 @@ class SegmentBuilder:
     observe : callable, optional
         Called with further words, codes and counts of the rows about to be stored, hot keys once with all their rows;
         counts are empty where each row is one.
+    spec : hashable, optional
+        Builders of a budget with equal specs expect the same keys to be hot.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class SegmentBuilder:
         *,
         counted: bool = False,
         observe: Callable[[Array, Array, Array], None] | None = None,
+        spec: Any = None,
     ) -> None:
         self.layout = layout
         self.budget = budget
@@ -62,7 +65,9 @@ class SegmentBuilder:
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
         self._size = 0
         self._observe = observe
-        self._hot: hot.HotKeys | None = None
+        self._spec = spec
+        learned = budget.learned.get(spec)
+        self._hot: hot.HotKeys | None = None if learned is None else learned.again()
         self._may_learn = not (counted or layout.weighted or layout.partial)
         self._learns = self._may_learn
         self._segments: list[Segment] = []
@@ -102,6 +107,7 @@ class SegmentBuilder:
                 left, missing = self._hot.encode(absorb, part, self._words[room], self._codes[room])
                 self._size = room.start + left
                 self.nan_seen |= bool(missing)
+                self._drop_idle()
                 continue
             self.nan_seen |= bool(encode(part, self._words[room], self._codes[room]))
             if rest is not None:
@@ -118,9 +124,18 @@ class SegmentBuilder:
             room, self._learns = slice(0, self._size), False
             columns = self._words[room], self._rest[room], self._codes[room]
             self._hot = hot.HotKeys.learned(*columns, self.layout.codes)
+            if self._hot is not None and self._spec is not None:
+                self.budget.learned[self._spec] = self._hot
         if self._hot is not None:
             columns = self._words[room], self._rest[room], self._codes[room]
             self._size = room.start + self._hot.absorb(*columns)
+            self._drop_idle()
+
+    def _drop_idle(self) -> None:
+        """Learn again where hot keys have few of the rows."""
+        if self._hot is not None and not self._hot.worth:
+            self._store_hot()
+            self._learns = True
 
     def _store_hot(self) -> None:
         """Store the counts of the hot keys; which keys are hot is to be learned again."""
@@ -142,6 +157,10 @@ class SegmentBuilder:
             for mine, given in ((self._counts, counts), (self._weights, weights)):
                 if mine.size:
                     mine[room] = given[part] if given.size else 1
+
+    def take_pieces(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array = NO_COUNTS) -> None:
+        """Take items that are partitioned already, as a segment: pieces by ascending code."""
+        self._emit(codes, starts, words, rest, counts, NO_WEIGHTS)
 
     def _rooms(self, rows: int) -> Iterator[tuple[slice, slice]]:
         """Slices of the input, each with its destination in the buffers."""
@@ -189,8 +208,7 @@ class SegmentBuilder:
         if codes.size:
             self._emit(codes, np.append(starts[codes], kept), *(column[:kept] for column in columns))
         self._size = 0
-        if self._hot is None or not self._hot.worth:
-            self._store_hot()
+        if self._hot is None:
             self._learns = self._may_learn
 
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:

@@ -27,9 +27,8 @@ import numpy as np
 from streameval.budget import Budget
 from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import segments as kernels
-from streameval.kernels.contingency import Rows
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.grouping import Columns, Counts, Labelled, aligned, distinct, hashed, tallied, together
+from streameval.states.keyed.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, words_counted
 from streameval.states.keyed.layout import (
     NO_COUNTS,
     NO_WEIGHTS,
@@ -53,6 +52,7 @@ __all__ = ["KeyedCounts", "cut"]
 CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the second-level cache
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
 SLAB = 1 << 20  # rows gathered at a time
+_FULL = 1 << 32  # rows of a key and label that do not fit into the table of a bucket
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again
 
 
@@ -156,8 +156,7 @@ class KeyedCounts:
                 for code, weight in zip(segment.codes.tolist(), segment.sums.tolist(), strict=True):
                     parts.setdefault(code, []).append(weight)
         total = np.zeros(self.layout.codes)
-        for code, weights in parts.items():
-            total[code] = math.fsum(weights)
+        total[list(parts)] = [weights[0] if len(weights) == 1 else math.fsum(weights) for weights in parts.values()]
         return total
 
     @property
@@ -183,7 +182,7 @@ class KeyedCounts:
         return cut(self.items[0::2] + self.items[1::2], items)
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
-        """Distinct keys of an interval of buckets in ascending order, in batches of about 2¹⁶ rows or one bucket."""
+        """Distinct keys of an interval of buckets in ascending order, a bounded number at a time."""
         for stretch in self.stretches(interval, budget):
             if isinstance(stretch, Labelled):
                 yield from stretch.counts()
@@ -196,6 +195,11 @@ class KeyedCounts:
         items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
             yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
+            return
+        fits = not self.layout.weighted and self.rows[2 * start : 2 * stop].max(initial=0) < _FULL
+        if self.layout.bits == 16 and fits:
+            places = self.places(start, stop)
+            yield from words_counted(places.at, start)
             return
         if self.layout.bits == 64 and stop - start == 1 and items[0] > REFINE:
             yield from self._refined(start, budget or Budget())
@@ -210,16 +214,6 @@ class KeyedCounts:
         if self.layout.partial:
             return ((j, j + 1) for j in np.flatnonzero(items).tolist())
         return _batches(items)
-
-    def unordered(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
-        """As `stretches`, for callers that need no order: keys of several words are hashed, which is faster."""
-        start, stop = interval
-        items = int(self.items[2 * start : 2 * stop].sum())
-        if self.layout.words == 1 or self.layout.weighted or (stop - start == 1 and items > REFINE):
-            yield from self.stretches(interval, budget)
-        elif items:
-            sides = self.gather(start, stop)
-            yield hashed(*(Rows(side.starts, side.words, side.rest, side.counts) for side in sides))
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some buckets hold rows uncounted, with a spare bit for the label."""
@@ -259,14 +253,13 @@ class KeyedCounts:
             sides = self.gather(start, stop)
             yield from (aligned(*(distinct(*side.cut(i, j)) for side in sides)) for i, j in parts)
 
-    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts | Labelled]:
+    def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
         """As `stretches`, of an interval that fits into memory."""
         sides = self.gather(start, stop)
         for i, j in self._cuts(items):
             parts = [side.cut(i, j) for side in sides]
             if self.layout.bits == 16 and items[i] > DENSE:
-                few = not any(part[2].size for part in parts)
-                yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted, few=few)
+                yield tallied(start + i, [parts[0]], [parts[1]], weighted=self.layout.weighted)
                 continue
             if self.layout.bits == 16:
                 buckets = np.arange(start + i, start + j)
@@ -274,11 +267,7 @@ class KeyedCounts:
                     (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
                     for part, side in zip(parts, sides, strict=True)
                 ]
-            plain = all(part[0].size == sum(column.size for column in part) for part in parts)
-            if self.layout.bits == 16 and plain:
-                yield together(parts[0][0], parts[1][0])
-            else:
-                yield aligned(*(distinct(*part) for part in parts))
+            yield aligned(*(distinct(*part) for part in parts))
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:
         """Gather an interval of buckets from all segments: negatives bucket by bucket, then positives."""

@@ -2,7 +2,7 @@
 
 Three ways, for three kinds of items. Plain words of both labels are sorted together, the label in a bit that the bucket
 makes redundant. Words that come with counts, weights or further words are sorted label by label and aligned. 16-bit
-words of a full bucket are counted in a table.
+words are counted in a table.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels import segments as kernels
-from streameval.kernels.contingency import Rows, group_labels, slots_for
+from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.typing import Array
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "hashed", "taken_out", "tallied", "together"]
+    from streameval.kernels.singletons import Addresses
 
-_TABLES: list[Array] = []  # of zeros, one a thread: fresh memory is slow
+__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "taken_out", "tallied", "words_counted"]
+
+_TABLES: list[tuple[Array, Array]] = []  # of zeros, one pair a thread: fresh memory is slow
+_ROOM = 1 << 17  # keys that are counted at a time
 
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
@@ -105,11 +108,6 @@ def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
     return words[:left], replace(counted, neg=neg, pos=pos)
 
 
-def together(neg: Array, pos: Array) -> Labelled:
-    """Rows of both labels, their keys shorter than a word."""
-    return Labelled(kernels.labelled(neg, pos), np.array([0, neg.size + pos.size]), top=0)
-
-
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:
     """Sort items and group them by key."""
     columns = rest, counts, weights
@@ -123,25 +121,6 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
         words = np.sort(words)
     grouped: Columns = kernels.distinct(words, rest, counts, weights)
     return grouped
-
-
-def hashed(neg: Rows, pos: Rows) -> Counts:
-    """Distinct keys in no order, with their counts by label.
-
-    Examples
-    --------
-    >>> words, rest, none = np.array([7, 5], np.uint64), np.zeros((2, 1), np.uint64), np.empty(0, np.int64)
-    >>> sides = Rows(np.array([0, 2]), words, rest, none), Rows(np.array([0, 1]), words[:1], rest[:1], none)
-    >>> counts = hashed(*sides)
-    >>> counts.keys.tolist(), counts.neg.tolist(), counts.pos.tolist()
-    ([7, 5], [1, 1], [1, 0])
-    """
-    size, columns = neg.words.size + pos.words.size, neg.rest.shape[1]
-    keys, table = np.empty((size, 1 + columns), np.uint64), np.empty((size, 2), np.int64)
-    slots = slots_for(neg.starts + pos.starts)
-    found = group_labels((neg, pos), tuple(range(columns)), slots, keys, table)
-    keys, table = keys[:found], table[:found]
-    return Counts(keys[:, 0].copy(), keys[:, 1:].copy(), table[:, 0].copy(), table[:, 1].copy())
 
 
 def _no_rest(keys: Array) -> Array:
@@ -164,7 +143,7 @@ def aligned(neg: tuple[Array, ...], pos: tuple[Array, ...]) -> Counts:
     return Counts(keys, rest, *counts)
 
 
-def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool, few: bool = False) -> Counts:
+def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
     """Count the 16-bit words of one bucket in a table.
 
     Parameters
@@ -175,10 +154,8 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool, few: bool = 
         Items of the negatives and of the positives.
     weighted : bool
         Whether items have weights.
-    few : bool
-        Whether items have no counts and are fewer than 2³², so that a smaller table holds them.
     """
-    table = _TABLES.pop() if few and _TABLES else np.zeros((1 << 16, 2), np.uint32 if few else np.int64)
+    table = np.zeros((1 << 16, 2), np.int64)
     items = 0
     weights = [np.zeros((2, 1 << 16 if weighted else 0)) for _ in sides]
     for label, (side, (sums, errors)) in enumerate(zip(sides, weights, strict=True)):
@@ -188,9 +165,17 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool, few: bool = 
             if weighted:
                 kernels.tally_weights(words, weight, sums, errors)
     keys, neg, pos = kernels.harvest(table, np.uint64(bucket << 16), items)
-    if few:
-        _TABLES.append(table)
     if not weighted:
         return Counts(keys, _no_rest(keys), neg, pos)
     found = keys & np.uint64(0xFFFF)
     return Counts(keys, _no_rest(keys), neg, pos, *(sums[found] + errors[found] for sums, errors in weights))
+
+
+def words_counted(rows: Addresses, bucket: int) -> Iterator[Counts]:
+    """Distinct 32-bit keys of buckets from `bucket` on, whose 16-bit words are at some addresses."""
+    table, seen = _TABLES.pop() if _TABLES else (np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64))
+    buckets, done = (rows.starts.shape[1] - 1) // 2, 0
+    while done < buckets:
+        done, keys, neg, pos = tally_words(rows, bucket, done, _ROOM, table, seen)
+        yield Counts(keys, _no_rest(keys), neg, pos)
+    _TABLES.append((table, seen))

@@ -3,8 +3,8 @@
 In data with a heavy tail, or one giant cluster, a few thousand keys have a large part of the rows. They are learned
 from a sample spread over the rows collected first: those seen `SEEN` times or more. Each key has a pair of slots in a
 table, and each pair keeps its two most frequent keys. Rows of these keys are counted and take no room; all others are
-partitioned. What the table holds decides speed and memory only: its counts are exact, and a key may have rows both in
-it and elsewhere.
+partitioned. Builders of one run learn from each other. What the table holds decides speed and memory only: its counts
+are exact, and a key may have rows both in it and elsewhere.
 """
 
 from __future__ import annotations
@@ -50,19 +50,15 @@ class HotKeys:
     """
 
     def __init__(self, keys: Array, buckets: Array, dtype: np.dtype[Any]) -> None:
-        """Take whole keys, from the least to the most frequent one."""
-        slots = slots_of(keys)
-        self._keys = np.zeros((1 << SLOT_BITS, keys.shape[1]), np.uint64)
-        self._keys[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
-        self._buckets = np.zeros(1 << SLOT_BITS, np.int64)
-        for _ in range(2):  # of the keys that share a slot the last one keeps it
-            self._keys[slots], self._buckets[slots] = keys, buckets
-            left = (self._keys[slots] != keys).any(axis=1)
-            keys, buckets, slots = keys[left], buckets[left], slots[left] + np.uint64(1)
+        """Take the keys in their slots; see `_in_slots`."""
+        self._keys, self._buckets, self._dtype = keys, buckets, dtype
         self._tally = np.zeros((1 << SLOT_BITS, 2), np.int64)
         self._further = tuple(range(keys.shape[1] - 1))
-        self._dtype = dtype
         self._rows = 0
+
+    def again(self) -> HotKeys:
+        """The same keys for another builder, nothing counted."""
+        return HotKeys(self._keys, self._buckets, self._dtype)
 
     @classmethod
     def learned(cls, words: Array, rest: Array, codes: Array, known: int) -> HotKeys | None:
@@ -73,16 +69,19 @@ class HotKeys:
         whole = keys[:, 0].copy()
         for column in rest.T:  # two keys taken for one only make the sample a little wrong
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
-        order = np.argsort(whole)
-        ordered = whole[order]
+        some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # where hardly two are equal, no key is hot
+        if np.count_nonzero(some[1:] == some[:-1]) * 4 * WORTH < some.size:
+            return None
+        ordered = np.sort(whole)
         if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * WORTH < words.size:
             return None
+        order = np.argsort(whole)
         starts = np.append(np.flatnonzero(np.diff(ordered, prepend=~ordered[:1])), ordered.size)
         first, times = order[starts[:-1]], np.diff(starts)
         hot = (times >= SEEN) & (codes[first] < known)
         first, times = first[hot], times[hot]
         first = first[np.argsort(times, kind="stable")]
-        return cls(keys[first], codes[first] >> 1, words.dtype)
+        return cls(*_in_slots(keys[first], codes[first] >> 1), words.dtype)
 
     def absorb(self, words: Array, rest: Array, codes: Array) -> int:
         """Count the rows of hot keys and move the others to the front; returns how many these are."""
@@ -97,8 +96,8 @@ class HotKeys:
 
     @property
     def worth(self) -> bool:
-        """Whether enough of the rows were of hot keys."""
-        return bool(self._tally.sum() * WORTH >= self._rows)
+        """Whether enough of the rows were of hot keys, if they are enough to tell."""
+        return self._rows < LEARN or bool(self._tally.sum() * WORTH >= self._rows)
 
     def items(self) -> tuple[Array, Array, Array, Array]:
         """Codes, words, further words and counts of everything counted, by code."""
@@ -108,3 +107,15 @@ class HotKeys:
         slots, labels = slots[order], labels[order]
         keys = self._keys[slots]
         return codes[order], keys[:, 0].astype(self._dtype), keys[:, 1:].copy(), self._tally[slots, labels]
+
+
+def _in_slots(keys: Array, buckets: Array) -> tuple[Array, Array]:
+    """Whole keys and their buckets by slot, from keys in the order from the least to the most frequent one."""
+    slots = slots_of(keys)
+    table, of = np.zeros((1 << SLOT_BITS, keys.shape[1]), np.uint64), np.zeros(1 << SLOT_BITS, np.int64)
+    table[:2] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
+    for _ in range(2):  # of the keys that share a slot the last one keeps it
+        table[slots], of[slots] = keys, buckets
+        left = (table[slots] != keys).any(axis=1)
+        keys, buckets, slots = keys[left], buckets[left], slots[left] + np.uint64(1)
+    return table, of

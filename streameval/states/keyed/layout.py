@@ -33,7 +33,8 @@ class Layout:
     buckets : int
         Number of buckets.
     bits : int
-        16 (the bucket is the rest of a 32-bit key) or 64 (the whole key).
+        16 (the bucket is the rest of a 32-bit key), 32 (a part of the key that the bucket completes) or 64 (the whole
+        key).
     words : int
         Words of a key; only the first one decides the bucket.
     weighted : bool
@@ -61,7 +62,7 @@ class Layout:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Type of a stored word."""
-        return np.dtype(np.uint16 if self.bits == 16 else np.uint64)
+        return np.dtype(f"u{self.bits // 8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +138,13 @@ class SegmentAddresses:
     @classmethod
     def of(cls, segments: Sequence[Segment], start: int, stop: int) -> SegmentAddresses:
         """Places of the buckets of some segments; what is spilled is read."""
-        codes, columns = np.arange(2 * start, 2 * stop + 1, dtype=np.uint32), []  # of a segment's type: no conversion
-        starts, addresses = np.empty((len(segments), codes.size), np.int64), np.zeros((3, len(segments)), np.uint64)
+        width, columns = 2 * (stop - start), []
+        starts, addresses = np.zeros((len(segments), width + 1), np.int64), np.zeros((3, len(segments)), np.uint64)
         for r, segment in enumerate(segments):
-            found = segment.starts[segment.codes.searchsorted(codes)]
-            first, last = int(found[0]), int(found[-1])
-            np.subtract(found, first, out=starts[r])
+            i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
+            first, last = int(segment.starts[i]), int(segment.starts[j])
+            starts[r, segment.codes[i:j] - np.uint32(2 * start) + np.uint32(1)] = np.diff(segment.starts[i : j + 1])
+            np.cumsum(starts[r], out=starts[r])
             for at, column in zip(addresses, (segment.words, segment.rest, segment.counts), strict=True):
                 if column is not None:
                     columns.append(column.read(first, last))

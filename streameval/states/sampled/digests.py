@@ -33,7 +33,8 @@ from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
 from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.draws import CELLS, GROUPS, Draws, GroupedBins, check_sample, facts
-from streameval.states.scores.quantile_sketch import FINE, QuantileSketch, QuantileSpec
+from streameval.states.scores.centroids import FINE
+from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.blocks.grid import SLOTS_A_BIN, codes, count_blocks
+from streameval.kernels.blocks.grid import SLOTS_A_BIN, codes, count_blocks, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Blocks
@@ -38,6 +38,7 @@ __all__ = ["BlockCounts", "BlockSpec"]
 
 _SAMPLE = 1 << 14  # codes of the first batch that set the first length of prefixes
 _MOST_ROWS = 1 << 32
+_BYTE = 255
 _NO_WEIGHTS = read_only(np.empty(0))
 
 
@@ -76,6 +77,11 @@ class BlockSpec:
     def key(self) -> Blocks:
         """How units are divided into blocks."""
         return Blocks(self.unit, self.count)
+
+    @property
+    def largest(self) -> int:
+        """Bytes of a state whose bins are all occupied."""
+        return self.bins * self.count * 2 * 8 * (1 + self.weighted)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -129,12 +135,14 @@ class _BlockBuilder:
     def __init__(self, spec: BlockSpec) -> None:
         self.spec = spec
         self._shift = -1  # not known yet
-        self._prefixes, self._ends = np.zeros(spec.bins, np.uint64), np.zeros((spec.bins, 2), np.uint64)
-        self._used = np.zeros(1, np.int64)
-        self._table, self._sums, self._nan_rows, self._nan_weights = _tables(spec, spec.bins, np.uint32)
+        self._prefixes, self._used = np.zeros(spec.bins, np.uint64), np.zeros(1, np.int64)
+        self._table, self._sums, self._nan_rows, self._nan_weights = _tables(spec, spec.bins, np.uint8)
+        self._wide = np.zeros(self._table.shape, np.uint32)  # what bytes have no room for
         self._held: BlockCounts | None = None  # what was counted before the table was emptied
         self._rows = 0  # in the table
-        self._finder = np.full(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), -1, np.int32)
+        self._finder = np.zeros(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), np.int32)
+        self._ends = np.empty((self._finder.size, 2), np.uint64)
+        take_slots(self._prefixes[:0], self._ends[:0].copy(), self._finder, self._ends)
 
     def update(self, batch: Batch) -> None:
         array, blocks = batch.columns[self.spec.column], self.spec.key.numbers(batch)
@@ -156,13 +164,14 @@ class _BlockBuilder:
             some = scores[:_SAMPLE]
             self._shift = _shift(np.unique(codes(_wide(some[~np.isnan(some)]))), self.spec.bins)
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
-        start, self._rows = 0, self._rows + scores.size
-        if self._rows >= _MOST_ROWS:
+        start = 0
+        if self._rows + scores.size >= _MOST_ROWS:
             self._hold()
+        self._rows += scores.size
         while start < scores.size:
             start = count_blocks(
                 *rows, read_only(blocks), start, self._shift, self._finder, self._prefixes, self._used, self._ends,
-                self._table.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
+                self._table.ravel(), self._wide.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
             )  # fmt: skip
             if start < scores.size:
                 self._coarsen(codes(_wide(scores[start : start + 1])))
@@ -172,34 +181,33 @@ class _BlockBuilder:
         state = self._state()
         both = np.union1d(state.prefixes, code >> np.uint64(self._shift))
         self._shift += _shift(both, self.spec.bins)
-        state = state.at_shift(self._shift)
-        used = state.prefixes.size
-        self._used[0] = used
-        self._prefixes[:used], self._ends[:used] = state.prefixes, state.ends
-        self._table[:used], self._table[used:] = state.table, 0
+        self._fill(state.at_shift(self._shift))
+
+    def _fill(self, state: BlockCounts) -> None:
+        """Go on from the bins of a state."""
+        used = self._used[0] = state.prefixes.size
+        self._prefixes[:used] = state.prefixes
+        self._table[:used], self._table[used:] = state.table & _BYTE, 0
+        self._wide[:used], self._wide[used:] = state.table & ~_BYTE, 0
         if self.spec.weighted:
             self._sums[:used], self._sums[used:] = state.sums, 0
-        self._finder[:] = -1
-        mask = self._finder.size - 1
-        for bin_, prefix in enumerate(state.prefixes.tolist()):  # as `count_blocks` finds them
-            at = prefix & mask
-            while self._finder[at] >= 0:
-                at = (at + 1) & mask
-            self._finder[at] = bin_
+        take_slots(state.prefixes, state.ends, self._finder, self._ends)
 
     def _hold(self) -> None:
         """Empty the table before a count may exceed 32 bits."""
-        self._held = self.state()
-        self._table[:], self._sums[:], self._used[0], self._rows = 0, 0, 0, 0
-        self._finder[:] = -1
+        self._held, self._rows = self.state(), 0
+        self._fill(self.spec.empty())
         self._nan_rows, self._nan_weights = np.zeros_like(self._nan_rows), np.zeros_like(self._nan_weights)
 
     def _state(self) -> BlockCounts:
         used = int(self._used[0])
         order = np.argsort(self._prefixes[:used])
         sums = self._sums[:used][order] if self.spec.weighted else self._sums
-        table = self._table[:used][order].astype(np.int64)
-        found = self._prefixes[:used][order], self._ends[:used][order], table, sums
+        table = self._wide[:used][order] + self._table[:used][order].astype(np.int64)
+        ends = np.empty((used, 2), np.uint64)
+        slots = np.flatnonzero(self._ends[:, 0] <= self._ends[:, 1])
+        ends[self._finder[slots]] = self._ends[slots]
+        found = self._prefixes[:used][order], ends[order], table, sums
         return BlockCounts(self.spec, max(self._shift, 0), *found, self._nan_rows, self._nan_weights)
 
     def state(self) -> BlockCounts:
@@ -307,6 +315,19 @@ class BlockCounts(Small):
     def measure(self) -> Array:
         """The weights of rows, or their number: an array of shape (n_bins, n_blocks, 2)."""
         return self.sums if self.spec.weighted else self.table
+
+    @cached_property
+    def scores(self) -> tuple[Array, Array]:
+        """The lowest and the highest score of each bin, ascending."""
+        low, high = (scores_of(self.ends[:, side]) for side in (0, 1))
+        return low, high
+
+    @cached_property
+    def whole(self) -> tuple[Array, Array, Array, Array]:
+        """Rows and weights of all blocks, by bin and label, and missing ones by label."""
+        tables = self.table, self.sums, self.nan_rows, self.nan_weights
+        rows, weights, nan_rows, nan_weights = (np.einsum("...bl->...l", each) for each in tables)
+        return rows, weights, nan_rows, nan_weights
 
     def totals(self) -> Totals:
         """Rows and weights of the scores that are not missing."""

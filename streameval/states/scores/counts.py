@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import sys
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -86,7 +87,7 @@ class ScoreSpec:
 
     def builder(self, budget: Budget, capacity: int) -> _ScoreBuilder:
         """A builder whose segments hold `capacity` rows."""
-        return _ScoreBuilder(self, SegmentBuilder(self.layout, budget, capacity))
+        return _ScoreBuilder(self, SegmentBuilder(self.layout, budget, capacity, spec=self))
 
     def empty(self) -> ScoreCounts:
         """The state of no rows."""
@@ -218,6 +219,10 @@ class ScoreCounts:
 
     def totals(self) -> Totals:
         """Rows and weights of the scores that are not missing."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> Totals:
         return self._span(self.keyed.layout.buckets)
 
     def _span(self, stop: int) -> Totals:
@@ -226,13 +231,14 @@ class ScoreCounts:
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
         unit = self._unit
-        weights = [math.ldexp(math.fsum(self.keyed.sums[label : 2 * stop : 2]), -unit) for label in (0, 1)]
+        sides = (self.keyed.sums[label : 2 * stop : 2] for label in (0, 1))
+        weights = [math.ldexp(math.fsum(side[side > 0]), -unit) for side in sides]  # most buckets are empty
         return Totals(neg, pos, weights[0], weights[1], weighted=True, unit=unit)
 
-    @property
+    @cached_property
     def _unit(self) -> int:
         """The unit of all weights, those of missing scores included."""
-        return unit_of(math.fsum((*self.keyed.sums, *self.nan_weights)))
+        return unit_of(math.fsum((*self.keyed.sums[self.keyed.sums > 0], *self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of buckets that can be finalized on their own, from the best scores to the worst."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +29,8 @@ class GroupPart:
     false, true : negatives and positives of the first group in earlier parts
     goes_on : whether the last group has more ties in the next part
     continues : whether the first group has ties in the part before
+    ids : uint64 array of shape (n_groups,), the first words of the ids (0 for rows without one); empty where they were
+        not asked for
     """
 
     starts: Array
@@ -40,6 +42,7 @@ class GroupPart:
     true: int = 0
     goes_on: bool = False
     continues: bool = False
+    ids: Array = field(default_factory=lambda: np.empty(0, np.uint64))
 
     @property
     def earlier(self) -> tuple[Array, Array]:

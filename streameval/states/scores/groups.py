@@ -298,9 +298,16 @@ class GroupScores:
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
         """Groups of a shard, a bounded number of rows at a time; a group with more rows is cut."""
+        return self._parts(shard, budget, named=False)
+
+    def named_parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
+        """The same parts with the ids of their groups."""
+        return self._parts(shard, budget, named=True)
+
+    def _parts(self, shard: Interval, budget: Budget | None, *, named: bool) -> Iterator[GroupPart]:
         for name, run in self.runs().items():
             held: GroupPart | None = None
-            for part in self._ties(name, run, shard, budget):
+            for part in self._ties(name, run, shard, budget, named=named):
                 if held is not None:
                     held, part = held.before(part)
                     yield held
@@ -308,7 +315,9 @@ class GroupScores:
             if held is not None:
                 yield held
 
-    def _ties(self, name: str, run: KeyedCounts, shard: Interval, budget: Budget | None) -> Iterator[GroupPart]:
+    def _ties(
+        self, name: str, run: KeyedCounts, shard: Interval, budget: Budget | None, *, named: bool
+    ) -> Iterator[GroupPart]:
         if not run.items[2 * shard[0] : 2 * shard[1]].any():
             return
         for stretch in run.stretches(shard, budget):
@@ -318,11 +327,14 @@ class GroupScores:
                     words.sort()
                     if words.size:
                         ends = ((int(word) | stretch.top << 1) >> 33 for word in words[[0, -1]])
-                        yield GroupPart(*kernels.narrow_ties(words), *((name, end) for end in ends))
+                        made = GroupPart(*kernels.narrow_ties(words), *((name, end) for end in ends))
+                        yield replace(made, ids=self._narrow_ids(_distinct(words, stretch.top))) if named else made
             else:
                 for counts in stretch.counts() if isinstance(stretch, Labelled) else (stretch,):
                     if counts.keys.size:
-                        yield _part(name, counts)
+                        made = _part(name, counts)
+                        firsts = counts.keys[made.starts[:-1]]
+                        yield replace(made, ids=self._first_words(name, firsts)) if named else made
 
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
@@ -349,16 +361,32 @@ class GroupScores:
         if name == "null":
             zeros = np.zeros(counts.keys.size, np.uint64)
             return [zeros] * (len(self.spec.schema) - 4) + [counts.keys]
-        ids = kernels.unmix(counts.keys >> _WORD)
+        return [self._first_words(name, counts.keys), counts.keys & np.uint64(0xFFFFFFFF)]
+
+    def _first_words(self, name: str, keys: Array) -> Array:
+        """The first words of ids, from the first words of their keys."""
+        if name == "null":
+            return np.zeros_like(keys)
+        return unmix_wide(keys) if name == "wide" else self._narrow_ids(keys >> _WORD)
+
+    def _narrow_ids(self, mixed_ids: Array) -> Array:
+        ids = kernels.unmix(mixed_ids)
         if self.spec.group_type == "signed":
             ids = ids.astype(np.uint32).view(np.int32).astype(np.int64).view(np.uint64)
-        return [ids, counts.keys & np.uint64(0xFFFFFFFF)]
+        return ids
 
     def __eq__(self, other: object) -> bool:
         """Whether both have the same table; which would be costly to hash."""
         if not isinstance(other, GroupScores):
             return NotImplemented
         return same_table(self, other)
+
+
+def _distinct(words: Array, top: int) -> Array:
+    """The mixed ids of sorted rows, as `narrow_ties` takes them, each once."""
+    ids = (words >> np.uint64(33)) | np.uint64(top >> 32)
+    distinct: Array = ids[np.append(True, ids[1:] != ids[:-1])]
+    return distinct
 
 
 def _part(name: str, counts: Counts) -> GroupPart:

@@ -33,27 +33,21 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import DataError, FormatError, OptionError
-from streameval.kernels.sketch import compress, reduce_sorted
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
+from streameval.states.scores.centroids import Centroids, Gathered, Gatherer, joined, path
+from streameval.states.scores.digest_dict import parsed, written
 from streameval.states.scores.types import numbers
-from streameval.typing import Array
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tdigest import TDigest
 
     from streameval.budget import Budget
+    from streameval.typing import Array
 
 __all__ = ["QuantileSketch", "QuantileSpec", "sketch"]
-
-FINE = 4  # parts of a k₁ unit that a centroid is kept to
-CHUNK = 1 << 18  # numbers sorted at a time: fits the cache
-PENDING = 1 << 16  # centroids collected before they are merged
-_K = 25  # a capacity factor of the tdigest package: K/delta centroids trigger its own compression
-
-Centroids = tuple[Array, Array, Array]  # means, weights, whether each is a single value
 
 
 @dataclass(frozen=True)
@@ -127,26 +121,15 @@ class QuantileSpec:
 _FACTS = ("low", "high", "below", "above", "nan")
 
 
-def _joined(parts: Sequence[Centroids], compression: float) -> Centroids:
-    """Centroids of several lists, sorted and merged while they fit."""
-    if len(parts) == 1:
-        return parts[0]
-    means, weights, single = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((weights, single, means))
-    return cast("Centroids", compress(means[order], weights[order], single[order], compression)[:3])
-
-
 class _SketchBuilder:
     def __init__(self, spec: QuantileSpec) -> None:
         self.spec = spec
-        self._parts: list[Centroids] = []
-        self._pending = 0
-        self._low, self._high = math.inf, -math.inf
-        self._below = self._above = self._nan = 0
+        self._gatherer = Gatherer(spec.compression)
+        self._null = 0
 
     def update(self, batch: Batch) -> None:
         array = batch.columns[self.spec.column]
-        self._nan += array.null_count
+        self._null += array.null_count
         self.add(numbers(array.drop_null() if array.null_count else array, self.spec.type))
 
     def add(self, values: Array) -> None:
@@ -155,39 +138,11 @@ class _SketchBuilder:
             values = values / 10.0 ** int(self.spec.type[1:])
         elif values.dtype != np.float32:
             values = values.astype(np.float64, copy=False)
-        for start in range(0, values.size, CHUNK):
-            self._add_sorted(np.sort(values[start : start + CHUNK]))
-
-    def _add_sorted(self, values: Array) -> None:
-        """Fold ascending numbers: −∞ first, +∞ and NaN last."""
-        start, end = np.searchsorted(values, np.array([-np.inf, np.inf], values.dtype), "right").tolist()
-        stop = int(np.searchsorted(values, values.dtype.type(np.inf)))
-        self._below, self._above, self._nan = (
-            self._below + start,
-            self._above + end - stop,
-            self._nan + values.size - end,
-        )
-        if stop <= start:
-            return
-        self._low, self._high = min(self._low, float(values[start])), max(self._high, float(values[stop - 1]))
-        self._parts.append(reduce_sorted(values[start:stop], float(FINE * self.spec.compression)))
-        self._pending += self._parts[-1][0].size
-        if self._pending > PENDING:
-            self._merge()
-
-    def _merge(self) -> None:
-        self._parts = [_joined(self._parts, float(FINE * self.spec.compression))]
-        self._pending = self._parts[0][0].size
+        self._gatherer.add(values)
 
     def state(self) -> QuantileSketch:
-        if self._parts:
-            self._merge()
-        centroids = self._parts[0] if self._parts else _none()
-        return QuantileSketch(self.spec, *centroids, self._low, self._high, self._below, self._above, self._nan)
-
-
-def _none() -> Centroids:
-    return np.empty(0), np.empty(0), np.empty(0, np.bool_)
+        found = self._gatherer.gathered()
+        return QuantileSketch(self.spec, *found._replace(nan=found.nan + self._null))
 
 
 def sketch(values: Any, spec: QuantileSpec | None = None) -> QuantileSketch:
@@ -309,8 +264,7 @@ class QuantileSketch(Small):
             other = self.from_tdigest(other, self.spec)
         mergeable(self, other)
         other = cast("QuantileSketch", other)
-        parts = [(part.mean, part.weight, part.single) for part in (self, other) if part.mean.size]
-        centroids = _joined(parts, float(FINE * self.spec.compression)) if parts else _none()
+        centroids = joined([_centroids(self), _centroids(other)], self.spec.compression)
         counts = self.below + other.below, self.above + other.above, self.nan + other.nan
         return QuantileSketch(self.spec, *centroids, min(self.low, other.low), max(self.high, other.high), *counts)
 
@@ -382,20 +336,8 @@ class QuantileSketch(Small):
 
     @cached_property
     def _path(self) -> tuple[Array, Array]:
-        """Ranks and numbers to interpolate between.
-
-        The mean of a centroid stands at the middle of its ranks; that of a single one at the middles of its first and
-        its last number, and all between. The smallest and the largest number are the ends, where they are not means.
-        """
-        ends = np.cumsum(self.weight)
-        half = np.where(self.single, np.minimum(self.weight, 1.0), self.weight) / 2
-        ranks = np.column_stack((ends - self.weight + half, ends - half)).ravel()
-        points = np.repeat(self.mean, 2)
-        kept = np.ones(ranks.size, np.bool_)
-        kept[1::2] = ranks[1::2] > ranks[::2]
-        inside = self.low < self.mean[:1], self.high > self.mean[-1:]
-        ranks = np.concatenate((np.zeros(1)[inside[0]], ranks[kept], ends[-1:][inside[1]]))
-        return ranks, np.concatenate((np.full(1, self.low)[inside[0]], points[kept], np.full(1, self.high)[inside[1]]))
+        """Ranks and numbers to interpolate between."""
+        return path(_centroids(self), self.low, self.high)
 
     def to_dict(self) -> dict[str, Any]:
         """The digest as `tdigest.TDigest.to_dict` has it, which `TDigest.update_from_dict` reads.
@@ -409,15 +351,8 @@ class QuantileSketch(Small):
         >>> sketch([1.0, 2.0, 2.0]).to_dict()["centroids"]
         [{'m': 1.0, 'c': 1.0}, {'m': 2.0, 'c': 2.0, 'single': True}]
         """
-        columns = (column.tolist() for column in (self.mean, self.weight, self.single))
-        centroids = [
-            {"m": m, "c": c} | ({"single": True} if single and c != 1 else {})
-            for m, c, single in zip(*columns, strict=True)
-        ]
-        extra: dict[str, float] = {"below": self.below, "above": self.above, "nan": self.nan}
-        if self.mean.size:
-            extra |= {"min": self.low, "max": self.high}
-        return {"n": self.finite, "delta": 1 / self.spec.compression, "K": _K, "centroids": centroids} | extra
+        facts = (getattr(self, name) for name in _FACTS)
+        return written(Gathered(*_centroids(self), *facts), self.spec.compression)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], spec: QuantileSpec | None = None) -> QuantileSketch:
@@ -435,27 +370,7 @@ class QuantileSketch(Small):
         FormatError
             If it is not such a dictionary.
         """
-        try:
-            rows = [(c["m"], c["c"], bool(c.get("single", c["c"] == 1))) for c in values["centroids"]]
-            table = np.array(rows, np.float64).reshape(-1, 3)
-            counts = {name: int(values.get(name, 0)) for name in ("below", "above", "nan")}
-            ends = float(values.get("min", math.inf)), float(values.get("max", -math.inf))
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-            msg = (
-                f"this is not the dictionary of a t-digest, with 'centroids' of 'm' and 'c' "
-                f"({type(error).__name__}: {error}); make it with to_dict()"
-            )
-            raise FormatError(msg) from error
-        mean, weight, single = table[np.argsort(table[:, 0], kind="stable")].T
-        if not (np.isfinite(weight).all() and (weight > 0).all() and min(counts.values()) >= 0):
-            msg = "a t-digest's counts are positive and finite; these are not: make the dictionary again with to_dict()"
-            raise FormatError(msg)
-        for name, here in (("below", mean == -np.inf), ("above", mean == np.inf), ("nan", np.isnan(mean))):
-            counts[name] += round(float(weight[here].sum()))
-        finite = np.isfinite(mean)
-        mean, weight, single = mean[finite], weight[finite], single[finite] > 0
-        low, high = min([*mean[:1].tolist(), ends[0]]), max([*mean[-1:].tolist(), ends[1]])
-        return cls(spec or QuantileSpec(), mean, weight, single, low, high, **counts)
+        return cls(spec or QuantileSpec(), *parsed(values))
 
     def to_tdigest(self) -> TDigest:
         """The digest of the finite numbers as a `tdigest.TDigest`, which can be updated and added to others.
@@ -517,6 +432,10 @@ class QuantileSketch(Small):
             return NotImplemented
         pairs = ((getattr(self, name), getattr(other, name)) for name in self.spec.schema.names)
         return all(np.array_equal(a, b) for a, b in pairs) and self.header() == other.header()
+
+
+def _centroids(state: QuantileSketch) -> Centroids:
+    return Centroids(state.mean, state.weight, state.single)
 
 
 def _floats(name: str, given: Any) -> Array:

@@ -1,17 +1,16 @@
 """Compaction: states of several nights merged into one file, so that a year does not open 365 files.
 
 Merged files grow like the digits of a counter: `FAN` nights are merged into a file, `FAN` such files into one of the
-next level, and so on, so that n nights are read from fewer than `FAN` files for each of log n levels. Histograms hardly
-grow as they merge; every update merges them, at an amortised cost of one merge for each `FAN` − 1 nights, to any level.
-Exact states grow: a merged file is as large as its nights together. They are merged once, `LENGTH` nights at a time, by
-`vacuum`.
+next level, and so on. So n nights are read from fewer than `FAN` files on each of log n levels. Histograms hardly grow
+as they merge; every update merges them, to any level, at an amortised cost of one merge for each `FAN` − 1 nights.
+Exact states grow: a merged file is as large as its nights together. `vacuum` merges them once, `LENGTH` nights at a
+time.
 
-Merged files are derived data. A sealed index lists the state files that each of them stands for, and one is used only
-where all of these are asked for. A replaced night has another state file, so the merged files that contain it fall out
-of use; the smaller files that they were made of are still there, and the next update merges them again. The nights of a
-merged file need not be neighbours, so that nights may arrive late or be removed. If a merged file cannot be read, the
-nights are read instead. The next update replaces a lost file; a damaged one is replaced by `vacuum`, or by an update
-that has to merge it.
+Merged files are derived data. A sealed index lists the state files that each merged file covers, and a merged file is
+used only if all of these are requested. A replaced night has another state file, so the merged files that contain it
+are no longer used; their smaller parts still exist, and the next update merges them again. The nights of a merged file
+need not be neighbours, so nights may arrive late or be removed. If a merged file cannot be read, the nights are read
+instead. The next update replaces a lost file; `vacuum`, or an update that must merge it, replaces a damaged one.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LENGTH = 32  # nights in a merged file of exact states
 
 @dataclass(frozen=True)
 class _MergedFile:
-    """A file, and the state files that it stands for."""
+    """A merged file, and the state files that it covers."""
 
     file: str
     stands_for: tuple[str, ...]
@@ -55,7 +54,7 @@ class _MergedFile:
         Raises
         ------
         FormatError
-            If it stands for nothing, or is not a line of an index.
+            If it covers no state file, or is not a line of an index.
         """
         file, names = told["file"], tuple(told["stands_for"])
         if not names or not all(isinstance(name, str) for name in (file, *names)):
@@ -65,7 +64,7 @@ class _MergedFile:
 
     @cached_property
     def counts(self) -> Counter[str]:
-        """How often it stands for each state file."""
+        """How often it covers each state file."""
         return Counter(self.stands_for)
 
 
@@ -106,17 +105,17 @@ class Compaction:
         left, used = _covered(self._index() if len(names) > 1 else (), names)
         try:
             states = self._merged.read_all([merged.file for merged in used], budget, due, each)
-        except FormatError:  # a merged file cannot be read; the nights may be
+        except FormatError:  # a merged file cannot be read, but perhaps the nights can
             states, left = [], Counter(names)
         return states + self.files.read_all(list(left.elements()), budget, due, each)
 
     def compact(self, columns: Sequence[tuple[Any, Sequence[str]]], engine: Engine, *, exact: bool) -> int:
-        """Merge what is due; returns the number of merged files.
+        """Merge the states that are due; returns the number of merged files.
 
         Parameters
         ----------
         columns : sequence of (Spec, state files in order of the nights)
-            All that count.
+            All columns and nights that count.
         engine : Engine
         exact : bool
             Also merge exact states and verify all merged files: both take time proportional to the store.
@@ -135,7 +134,7 @@ class Compaction:
             known = self._sound(known)
         try:
             found = self._compacted(columns, known, engine, exact=exact)
-        except FormatError:  # perhaps of a merged file, which is then made again
+        except FormatError:  # perhaps a merged file is damaged; it is then written again
             found = self._compacted(columns, self._sound(known), engine, exact=exact)
         if found != index:
             told = [{"file": merged.file, "stands_for": merged.stands_for} for merged in found]
@@ -145,7 +144,7 @@ class Compaction:
         return len(found)
 
     def _sound(self, merged: Sequence[_MergedFile]) -> list[_MergedFile]:
-        """The merged files that are as they were written."""
+        """The undamaged merged files."""
         return [one for one in merged if self._merged.sound(one.file)]
 
     def _compacted(
@@ -202,7 +201,7 @@ class Compaction:
 
 
 def _covered(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[Counter[str], list[_MergedFile]]:
-    """The names that no merged file stands for, and the merged files that stand for the others, longest first."""
+    """The names that no merged file covers, and the merged files that cover the others, longest first."""
     left, used = Counter(names), list[_MergedFile]()
     for one in sorted(merged, key=lambda one: -len(one.stands_for)):
         while _within(one.counts, left):
@@ -212,7 +211,7 @@ def _covered(merged: Iterable[_MergedFile], names: Sequence[str]) -> tuple[Count
 
 
 def _within(part: Counter[str], whole: Counter[str]) -> bool:
-    """Whether all of a part is in the whole; takes time proportional to the part, unlike ``part <= whole``."""
+    """Whether the whole contains the part, in time proportional to the part, unlike ``part <= whole``."""
     return all(whole[name] >= times for name, times in part.items())
 
 

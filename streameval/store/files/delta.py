@@ -1,8 +1,8 @@
 """Delta tables of a store: the rows of each commit are one published file, and commits are never retried.
 
-The data files are written here and only the commit is deltalake's, so that they are named and verified as all published
-files are. A commit is made against the version that was read; it is refused if there is a newer one. A table keeps its
-versions for good, or only until the next checkpoint, as it is created.
+This module writes the data files, so that they are named and verified like all published files; deltalake only makes
+the commit. A commit follows the version that was read and is refused if there is a newer one. A table is created to
+keep its versions for good, or only until the next checkpoint.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FORGET = _LIGHT | {  # opening or writing a table lists the commits that are kep
 
 @contextmanager
 def reading(location: Location) -> Iterator[None]:
-    """Whatever a table's log or rows make deltalake, Arrow or Python raise is raised as a `StoreError`."""
+    """Turn the exceptions of deltalake, Arrow or Python on reading a table's log or rows into `StoreError`."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -59,7 +59,7 @@ def open_table(location: Location) -> DeltaTable | None:
     Raises
     ------
     StoreError
-        If what is there cannot be read.
+        If the table cannot be read.
     """
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
@@ -74,8 +74,8 @@ def open_table(location: Location) -> DeltaTable | None:
 def commits(table: DeltaTable, location: Location, limit: int | None = None) -> list[dict[str, Any]]:
     """The metadata of a table's commits, newest first.
 
-    All of them are numbered from the oldest, which is kept: deltalake counts down from the version it has loaded, also
-    where there are newer ones.
+    Their versions are counted from the oldest, which is kept: deltalake counts down from the version it has loaded,
+    even if there are newer ones.
     """
     with reading(location):
         facts = list(table.history(limit))
@@ -90,7 +90,7 @@ def data_files(table: DeltaTable) -> list[str]:
 
 
 def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None = None) -> pa.Table:
-    """The rows of published files, in a schema or as they are.
+    """The rows of published files, cast to a schema if one is given.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def read_rows(location: Location, names: Iterable[str], schema: pa.Schema | None
 
 
 def publish_rows(location: Location, rows: pa.Table) -> dict[str, Any]:
-    """Publish rows; returns what a commit says of their file."""
+    """Publish rows; returns the description of their file for a commit."""
     name, size = PublishedFiles(location).publish(lambda sink: pq.write_table(rows, sink))
     when, stats = int(time.time() * 1000), json.dumps({"numRecords": rows.num_rows})
     return {"path": name, "size": size, "modification_time": when, "stats": stats}
@@ -131,15 +131,15 @@ def commit(
         The version that the commit must follow; None to create the table, or with ``overwrite`` to replace it and its
         schema.
     added : dict
-        Of `publish_rows`.
+        Result of `publish_rows`.
     schema : pyarrow.Schema
-        Of the rows.
+        Schema of the rows.
     facts : dict of str to str
         Metadata of the commit.
     versions : dict of str to str
         `KEEP` or `FORGET`, for a table that is created.
     mode : str
-        ``error`` refuses to create a table where there is one.
+        ``error`` refuses to create a table where one exists.
 
     Raises
     ------

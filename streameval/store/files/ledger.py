@@ -1,12 +1,12 @@
-"""The ledger: the partitions that count, each with its state files; the rest of a store can be derived from them.
+"""The ledger: the partitions that count, each with its state files.
 
-It is a Delta table with one row for each partition. Every update overwrites the rows in one commit, so that version N
-of the table lists the partitions that counted after update N, and any version can be evaluated later. A commit is made
-against the version that was read, without retries: of two concurrent updates, one is refused and can be run again.
+It is a Delta table with one row for each partition. Every update overwrites the rows in one commit, so version N of the
+table lists the partitions that counted after update N, and any version can be evaluated later. A commit follows the
+version that was read, without retries: if two updates are concurrent, one is refused and can be run again.
 
 The metadata of a commit hold a sealed record: the format, the configuration (columns, policies, key types) and the name
-of the published file with the rows. So every bit that decides a number is covered by a checksum. Commits of early
-stores have neither checksum nor published file; they are read without verification, until the next update.
+of the published file with the rows. So a checksum covers every bit that decides a number. Commits of early stores have
+neither checksum nor published file; they are read without verification until the next update.
 
 Old versions take a few kilobytes each and are never removed by Delta's own retention.
 """
@@ -57,7 +57,7 @@ _SCHEMA = pa.schema(
     }
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATER = {"facts": "{}"}  # columns that early ledgers do not have, with what stands for them
+_LATER = {"facts": "{}"}  # columns that early ledgers lack, with their substitutes
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class StoredState:
 
     @property
     def content(self) -> tuple[str, str, str, str]:
-        """What the state is, whenever and wherever it was written.
+        """Identity of the state, independent of when and where it was written.
 
         Raises
         ------
         FormatError
-            If its file has a name that no store gives.
+            If its file does not have the name of a published file.
         """
         return self.group, self.of, self.kind, content_of(self.file)
 
@@ -148,10 +148,10 @@ class Snapshot:
     Attributes
     ----------
     version : its number, −1 before the first commit
-    configuration : what the store keeps, as `streameval.store.nights.configuration` reads it
+    configuration : the store's configuration, as `streameval.store.nights.configuration` reads it
     entries : the partitions that count, by name
     rows : the same as a table
-    table : the Delta table at this version; None before the first commit, and of a snapshot that was just committed
+    table : the Delta table at this version; None before the first commit, and for a snapshot just committed
     """
 
     version: int = -1
@@ -184,7 +184,7 @@ class Ledger:
         self.location = location
 
     def exists(self) -> bool:
-        """Whether there is a ledger; False where that cannot be seen."""
+        """Whether there is a ledger; False if that cannot be determined."""
         from pyarrow import fs
 
         log = self.location.child("_delta_log")
@@ -233,7 +233,7 @@ class Ledger:
         Parameters
         ----------
         base : Snapshot
-            What was read; the commit is refused unless it is still the newest version.
+            The snapshot that was read; the commit is refused unless it is still the newest version.
         keeps : dict
             The configuration.
         entries : iterable of Entry
@@ -287,7 +287,7 @@ class Ledger:
         return dict(record)
 
     def _rows(self, table: DeltaTable, published: str | None) -> pa.Table:
-        """The rows of a version: of its published file, or of the files of an early store, which have no checksum."""
+        """The rows of a version, from its published file, or from the files of an early store without checksums."""
         if published is not None:
             return _whole(read_rows(self.location, [published]))
         names = data_files(table)
@@ -299,7 +299,7 @@ class Ledger:
         return pa.concat_tables([_SCHEMA.empty_table(), *(_whole(pq.ParquetFile(file).read()) for file in contents)])
 
     def _version(self, table: DeltaTable, as_of: str | int | date) -> int:
-        """The version of a number or time."""
+        """The version with a number, or at a time."""
         text = str(as_of)
         if re.fullmatch(r"\d{1,9}", text):
             if int(text) > table.version():
@@ -317,7 +317,7 @@ class Ledger:
 
 
 def _whole(rows: pa.Table) -> pa.Table:
-    """Rows with the columns that an early ledger does not have."""
+    """Rows with the columns that early ledgers lack."""
     for name, value in _LATER.items():
         if name not in rows.column_names:
             rows = rows.append_column(name, pa.array([value] * rows.num_rows, pa.string()))
@@ -330,7 +330,7 @@ def _row(entry: Entry) -> dict[str, Any]:
 
 
 def _changed(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
-    """The rows of entries: those of a snapshot, where they are the same."""
+    """The rows of entries; unchanged ones are taken from the snapshot."""
     new = [_row(entry) for name, entry in entries.items() if base.entries.get(name) is not entry]
     rows = pa.concat_tables([base.rows, pa.Table.from_pylist(new, schema=_SCHEMA)])
     place = {name: i for i, name in enumerate(rows["partition"].to_pylist())}
@@ -338,7 +338,7 @@ def _changed(base: Snapshot, entries: dict[str, Entry]) -> pa.Table:
 
 
 def _entries(rows: pa.Table) -> dict[str, Entry]:
-    """The entries of rows by name, made column by column: every verb begins with it."""
+    """The entries of rows by name; built column by column, since every verb begins with it."""
     columns = {name: rows[name].to_pylist() for name in rows.column_names if name not in ("states", "updated")}
     lists = rows["states"].combine_chunks()
     kept = list(map(StoredState, *(facts.to_pylist() for facts in lists.values.flatten())))

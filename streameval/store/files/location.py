@@ -64,7 +64,7 @@ class Location:
         if uri is None or uri.scheme == "file":
             path = Path(os.path.normpath(Path(text.removeprefix("file://")).expanduser().absolute()))
             return cls(text, str(path), path.as_posix(), fs.LocalFileSystem(), dict(options or {}))
-        if uri.scheme not in ("s3", "s3a"):
+        if not uri.on_s3:
             msg = f"{uri.name}: a store is on a local disk or on S3-compatible storage (s3://bucket/path)"
             raise OptionError(msg)
         return _s3(uri, {key.upper(): value for key, value in (options or {}).items()})
@@ -86,7 +86,7 @@ class Location:
         return content
 
     def write(self, content: bytes) -> None:
-        """Write a small file whole or not at all."""
+        """Write a small file atomically."""
         if not self.local:
             with self.filesystem.open_output_stream(self.path) as target:
                 target.write(content)
@@ -99,7 +99,7 @@ class Location:
 
 
 def _s3(uri: Uri, options: dict[str, str]) -> Location:
-    """A location in a bucket; what the URI says goes before the options."""
+    """A location in a bucket; the URI takes precedence over the options."""
     if "AWS_ENDPOINT_URL" not in options and (endpoint := os.environ.get("AWS_ENDPOINT_URL")):
         options["AWS_ENDPOINT_URL"] = endpoint
     options = uri.storage_options(options)

@@ -1,4 +1,4 @@
-"""A store and its data are two places: neither lies in the other, and a store has its directory to itself."""
+"""A store and its data are two places: neither lies in the other, and a store's directory holds nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_apart(location: Location, data: Any) -> None:
     """
     named = [data] if isinstance(data, str | os.PathLike) else data
     if not isinstance(named, list | tuple):
-        return  # which is refused where the data are looked for
+        return  # refused later, when the data are listed
     store = _place(location.uri, local=location.local)
     for item in named:
         if not isinstance(item, str | os.PathLike):
@@ -80,7 +80,7 @@ def _passed_over(name: str) -> bool:
 
 
 def _place(text: str, *, local: bool) -> str:
-    """A path that can be compared: without links, or with its bucket."""
+    """A comparable path: with links resolved, or with its bucket."""
     if not local:
         return "/" + _in_bucket(text)
     return os.path.realpath(Path(text.removeprefix("file://")).expanduser())

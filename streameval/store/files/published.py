@@ -1,14 +1,14 @@
-"""Published files: immutable, complete as soon as they have a name, verified whenever they are read.
+"""Published files: immutable, complete once they have a name, verified whenever they are read.
 
 A file is written under a temporary name (next to its final one on a local disk, in the system's temporary folder for
 an object store), hashed, and then renamed, or put as one object. Its name is the SHA-256 of its bytes and 16 random
-digits, drawn anew for each publication:
+digits, new for each publication:
 
-- the hash is checked on every read, so that a damaged, truncated or exchanged file is refused by name;
-- a name is never given twice, so that whoever deletes a file that nothing refers to cannot delete a later copy of it;
+- the hash is checked on every read, so a damaged, truncated or exchanged file is refused by name;
+- a name is never used twice, so deleting an unreferenced file cannot delete a later copy of it;
 - any other name, such as one that leads out of the directory, is refused before anything is opened.
 
-A killed process leaves at most a file that nothing refers to. `sealed` is the same protection for small JSON records.
+A killed process leaves at most unreferenced files. `sealed` gives small JSON records the same protection.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class PublishedFiles:
         self.location = location
 
     def publish(self, write: Callable[[BinaryIO], Any]) -> tuple[str, int]:
-        """Publish what `write` writes to the file it is called with; returns the new name, and the bytes.
+        """Publish the file that `write` writes; returns the new name and the size in bytes.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class PublishedFiles:
         Raises
         ------
         FormatError
-            If they are not the bytes that were published, or `name` is not the name of a published file.
+            If the bytes differ from those published, or `name` is not the name of a published file.
         """
         digest = content_of(name)
         if hashlib.sha256(data := self._bytes(name)).hexdigest() != digest:
@@ -100,7 +100,7 @@ class PublishedFiles:
         return data
 
     def sound(self, name: str) -> bool:
-        """Whether a file is there, as it was published."""
+        """Whether a file exists and is undamaged."""
         with suppress(FormatError, *READ_ERRORS):
             return bool(self.load(name))
         return False
@@ -113,11 +113,11 @@ class PublishedFiles:
                 yield info.base_name, info.size, (info.mtime_ns or 0) / 1e9
 
     def absent(self, names: Sequence[str]) -> Sequence[str]:
-        """The names that have no file on this disk; always none in a bucket, which every process sees alike."""
+        """The names without a file on this disk; none for a bucket, which looks the same to every process."""
         return [name for name in names if self.location.local and not Path(self.location.child(name).path).is_file()]
 
     def delete(self, names: Iterable[str]) -> None:
-        """Delete files; those that are gone already are passed over."""
+        """Delete files; missing ones are skipped."""
         for name in names:
             with suppress(FileNotFoundError):
                 self.location.filesystem.delete_file(self.location.child(name).path)
@@ -133,7 +133,7 @@ class PublishedFiles:
 
     @contextmanager
     def _part(self) -> Iterator[Path]:
-        """A temporary name, under which nothing is left behind."""
+        """A temporary name; its file is deleted if it is still there in the end."""
         if self.location.local:
             folder = Path(self.location.path)
             folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ class PublishedFiles:
 
 
 def content_of(name: str) -> str:
-    """The hash of a file's content, which its name says.
+    """The hash of a file's content, from its name.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def unsealed(text: str | bytes) -> dict[str, Any]:
     Raises
     ------
     FormatError
-        If the text is not what `sealed` gave.
+        If the text is not a result of `sealed`.
     """
     try:
         record = json.loads(text)

@@ -1,8 +1,8 @@
 """State files: one published Parquet file for each state.
 
-Exact counts are delta-encoded words already (`streameval.states.keyed.packing`), which compress little further: they
-are stored plain, with a codec that costs nothing to read. Other tables hold counts that are mostly 0 and 1, which take
-a dictionary. Memory: a row group of 16 MiB while writing; the file and a row group while reading.
+Exact counts are already delta-encoded words (`streameval.states.keyed.packing`), which hardly compress further, so they
+are stored plain, with a codec that is cheap to read. Other tables hold counts that are mostly 0 and 1 and have a
+dictionary. Memory: a row group of 16 MiB while writing; the file and a row group while reading.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["StateFiles"]
 
-GROUP_BYTES = 1 << 24  # of a row group, before it is compressed
+GROUP_BYTES = 1 << 24  # size of a row group before compression
 TOGETHER = 32  # most files read as one state
 PARTS = 16  # fewest parts that are read in parallel, if there are as many files
 FEWEST = 4  # fewest histograms read as one: merging two takes as long as reading one
@@ -69,7 +69,7 @@ class StateFiles(PublishedFiles):
         budget : Budget, optional
             Owns the state.
         due : Spec, optional
-            What it must be a state of.
+            The expected spec.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class StateFiles(PublishedFiles):
         """States that together are those of several files; `each` maps a function over a sequence, as `Engine.each`.
 
         Several files are read as one state where that saves work: histograms, since each is a table of all bins and
-        merging two costs more than reading one; and packed states, whose segments are then joined without a merge.
+        merging two costs more than reading one; and packed states, since their segments are then joined unmerged.
         """
         bounded = isinstance(due, HistogramSpec)
         if not (bounded or due.packing):
@@ -149,7 +149,7 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.Table]:
-    """The batches, put together to about `GROUP_BYTES` each."""
+    """The batches, combined to about `GROUP_BYTES` each."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch.replace_schema_metadata(schema.metadata))

@@ -1,6 +1,6 @@
-"""Facts of a night that the ledger keeps beside its states: nulls by column, rows and nulls by file, files left out.
+"""Facts of a night that the ledger keeps with its states: nulls by column, rows and nulls by file, files left out.
 
-They come from the states and from the files' footers, and tell what changed when a rule fails, without the data.
+They come from the states and the files' footers. When a rule fails, they show what changed without reading the data.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def gathered(
     Parameters
     ----------
     files : its files
-    columns : that were read
+    columns : the columns read
     states : each with its request
     left_out : names of files that could not be read, and why
     """
@@ -78,7 +78,7 @@ def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
 
 
 def _nulls(footer: Any, i: int) -> int | None:
-    """Nulls of a column; None where a row group does not say."""
+    """Nulls of a column; None if a row group does not count them."""
     total = 0
     for group in range(footer.num_row_groups):
         said = footer.row_group(group).column(i).statistics

@@ -1,10 +1,10 @@
 """Folding: partitions of the data → state files and rows of the ledger.
 
-Each partition is folded on its own, by the engine that evaluates raw files, and its states are written at once: memory
-holds the states of as many partitions as are folded in parallel, whatever their number. Partitions are folded on the
-threads of this process, or each as one task on a worker of a Dask client. A worker writes the state files to the
-location of the store, which every machine must see, and returns the row for the ledger; the commit is the client's. A
-task that runs twice, because a worker died, publishes its files twice; vacuum removes the spare ones.
+Each partition is folded separately, by the engine that evaluates raw files, and its states are written at once. So
+memory holds only the states of the partitions that are folded in parallel. Partitions are folded on the threads of this
+process, or each as one task on a worker of a Dask client. A worker writes the state files to the location of the store,
+which every machine must see, and returns the row for the ledger; the client commits. A task that runs twice, because a
+worker died, publishes its files twice; vacuum removes the spare ones.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bad", "Night", "Workers", "fold_partitions", "typed"]
 
+SMALL = 1 << 17  # rows that one thread folds before Dask is imported
+
 _Made = TypeVar("_Made")
 
 
@@ -53,7 +55,7 @@ class Night:
     Attributes
     ----------
     entry : its row of the ledger
-    evaluation : its own metrics; None if they are not defined, for instance without rows
+    evaluation : its metrics; None if they are undefined, for instance without rows
     """
 
     entry: Entry
@@ -83,8 +85,8 @@ class Workers:
     Attributes
     ----------
     connection : Connection
-    memory : bytes that a worker gives to the partitions it folds
-    spill : directory on its machine for what exceeds them
+    memory : bytes for the partitions that a worker folds
+    spill : directory on its machine for data beyond these
     """
 
     connection: Connection
@@ -114,7 +116,7 @@ class Workers:
 
 
 def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
-    """The configuration with key types that hold the values of all these partitions, but for those that are bad.
+    """The configuration with key types that hold the values of all these partitions, except bad ones.
 
     Raises
     ------
@@ -140,7 +142,7 @@ def fold_partitions(
     *,
     skip: bool = False,
 ) -> tuple[list[Night], list[Bad]]:
-    """Fold partitions and write their states; those that cannot be folded stop none of the others.
+    """Fold partitions and write their states; a partition that cannot be folded does not stop the others.
 
     In this process, small partitions are folded in parallel, one on each thread, and large ones one after the other,
     each on all threads.
@@ -156,13 +158,14 @@ def fold_partitions(
     """
     plans = {p.name: _tried(p, partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
     full = [(p, found) for p in partitions if isinstance(found := plans[p.name], scan.Scan) and found.pieces]
-    rows = [found.rows for _, found in full]
+    rows, alone = [found.rows for _, found in full], replace(engine, threads=1)
     nights: list[Night | Bad]
     if workers and full:
         engine.begin(sum(rows))
         nights = _on_workers(workers, full, configuration, engine, files, skip)
+    elif sum(rows) < SMALL:
+        nights = [_fold(one, configuration, alone, files, skip=skip) for one in full]
     elif len(full) >= engine.threads and max(rows, default=0) < TASK_ROWS * engine.threads:
-        alone = replace(engine, threads=1)
         nights = engine.each(lambda one: _fold(one, configuration, alone, files, skip=skip), full, "partition")
     else:
         nights = [_fold(one, configuration, engine, files, skip=skip) for one in full]
@@ -173,7 +176,7 @@ def fold_partitions(
 
 
 def _tried(partition: Partition, work: Callable[[], _Made]) -> _Made | Bad:
-    """What a piece of work on a partition gives, or why it cannot be done."""
+    """Result of a piece of work on a partition, or the reason why it failed."""
     try:
         return work()
     except DataError as error:
@@ -181,7 +184,7 @@ def _tried(partition: Partition, work: Callable[[], _Made]) -> _Made | Bad:
 
 
 def _empty(partition: Partition, planned: Any, configuration: Configuration) -> Night | Bad:
-    """The night of a partition without rows that can be read; or why there is none."""
+    """The night of a partition without readable rows, or the reason why there is none."""
     if isinstance(planned, Bad):
         return planned
     facts = "{}" if planned is None else gathered((), (), (), planned.skipped)
@@ -265,7 +268,7 @@ def _fold_on_worker(
     options: dict[str, Any],
     skip: bool,
 ) -> Night | Bad:
-    """Fold a partition with an engine of the worker's own."""
+    """Fold a partition with an engine of the worker."""
     return _fold(planned, configuration, ThreadEngine.start(**options), files, skip=skip)
 
 
@@ -296,7 +299,7 @@ def _sifted(
     *,
     skip: bool,
 ) -> Night | Bad:
-    """Fold what can be read of a partition; if that is not all and files may not be left out, it is bad."""
+    """Fold the readable files of a partition; it is bad if files are unreadable and may not be left out."""
     night = _folded(partition, found, configuration, engine, files, skip=True)
     if skip or not night.entry.left_out:
         return night
@@ -325,13 +328,16 @@ def _folded(
         If it cannot be folded.
     """
     request = configuration.folding
+    request.slicing.check(found.schema, found.pieces[0].name)
+    asked = planned_metrics(request, found)
     kept = [
         w
-        for w in configuration.kept(planned_metrics(request, found))
+        for w in (*configuration.kept(asked), *configuration.sliced(asked))
         if configuration.due is None or (w.group, w.of) in configuration.due
     ]
     wanted = [w for w in kept if w.metrics or w.group in FAMILIES]
-    plan = Plan(found.schema, request.label, request.weight, tuple({w.spec: None for w in kept}), skip)
+    specs = tuple({w.spec: None for w in kept})
+    plan = Plan(found.schema, request.label, request.weight, specs, skip, derived=request.slicing.derived)
     folded = engine.read(found.pieces, found.rows, plan)
     if fingerprint(partition.files)[0] != partition.fingerprint:
         msg = f"{partition.name}: its files changed while they were read; it does not count: run the update again"
@@ -346,7 +352,7 @@ def _folded(
 def _evaluation(
     name: str, plan: Plan, configuration: Configuration, engine: Engine, folded: Folded
 ) -> Evaluation | None:
-    """The metrics of one partition alone; None if it has no rows, or its labels alone are not two classes."""
+    """The metrics of one partition; None if it has no rows, or its labels do not have both classes."""
     wanted = [w for w in configuration.wanted([name]) if w.spec in folded.states]
     states = {w.spec: folded.states[w.spec] for w in configuration.kept(wanted) if w.spec in folded.states}
     states[plan.label] = folded.states[plan.label]

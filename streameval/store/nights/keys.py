@@ -1,4 +1,4 @@
-"""Keys of partitions: ``night=2026-01-15/hour=3`` has the keys night and hour, a file without such a name has none."""
+"""Keys of partitions: ``night=2026-01-15/hour=3`` has the keys night and hour; other file names have none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keys_of(partition: str) -> dict[str, str]:
 
 
 def by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, str], list[Entry]]]:
-    """Partitions that have the same values of some keys, in order, each with the values.
+    """Partitions grouped by the values of some keys, in order, each group with its values.
 
     Parameters
     ----------

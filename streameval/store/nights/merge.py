@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
 
-__all__ = ["LazyStates", "PrefixMerge", "columns_kept", "evaluated", "labels_of", "states_of"]
+__all__ = ["LazyStates", "PrefixMerge", "columns_kept", "evaluated", "labels_of", "merged", "states_of"]
 
 
 class LazyStates(Mapping[tuple[str, str], Any]):
-    """States that are read when they are asked for.
+    """States that are read on demand.
 
     Parameters
     ----------
@@ -58,12 +58,12 @@ class LazyStates(Mapping[tuple[str, str], Any]):
 
 
 def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
-    """The label counts of several partitions, added up at once.
+    """The sum of the label counts of several partitions.
 
     Raises
     ------
     FormatError
-        If the ledger holds something else.
+        If the labels in the ledger are damaged.
     """
     try:
         headers = json.loads(f"[{','.join(entry.labels for entry in entries)}]")
@@ -91,7 +91,7 @@ def evaluated(
     entries : the partitions, at least one
     only : group and column of the one state to evaluate
     merge : a `PrefixMerge`, where more and more partitions are evaluated
-    changes : metrics and their options, where they differ from the store's own
+    changes : metrics and their options, if they differ from the store's
     """
     names = [entry.partition for entry in entries]
     wanted = [w for w in configuration.wanted(names, **changes) if only in (None, (w.group, w.of))]
@@ -102,7 +102,7 @@ def evaluated(
     states: dict[Any, Any] = {label: labels_of(entries, label)}
     for w in [w for w in configuration.kept(there) if _complete(w, entries)]:
         try:
-            states[w.spec] = (merge or _merged)(w, entries, engine, files)
+            states[w.spec] = (merge or merged)(w, entries, engine, files)
         except FormatError as error:
             hurt = ", ".join(e.partition for e in entries if any(state.file in str(error) for state in e.states))
             msg = f"{hurt}: {error}" if hurt else str(error)
@@ -118,16 +118,16 @@ def evaluated(
 def states_of(
     entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Compaction, **changes: Any
 ) -> LazyStates:
-    """The states that an evaluation of these partitions would have, each read when it is asked for."""
+    """The states that an evaluation of these partitions needs, each read on demand."""
     wanted = [_as_kept(w, entries) for w in configuration.wanted([e.partition for e in entries], **changes)]
     there = [w for w in wanted if _complete(w, entries)]
-    return LazyStates({(w.group, w.of): partial(_merged, w, entries, engine, files) for w in there})
+    return LazyStates({(w.group, w.of): partial(merged, w, entries, engine, files) for w in there})
 
 
 def _check_common(
     baselines: Sequence[str], there: Sequence[MetricRequest], states: Mapping[Any, Any], label: LabelSpec
 ) -> None:
-    """Raise `OptionError` if columns that are compared do not speak of the same rows."""
+    """Raise `OptionError` if compared columns cover different rows."""
     for w in there if baselines and not label.complete else ():
         for reason, rows in w.family.counted(w, states[w.spec]).dropped:
             if rows:
@@ -144,12 +144,12 @@ def _complete(w: MetricRequest, entries: Sequence[Entry]) -> bool:
 
 
 def _as_kept(w: MetricRequest, entries: Sequence[Entry]) -> MetricRequest:
-    """The state to be had: a histogram if a partition has no exact scores any more."""
+    """The available state: a histogram if a partition no longer has exact scores."""
     kinds = {kept.kind for entry in entries if (kept := entry.state(w.group, w.of))}
     return w.remade(histogram_spec(w.spec), w.metrics) if kinds - {w.spec.kind} == {HistogramSpec.kind} else w
 
 
-def _merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
+def merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
     """The state of a column over all partitions."""
     kept = [state for entry in entries if (state := entry.state(w.group, w.of))]
     same = [state.file for state in kept if state.kind == w.spec.kind]
@@ -162,17 +162,17 @@ def _merged(w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: C
 
 
 class PrefixMerge:
-    """The state of a column over the partitions up to one, then up to a later one: what is merged is not read again."""
+    """The state of a column over growing prefixes of the partitions; merged partitions are not read again."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], tuple[Any, int]] = {}
 
     def __call__(self, w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
-        """The state over all partitions, which begin with those of the call before."""
+        """The state over all partitions; they must begin with those of the previous call."""
         state, nights = self._known.get((w.group, w.of), (None, 0))
         if state is None or state.spec != w.spec:  # exact up to here, and now there is a histogram
             state, nights = None, 0
-        new = _merged(w, entries[nights:], engine, files)
+        new = merged(w, entries[nights:], engine, files)
         state = state.merge(new) if state else new
         self._known[w.group, w.of] = state, len(entries)
         return state

@@ -1,10 +1,10 @@
-"""Partitions: which there are in the data, which are new or changed, and how they are named and ordered.
+"""Partitions: find them in the data, compare them with the ledger, name and order them.
 
 A partition is a leaf directory of a Hive tree (``night=2026-01-15``), or a file if there is no tree. Its name is the
 path relative to the root, whether the tree was named or one night of it. Its fingerprint is a hash of the names, sizes
 and modification times of its files. In a bucket these come from a listing: `pyarrow.fs.FileInfo` has no ETag, and
-asking for it costs a request for each file. The server sets the time of each write, so only a second write of as many
-bytes within the resolution of its clock goes unnoticed; ``verify`` finds that too.
+asking for it costs a request for each file. The server sets the time of each write, so only a second write of the same
+size within the resolution of its clock goes unnoticed; ``verify`` finds even that.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ class Partition:
 
 @dataclass(frozen=True)
 class Changes:
-    """What an update finds in the data.
+    """Differences between the data and the ledger.
 
     Attributes
     ----------
     new, changed, unchanged : partitions in the data
-    gone : names that the store has under the roots that were listed, and the data no longer has
+    gone : names under the listed roots that the store has and the data no longer has
     """
 
     new: tuple[Partition, ...]
@@ -175,7 +175,7 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
 
 
 def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
-    """Partitions that are gone from the roots that were named as a whole."""
+    """Partitions that are gone from roots that the data name as a whole."""
     named = [data] if isinstance(data, str | os.PathLike) else data
     whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
     whole |= {os.fspath(item).partition("?")[0].rstrip("/") for item in named if "://" in os.fspath(item)}
@@ -222,7 +222,7 @@ def chosen(
     until: str | date | None = None,
     last: int | None = None,
 ) -> list[Entry]:
-    """The entries asked for, in order: those named, those between two dates (both included), the last few of these.
+    """The selected entries, in order: by name, between two dates (both included), or the last few of these.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def chosen(
 
 
 def between(name: str, since: str | None, until: str | None) -> bool:
-    """Whether the date of a name is in a span; a month as an end means all of it.
+    """Whether the date of a name is in a span; an end that is a month includes the whole month.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from streameval.engine.threads import ThreadEngine
 from streameval.store.nights.merge import evaluated, states_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.result import Evaluation
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.nights.fold import Workers
 
-__all__ = ["evaluated_on_worker"]
+__all__ = ["evaluated_on_worker", "on_worker"]
 
 
 def evaluated_on_worker(
@@ -35,28 +35,35 @@ def evaluated_on_worker(
 ) -> Evaluation:
     """`streameval.store.nights.merge.evaluated` on one worker, which reads the states from the store.
 
-    The results come back; curves read the states here when they are drawn. Nights that are merged one after the other
-    (`merge`) are evaluated here.
+    Results are returned; curves read the states in this process when they are drawn. Nights that are merged one after
+    the other (`merge`) are evaluated in this process.
     """
     if merge is not None:
         return evaluated(entries, configuration, engine, files, only=only, merge=merge, **changes)
-    from streameval.engine.cluster import mapped  # importing a cluster takes long
-
-    run = {"memory": max(1, workers.memory), "spill": workers.spill, "threads": workers.connection.width}
-    one = partial(_one, configuration=configuration, files=files, run=run, options={"only": only, **changes})
-    found: Evaluation = mapped(workers.connection, one, [((), entries)], "evaluate", lambda _: None)[0]
+    one = partial(_one, configuration=configuration, files=files, options={"only": only, **changes})
+    found: Evaluation = on_worker(workers, one, entries)
     states: Any = states_of(entries, configuration, engine, files, **changes)
     return replace(
         found, _states=states, _engine=engine, _threshold=configuration.request(**changes).options["aul_threshold"]
     )
 
 
+def on_worker(workers: Workers, function: Callable[[Any, Engine], Any], item: Any) -> Any:
+    """What a function makes of an item with the engine of one worker."""
+    from streameval.engine.cluster import mapped  # importing a cluster takes long
+
+    run = {"memory": max(1, workers.memory), "spill": workers.spill, "threads": workers.connection.width}
+    task = partial(_with_engine, function=function, run=run)
+    return mapped(workers.connection, task, [((), item)], "evaluate", lambda _: None)[0]
+
+
+def _with_engine(item: Any, function: Callable[[Any, Engine], Any], run: dict[str, Any]) -> Any:
+    """The task on the worker."""
+    return function(item, ThreadEngine.start(**run))
+
+
 def _one(
-    entries: Sequence[Entry],
-    configuration: Configuration,
-    files: Compaction,
-    run: dict[str, Any],
-    options: dict[str, Any],
+    entries: Sequence[Entry], engine: Engine, configuration: Configuration, files: Compaction, options: dict[str, Any]
 ) -> Evaluation:
-    """What the worker does."""
-    return evaluated(entries, configuration, ThreadEngine.start(**run), files, **options)
+    """The evaluation on the worker."""
+    return evaluated(entries, configuration, engine, files, **options)

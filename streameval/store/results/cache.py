@@ -1,11 +1,11 @@
-"""The cache of results: a Delta table with every result that a store has computed, for other tools to read as well.
+"""The cache of results: a Delta table with every result that a store has computed, which other tools can read too.
 
-A row belongs to a *key*, the hash of all that its result depends on: contents of state files, options, metrics. So a
-row is never outdated, only no longer wanted. Rows that are not due at a version of the ledger are dropped, missing ones
-are computed from the states; losing the table costs time and nothing else. If new nights come after all others and the
-table is of the version before, nothing has to be dropped: their rows are appended, and the others are not read.
+A row belongs to a *key*, the hash of everything that its result depends on: contents of state files, options, metrics.
+So a row is never outdated, only no longer needed. Rows that a version of the ledger does not need are dropped, missing
+ones are computed from the states; losing the table only costs time. If new nights come after all others and the table
+is from the version before, no row must be dropped: the new rows are appended, and the others are not read.
 
-The rows lie in published files, which are verified when they are read; what is damaged is computed again.
+The rows are in published files, which are verified when they are read; damaged rows are computed again.
 
 =============== =========================================================================================
 ``version``       of the ledger that the row was written at
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
 __all__ = ["DROPPED", "ResultCache", "key_of"]
 
 DROPPED = "dropped"
-FILES = 32  # of the table: then it is written anew as one
+FILES = 32  # most files of the table before they are rewritten as one
 
 _OWN = {"version": pa.int64()} | dict.fromkeys(("span", "partition", "group", "key"), pa.string())
 _SCHEMA = pa.schema([*_OWN.items(), *result_schema()])
 
 
 def key_of(*facts: str) -> str:
-    """The key of a result that depends on these facts.
+    """The key of a result, given the facts that it depends on.
 
     Examples
     --------
@@ -79,6 +79,7 @@ class ResultCache:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._new: list[tuple[tuple[str, str, str, str], Scalar]] = []
+        self._asked: set[str] = set()
         self._damaged = False
 
     @cached_property
@@ -108,7 +109,7 @@ class ResultCache:
         return pa.concat_tables(parts)
 
     def appendable(self, version: int) -> bool:
-        """Whether the table was last written at a version of the ledger, and nothing speaks against appending to it."""
+        """Whether the table was last written at a version of the ledger, and can be appended to."""
         if len(self._files) >= FILES or self._table is None or self._damaged:
             return False
         with suppress(StoreError), reading(self.location):
@@ -120,6 +121,7 @@ class ResultCache:
     def find(self, keys: Iterable[str], metric: str | None = None) -> dict[str, list[Scalar]]:
         """Results by key; only those of one metric, if it is named."""
         due, found = set(keys), dict[str, list[Scalar]]()
+        self._asked |= due
         rows = self._rows.filter(pc.is_in(self._rows["key"], pa.array(due, pa.string())))
         stored = zip(rows["key"].to_pylist(), from_arrow(rows), strict=True)
         for key, result in [*stored, *((key, result) for (*_, key), result in self._new if key in due)]:
@@ -128,20 +130,28 @@ class ResultCache:
         return found
 
     def add(self, span: str, partition: str, group: str, key: str, results: Sequence[Scalar]) -> None:
-        """Take results in; `write` or `append` keeps them."""
+        """Collect results for `write` or `append`."""
         self._new += [((span, partition, group, key), result) for result in results]
 
     def write(self, version: int, due: set[str]) -> None:
-        """Keep the new rows, those of keys that are due, and evaluations of this version; drop all others."""
+        """Write the new rows, those of keys that are due or were asked for, and evaluations of this version.
+
+        All others are dropped.
+        """
         rows, new = self._rows, [key for (*_, key), _ in self._new]
-        wanted = pc.is_in(rows["key"], pa.array(due.difference(new), pa.string()))
+        wanted = pc.is_in(rows["key"], pa.array((due | self._asked).difference(new), pa.string()))
         evaluations = pc.and_(pc.equal(rows["span"], "evaluation"), pc.equal(rows["version"], version))
         kept = rows.filter(pc.or_(wanted, evaluations))
         if new or self._damaged or self._table is None or kept.num_rows < rows.num_rows:
             self._commit(version, kept, None)
 
+    @property
+    def current(self) -> bool:
+        """Whether nothing was computed that the table does not have, and all of it can be read."""
+        return not (self._new or self._damaged or self._table is None)
+
     def append(self, version: int) -> None:
-        """Keep the new rows; the others stay as they are."""
+        """Write the new rows; the others stay unchanged."""
         self._commit(version, _SCHEMA.empty_table(), self._table)
 
     def vacuum(self, oldest: float) -> None:
@@ -151,7 +161,7 @@ class ResultCache:
             files.delete([name for name, _, when in files.list() if name not in self._files and when <= oldest])
 
     def _commit(self, version: int, kept: pa.Table, base: Any) -> None:
-        """Write the new rows and those kept; if that fails, the results will be computed again."""
+        """Write the new rows and those kept; if this fails, the results are computed again later."""
         results = to_arrow(result for _, result in self._new)
         for i, name in enumerate(("span", "partition", "group", "key")):
             results = results.add_column(i, name, pa.array([facts[i] for facts, _ in self._new], pa.string()))

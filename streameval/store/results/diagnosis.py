@@ -1,15 +1,16 @@
 """From "a rule failed" to "because": what is unusual in a night, against the nights before it.
 
 Rows, positives and nulls come from the ledger, also by file; quantiles of scores and sizes of clusters from the states;
-nothing is read from the data. The usual value is the median of the last 7 complete earlier nights that fail no rule.
-Findings are ordered by how far they are from it, in units of how much they vary (the median absolute deviation, but at
-least one per cent of the usual value).
+nothing is read from the data. A store with blocks of a unit adds its metrics, each with its sampling interval: chance
+may explain a value if the usual one lies within. The usual value is the median of the last 7 complete earlier nights
+that fail no rule. Findings are ordered by how far they are from it, in units of how much they vary (the median absolute
+deviation, but at least one per cent of the usual value).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +22,28 @@ from streameval.store.nights.merge import states_of
 from streameval.wording import few
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
+    from streameval.results import Scalar
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
 
-__all__ = ["Diagnosis", "Finding", "by_file", "compared", "diagnosed", "ledger_facts", "odd", "usual_nights"]
+__all__ = [
+    "Diagnosis",
+    "Finding",
+    "by_file",
+    "compared",
+    "diagnosed",
+    "ledger_facts",
+    "odd",
+    "shapes_of",
+    "usual_nights",
+]
 
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
+_MOVED = 10  # slices' facts that are told
 UNUSUAL = 5.0  # deviations from which a finding is worth telling beside a failed rule
 
 
@@ -44,16 +57,20 @@ class Finding:
     value : of the night
     usual : median of the usual nights; NaN without any
     deviations : distance from the usual value, in units of how much it varies; NaN without usual nights
+    ci_lower, ci_upper : the sampling interval of a metric; None where there is none
     """
 
     what: str
     value: float
     usual: float
     deviations: float
+    ci_lower: float | None = None
+    ci_upper: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a NaN or an infinity is None."""
-        return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in asdict(self).items()}
+        """Plain values; a NaN or an infinity is None. There is no interval where there is none to tell."""
+        told = {k: v for k, v in asdict(self).items() if v is not None}
+        return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in told.items()}
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,7 @@ class Diagnosis:
     nights : number of usual nights that it was compared with
     findings : largest change first
     files : what some of its files have and others do not, in words
+    costs : clusters and classes whose cost rose most, largest rise of each kind first
     """
 
     partition: str
@@ -74,11 +92,13 @@ class Diagnosis:
     nights: int
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
+    costs: tuple[Finding, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         told = {"partition": self.partition, "fails": list(self.fails), "nights": self.nights}
-        return told | {"findings": [one.to_dict() for one in self.findings], "files": list(self.files)}
+        told |= {"findings": [one.to_dict() for one in self.findings], "files": list(self.files)}
+        return told | {"costs": [one.to_dict() for one in self.costs]}
 
 
 def usual_nights(entry: Entry, entries: Sequence[Entry], failing: Mapping[str, Any]) -> list[Entry]:
@@ -99,7 +119,21 @@ def odd(entry: Entry, usual: Sequence[Entry], columns: Sequence[str]) -> tuple[s
     """What is unusual in the ledger's facts of a night, in words."""
     found = compared(ledger_facts(entry, columns), [ledger_facts(one, columns) for one in usual])
     unusual = [one for one in found if one.deviations >= UNUSUAL and len(usual) >= ENOUGH]
-    return (*(f"{one.what} {one.value:.4g} (usual {one.usual:.4g})" for one in unusual), *by_file(entry))
+    return (*map(_said, unusual), *by_file(entry))
+
+
+def _said(finding: Finding) -> str:
+    """A finding in words, shares in per cent.
+
+    Examples
+    --------
+    >>> _said(Finding("positives (share)", 0.009, 0.023, 6.1)), _said(Finding("rows", 120.0, 540.0, 9.0))
+    ('positives 0.9 % (usual 2.3 %)', 'rows 120 (usual 540)')
+    """
+    name, share, unit = finding.what.removesuffix(" (share)"), 1, ""
+    if name != finding.what:
+        share, unit = 100, " %"
+    return f"{name} {share * finding.value:.4g}{unit} (usual {share * finding.usual:.4g}{unit})"
 
 
 def by_file(entry: Entry) -> tuple[str, ...]:
@@ -115,7 +149,7 @@ def by_file(entry: Entry) -> tuple[str, ...]:
 
 
 def compared(night: Mapping[str, float], usual: Sequence[Mapping[str, float]]) -> list[Finding]:
-    """Facts of a night beside those of other nights, largest change first.
+    """Facts of a night compared with those of other nights, largest change first.
 
     Examples
     --------
@@ -133,34 +167,57 @@ def compared(night: Mapping[str, float], usual: Sequence[Mapping[str, float]]) -
         scale = max(median(abs(one - middle) for one in known), abs(middle) / 100)
         moved = abs(value - middle)
         found.append(Finding(what, value, middle, 0.0 if not moved else moved / scale if scale else math.inf))
-    return sorted(found, key=lambda one: -one.deviations if one.deviations == one.deviations else 1.0)
+    return sorted(found, key=_order)
+
+
+def _order(finding: Finding) -> float:
+    return -finding.deviations if finding.deviations == finding.deviations else 1.0
 
 
 def diagnosed(
     entry: Entry,
     usual: Sequence[Entry],
-    configuration: Configuration,
-    engine: Engine,
-    files: Compaction,
+    columns: Sequence[str],
     fails: Sequence[str],
+    metrics: Callable[[Entry], Sequence[Scalar]],
+    shapes: Callable[[Entry], Mapping[str, float]],
+    slices: Callable[[Entry], Mapping[str, float]] = lambda _: {},
 ) -> Diagnosis:
     """Compare a night with usual ones.
 
     Parameters
     ----------
     entry, usual : the night, and those of `usual_nights`
-    configuration, engine, files : of the store
+    columns : that the store reads
     fails : rules that the night fails
+    metrics : gives the metrics of a night; those with a sampling interval are compared
+    shapes : gives `shapes_of` a night
+    slices : gives the facts of the slices of a night; those that moved most are told
     """
-    columns = configuration.folding.columns
+    known = {f"{r.metric}[{r.of}]": r for r in metrics(entry) if r.ci_lower is not None}
 
     def facts(one: Entry) -> dict[str, float]:
-        states = states_of([one], configuration, engine, files)
-        shapes = [_shape(group, of, states[group, of]) for group, of in states] if one.rows else []
-        return {**ledger_facts(one, columns), **{name: value for shape in shapes for name, value in shape.items()}}
+        values = {f"{r.metric}[{r.of}]": r.value for r in metrics(one)} if known else {}
+        values = {name: value for name, value in values.items() if name in known and value == value}
+        return {**ledger_facts(one, columns), **shapes(one), **values}
 
     found = compared(facts(entry), list(map(facts, usual)))
+    found = [_with_interval(one, known.get(one.what)) for one in found]
+    moved = compared(slices(entry), list(map(slices, usual)))[:_MOVED]
+    found = sorted([*found, *moved], key=_order)
     return Diagnosis(entry.partition, tuple(fails), len(usual), tuple(found), by_file(entry))
+
+
+def _with_interval(finding: Finding, result: Scalar | None) -> Finding:
+    """The finding with the interval of its metric."""
+    return finding if result is None else replace(finding, ci_lower=result.ci_lower, ci_upper=result.ci_upper)
+
+
+def shapes_of(entry: Entry, engine: Engine, configuration: Configuration, files: Compaction) -> dict[str, float]:
+    """Quantiles of scores and sizes of clusters of a night, from its states."""
+    states = states_of([entry], configuration, engine, files)
+    shapes = [_shape(group, of, states[group, of]) for group, of in states] if entry.rows else []
+    return {name: value for shape in shapes for name, value in shape.items()}
 
 
 def _shape(group: str, of: str, state: Any) -> dict[str, float]:
@@ -173,7 +230,7 @@ def _shape(group: str, of: str, state: Any) -> dict[str, float]:
 
 
 def _quantiles(state: Any) -> dict[float, float]:
-    """The smallest scores that at least a share of the rows do not exceed; of a histogram, the ends of bins."""
+    """Quantiles of scores: the smallest score that a share of the rows does not exceed; ends of bins in a histogram."""
     parts = [part for shard in state.shards() for part in state.parts(shard)]
     if not parts:
         return {}
@@ -187,7 +244,7 @@ def _quantiles(state: Any) -> dict[float, float]:
 
 
 def _sizes(state: Any) -> dict[str, float]:
-    """How many clusters there are, the largest one, and how many rows are alone."""
+    """The number of clusters, the size of the largest, and the share of rows that are singletons."""
     tables = [table for shard in state.shards() for table in state.parts(shard)]
     sizes = np.concatenate([table.size for table in tables])
     clusters = np.concatenate([table.clusters for table in tables])

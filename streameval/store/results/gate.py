@@ -1,14 +1,13 @@
-"""The gate: which nights the rules judge, what becomes of failures, and whether a scheduler may go on.
+"""The gate: which nights the rules judge, how long failures last, and whether a scheduler may go on.
 
-A night is judged once by each rule and keeps its judgement until it is folded again: a failed one fails every check,
-so that a retry does not open the gate. A rule that is new to the store judges the newest night and whatever is folded
+Each rule judges a night once, and the judgement lasts until the night is folded again. A failed night fails every
+check, so a retry does not open the gate. A rule that is new to the store judges the newest night and all nights folded
 later.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
@@ -16,15 +15,14 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
 from streameval.results import Scalar, Source
-from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, named_rules
-from streameval.saving import save
+from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
+from streameval.saving import Saved
 from streameval.store.nights.facts import fact
 from streameval.store.nights.partitions import between, moment
 from streameval.store.results.judgements import Judgement, Judgements, digests
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
@@ -34,22 +32,24 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "store_rules"]
 
+RECENT = 90  # nights that a page draws
 COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 
 
 @dataclass(frozen=True)
-class Check:
+class Check(Saved):
     """Outcome of a check.
 
     Attributes
     ----------
-    partition : the newest night that the check speaks of
-    nights : number of nights that it speaks of
-    judgements : those made now, those that keep the gate closed, and those of the newest night and of nights that were
-        asked for; in order of the nights
-    judged : number of those made now
-    passed : whether every night that it speaks of is good
-    odd : what else is unusual in the newest night
+    partition : the newest night that the check covers
+    nights : number of nights that it covers
+    judgements : those made now, those that keep the gate closed, and those of the newest night and of requested nights,
+        in order of the nights
+    judged : number of judgements made now
+    passed : whether every night that it covers is good
+    odd : what else is unusual in the newest of the nights that fail
+    recent : what the rules said of the last `RECENT` nights, where it is known
     source : where the judgements come from
     """
 
@@ -58,11 +58,12 @@ class Check:
     judgements: tuple[Judgement, ...]
     judged: int
     odd: tuple[str, ...] = ()
+    recent: tuple[Judgement, ...] = field(default=(), repr=False, compare=False)
     source: Source = field(default_factory=Source, repr=False, compare=False)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing fails and nothing that must be decided is undecided."""
+        """Whether no judgement fails and none that must be decided is undecided."""
         return all(one.good for one in self.judgements)
 
     @property
@@ -75,10 +76,6 @@ class Check:
         told = {"partition": self.partition, "passed": self.passed, "failing": list(self.failing)}
         return told | {"rules": [one.to_dict() for one in self.judgements], "odd": list(self.odd)}
 
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
     def to_arrow(self) -> pa.Table:
         """One row for each judgement."""
         import pyarrow as pa
@@ -90,23 +87,11 @@ class Check:
         return pa.Table.from_pylist([{name: row.get(name) for name in names} for row in rows], schema)
 
     def to_html(self) -> str:
-        """One page, as the text of an HTML file that needs nothing else."""
+        """One page, as the text of a self-contained HTML file."""
         from streameval.report.html import html_of
         from streameval.report.nights import check_page
 
         return html_of(check_page(self, self.source))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
-
-        Raises
-        ------
-        OptionError
-            If the name has another ending.
-        StreamevalError
-            If it cannot be written; a file that is there is replaced once the new one is whole.
-        """
-        save(path, {"json": lambda: self.to_json(indent=2) + "\n", "html": self.to_html}, self.to_arrow)
 
 
 def store_rules(given: Any) -> list[Rule]:
@@ -115,7 +100,7 @@ def store_rules(given: Any) -> list[Rule]:
     Raises
     ------
     OptionError
-        If one is malformed, or has the name of a rule that every store has.
+        If one is malformed, or has the name of a built-in rule.
     """
     found = named_rules(given)
     taken = [rule.name for rule in found if rule.name in (COMPLETE, PRESENT)]
@@ -134,7 +119,7 @@ class Gate:
     nightly : MetricSeries
         Their metrics.
     log : Judgements
-        What was judged before; new judgements are added.
+        Earlier judgements; new ones are added.
     mature : hours after the end of a night in which rules on labels leave it pending
     now : the time, UTC
     """
@@ -154,7 +139,7 @@ class Gate:
     def check(
         self, rules: Sequence[Rule], named: Sequence[str], since: str | None, *, again: bool, allow_incomplete: bool
     ) -> Check:
-        """Judge what needs it; see `Store.check`."""
+        """Judge the nights that need it; see `Store.check`."""
         scope = [entry for entry in self.entries if not named or entry.partition in named]
         list(map(self._refuse_unknown, rules))
         shown: list[Judgement] = []
@@ -170,7 +155,13 @@ class Gate:
         place = {entry.partition: i for i, entry in enumerate(self.entries)}
         shown.sort(key=lambda one: place.get(one.partition, len(place)))
         newest = scope[-1].partition if scope else named[-1]
-        return Check(newest, len(scope), tuple(shown), len(self.made))
+        return Check(newest, len(scope), tuple(shown), len(self.made), recent=self._recent(rules))
+
+    def _recent(self, rules: Sequence[Rule]) -> tuple[Judgement, ...]:
+        """What rules on nights said of the last nights."""
+        lasting = [rule for rule in rules if rule.metric not in LIVE]
+        known = [self._known(rule, entry) for entry in self.entries[-RECENT:] for rule in lasting]
+        return tuple(one for one in known if one is not None and one.outcome != "earlier")
 
     def _judged(
         self, rule: Rule, scope: Sequence[Entry], named: Sequence[str], since: str | None, again: bool
@@ -199,7 +190,7 @@ class Gate:
         return list((told | made).values())
 
     def _refuse_unknown(self, rule: Rule) -> None:
-        """Raise `OptionError` if a rule speaks of what the store does not have."""
+        """Raise `OptionError` if a rule refers to data that the store does not have."""
         columns = self.nightly.configuration.folding.columns
         if rule.level is not None and not self.nightly.configuration.options["unit"]:
             msg = (
@@ -213,12 +204,14 @@ class Gate:
             msg = f"{rule.text!r}: the store reads no column {rule.of!r}; {remedy}"
             raise OptionError(msg)
         self._read(rule)
+        if rule.slices:
+            self.nightly.kept_slices(rule)
 
     def _known(self, rule: Rule, entry: Entry) -> Judgement | None:
         return self.log.find(rule.name, entry.partition, self._digest(rule, entry))
 
     def _digest(self, rule: Rule, entry: Entry) -> str:
-        """The digest of what a rule reads of a night."""
+        """The digest of the data of a night that a rule reads."""
         found = self._digests[entry.partition]
         return " ".join(found.get(column, found["", ""]) for column in self._read(rule))
 
@@ -233,31 +226,41 @@ class Gate:
         return self._columns[rule.name]
 
     def _judge(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> Judgement:
-        """Judge a night by a rule, and keep it unless its labels may still come."""
+        """Judge a night by a rule, and keep the judgement unless the night's labels may still arrive."""
         if rule.labelled and self.mature and self.now < _end(entry.partition) + self.mature:
             until = _end(entry.partition) + self.mature
             return self._judgement(rule, entry, "pending", f"labels are mature at {until:%Y-%m-%dT%H:%MZ}")
-        before = self._before(rule, entry, value) if rule.how else []
-        verdict = judge(rule, value(entry), before)
+        if rule.slices:
+            earlier = self._earlier(rule, entry) if rule.how else []
+            found = self.nightly.slices(entry, rule)
+            verdict = judge_slices(rule, found, [self.nightly.slices(other, rule) for other in earlier[:BASELINE]])
+        else:
+            verdict = judge(rule, value(entry), self._before(rule, entry, value) if rule.how else [])
         made = self._judgement(rule, entry, verdict.outcome, verdict.reason)
         made = replace(made, value=verdict.value, usual=verdict.usual, nights=verdict.nights)
         return self._keep(made)
 
     def _before(self, rule: Rule, entry: Entry, value: Callable[[Entry], Scalar]) -> list[Scalar]:
-        """Values of the last complete nights before one that did not fail the rule."""
+        """Values of the last complete earlier nights that did not fail the rule."""
         found: list[Scalar] = []
-        for other in reversed(self.entries[: self.entries.index(entry)]):
-            known = self._known(rule, other)
-            if other.incomplete or (known is not None and known.outcome == "failed"):
-                continue
+        for other in self._earlier(rule, entry):
             result = value(other)
             found += [] if result.value != result.value else [result]
             if len(found) == BASELINE:
                 break
         return found
 
+    def _earlier(self, rule: Rule, entry: Entry) -> list[Entry]:
+        """Complete earlier nights that did not fail the rule, the last one first."""
+        found = []
+        for other in reversed(self.entries[: self.entries.index(entry)]):
+            known = self._known(rule, other)
+            if not other.incomplete and (known is None or known.outcome != "failed"):
+                found.append(other)
+        return found
+
     def _values(self, rule: Rule, due: Sequence[Entry]) -> Callable[[Entry], Scalar]:
-        """The value of a rule's metric on a night; those that will probably be asked for are computed together."""
+        """The value of a rule's metric on a night; values that will probably be needed are computed together."""
         known: dict[str, Scalar] = {}
 
         def computed(entries: Sequence[Entry]) -> None:
@@ -276,13 +279,13 @@ class Gate:
                 computed([entry])
             return known[entry.partition]
 
-        if due:
+        if due and not rule.slices:
             first = self.entries.index(due[0]) - (BASELINE if rule.how else 0)
             computed(self.entries[max(first, 0) :] if rule.how else due)
         return value
 
     def _live(self, rule: Rule, entries: Sequence[Entry]) -> list[Judgement]:
-        """Judge the store as it is now, at the newest of these nights."""
+        """Judge the store now, at the newest of these nights."""
         if not entries:
             return []
         newest = entries[-1]
@@ -293,6 +296,8 @@ class Gate:
         accepted = known is not None and known.accepted is not None
         if known and accepted and (made.good or rule.metric == "age" or made.value <= known.value):
             return [known]
+        if known and rule.metric == "age" and known.outcome == made.outcome:
+            return [made]  # an hour more is nothing to keep
         return [self._keep(made)]
 
     def _age(self, entry: Entry) -> Scalar:
@@ -300,7 +305,7 @@ class Gate:
         return Scalar.certain("age", (self.now - _end(entry.partition)) / timedelta(hours=1))
 
     def _missing(self, rule: Rule, newest: Entry) -> Scalar:
-        """Days without a night, up to one; days before a night whose failure was accepted do not count."""
+        """Days without a night, up to a night; days before a night whose failure was accepted do not count."""
         upto = self.entries[: self.entries.index(newest) + 1]
         accepted = [i for i, e in enumerate(upto[:-1]) if (one := self._known(rule, e)) and one.accepted is not None]
         days = sorted({_dated(entry) for entry in upto[accepted[-1] if accepted else 0 :]})
@@ -310,7 +315,7 @@ class Gate:
         return replace(Scalar.certain("missing", len(absent)), reason=f"no {few(absent)}" if absent else None)
 
     def _incomplete(self, entry: Entry) -> Judgement:
-        """A night that lacks files fails, whatever the rules, until it is whole or accepted."""
+        """The failure of a night that lacks files, whatever the rules, until it is complete or accepted."""
         known = self.log.find(COMPLETE, entry.partition, self._digests[entry.partition]["", ""])
         if known is not None:
             return known
@@ -319,7 +324,7 @@ class Gate:
         return self._keep(self._own(COMPLETE, entry.partition, self._digests[entry.partition]["", ""], reason))
 
     def _absent(self, name: str) -> Judgement:
-        """A night that was asked for and is not there."""
+        """The failure of a requested night that does not exist."""
         kept = f"{self.entries[0].partition} to {self.entries[-1].partition}" if self.entries else "no nights"
         return self._own(PRESENT, name, "", f"the store has no such night; it has {kept}")
 
@@ -332,16 +337,16 @@ class Gate:
         return replace(made, text=rule.text, outcome=outcome)
 
     def _keep(self, made: Judgement) -> Judgement:
-        """Take a judgement in, unless it says again what is known."""
+        """Add a judgement, unless it repeats a known one; compared as plain values, where NaN equals NaN."""
         known = self.log.find(made.rule, made.partition, made.digest)
-        if known is None or known.accepted is not None or known != replace(made, judged=known.judged):
+        if known is None or known.to_dict() != made.to_dict():
             self.log.add(made)
             self.made.append(made)
         return made
 
 
 def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why: str, now: datetime) -> list[Judgement]:
-    """Accept the failures that were recorded of nights, of all rules or of some.
+    """Accept the recorded failures of nights, for all rules or for some.
 
     Raises
     ------
@@ -367,7 +372,7 @@ def _dated(entry: Entry) -> date:
     Raises
     ------
     OptionError
-        If its name has none.
+        If its name has no date.
     """
     try:
         return date(*moment(entry.partition))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.saving import save
+from streameval.saving import Saved
 
 if TYPE_CHECKING:
-    import os
     from pathlib import Path
 
     import pyarrow as pa
@@ -22,7 +20,7 @@ __all__ = ["Histories"]
 
 
 @dataclass(frozen=True)
-class Histories:
+class Histories(Saved):
     """Metrics of columns over the same nights.
 
     Attributes
@@ -47,7 +45,7 @@ class Histories:
         """Results of the nights, by column of the table: ``roc_auc[score]``, then ``roc_auc[score] cumulative``."""
         found: dict[str, list[Scalar]] = {}
         for one in self.series:
-            name = f"{one.metric}[{one.of}]" if one.of else one.metric
+            name = one.name
             found[name] = [point.night for point in one.points]
             totals = [point.cumulative for point in one.points if point.cumulative]
             if totals:
@@ -55,7 +53,7 @@ class Histories:
         return found
 
     def to_arrow(self) -> pa.Table:
-        """One row a night: partition, incomplete, failing, and the value of each series; null where there is none."""
+        """One row per night: partition, incomplete, failing, and the value of each series; null if undefined."""
         import pyarrow as pa
 
         names, incomplete, failing = (list(column) for column in zip(*self.nights, strict=True))
@@ -67,7 +65,7 @@ class Histories:
         return pa.table(facts | values)
 
     def to_csv(self) -> str:
-        """The table of `to_arrow`, and the reason of each value that is null."""
+        """The table of `to_arrow`, with the reason for each null value."""
         import csv
         import io
 
@@ -86,10 +84,6 @@ class Histories:
         """Plain values."""
         return {"failing": list(self.failing), "series": [one.to_dict() for one in self.series]}
 
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
-
     def plot(self, save_to: str | Path | None = None) -> Any:
         """Plot the values of the nights, failing ones marked; returns the matplotlib Axes."""
         from streameval.plots.series import plot_series
@@ -97,23 +91,18 @@ class Histories:
         columns = self.columns
         if len(self.series) > 1:
             columns = {name: results for name, results in columns.items() if not name.endswith(" cumulative")}
-        lines = {name: [(r.value, r.lower, r.upper) for r in results] for name, results in columns.items()}
+        lines = {name: [(r.value, *r.ends) for r in results] for name, results in columns.items()}
         nights = [name for name, _, _ in self.nights]
         marked = [i for i, name in enumerate(nights) if name in self.failing]
         title = ", ".join(dict.fromkeys(one.metric for one in self.series))
         return plot_series(nights, lines, title, marked=marked, save_to=save_to)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the table to a file that ends in ``.json``, ``.csv`` or ``.parquet``.
+    def to_html(self) -> str:
+        """One page, as the text of an HTML file that needs nothing else."""
+        from streameval.report.html import html_of
+        from streameval.report.nights import history_page
 
-        Raises
-        ------
-        OptionError
-            If the name has another ending.
-        StreamevalError
-            If it cannot be written; a file that is there is replaced once the new one is whole.
-        """
-        save(path, {"json": lambda: self.to_json(indent=2) + "\n", "csv": self.to_csv}, self.to_arrow)
+        return html_of(history_page(self.series, self.series[0].source))
 
 
 def _value(result: Scalar) -> float | None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.results import Source
-from streameval.saving import save
+from streameval.results import Source, plain_slice_value, slice_name
+from streameval.saving import Saved
 
 if TYPE_CHECKING:
-    import os
     from pathlib import Path
 
     import pyarrow as pa
@@ -53,7 +51,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class History:
+class History(Saved):
     """A metric of a column, night by night.
 
     Attributes
@@ -62,6 +60,7 @@ class History:
     points : tuple of Point, in order of the nights
     failing : nights that fail a rule
     source : where the values come from
+    slice : the values of the slicing columns; None where all rows are meant
     """
 
     metric: str
@@ -69,14 +68,18 @@ class History:
     points: tuple[Point, ...]
     failing: tuple[str, ...] = ()
     source: Source = field(default_factory=Source, repr=False, compare=False)
+    slice: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {"metric": self.metric, "of": self.of, "points": [point.to_dict() for point in self.points]}
+        told: dict[str, Any] = {"metric": self.metric, "of": self.of}
+        told |= {} if self.slice is None else {"slice": {k: plain_slice_value(v) for k, v in self.slice.items()}}
+        return told | {"points": [point.to_dict() for point in self.points]}
 
-    def to_json(self, indent: int | None = None) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+    @property
+    def name(self) -> str:
+        """Metric, column and slice as rules spell them, such as ``roc_auc[score]{country=DE}``."""
+        return f"{self.metric}{f'[{self.of}]' if self.of else ''}{slice_name(self.slice)}"
 
     def to_csv(self) -> str:
         """One line for each night: rows, value and intervals of the night, and of all nights up to it."""
@@ -92,31 +95,32 @@ class History:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        """What a table has of each value: with its sampling interval where the store keeps blocks of units."""
+        """Columns of a table for each value, with its sampling interval if the store keeps blocks of units."""
         sampled = any(point.night.ci_level is not None for point in self.points)
         return ("rows", "positives", "value", "lower", "upper", *(("ci_lower", "ci_upper") if sampled else ()))
 
     def plot(self, save_to: str | Path | None = None) -> Any:
-        """Plot the history, with bands: sampling intervals, or certain ones where values are; returns the Axes."""
+        """Plot the history, with sampling or certain intervals as bands; returns the Axes."""
         from streameval.plots.series import plot_series
 
-        lines = {name: [(r.value, *_band(r)) for r in results] for name, results in self.spans().items()}
+        lines = {name: [(r.value, *r.ends) for r in results] for name, results in self.spans().items()}
         names = [point.partition for point in self.points]
         marked = [i for i, name in enumerate(names) if name in self.failing]
         title = f"{self.metric} of {self.of}" if self.of else self.metric
+        title += f", {slice_name(self.slice)[1:-1]}" if self.slice else ""
         told = next((r for r in (point.night for point in self.points) if r.ci_lower is not None), None)
         title += f", {100 * (told.ci_level or 0):g} % intervals by {told.unit}" if told is not None else ""
         return plot_series(names, lines, title, marked=marked, save_to=save_to)
 
     def spans(self) -> dict[str, list[Scalar]]:
-        """The values per night, and over all nights up to each where these were asked for."""
+        """The values per night and, if requested, over all nights up to each."""
         spans = {"per night": [point.night for point in self.points]}
         if all(point.cumulative for point in self.points):
             spans["cumulative"] = [point.cumulative for point in self.points if point.cumulative]
         return spans
 
     def to_arrow(self) -> pa.Table:
-        """One row for each night: `partition`, and what `to_csv` has."""
+        """One row for each night: `partition`, and the columns of `to_csv`."""
         import pyarrow as pa
 
         names = self._columns
@@ -131,31 +135,11 @@ class History:
         return pa.table(columns)
 
     def to_html(self) -> str:
-        """One page, as the text of an HTML file that needs nothing else."""
+        """One page, as the text of a self-contained HTML file."""
         from streameval.report.html import html_of
         from streameval.report.nights import history_page
 
-        return html_of(history_page(self, self.source))
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to a file that ends in ``.json``, ``.csv``, ``.parquet`` or ``.html``.
-
-        Raises
-        ------
-        OptionError
-            If the name has another ending.
-        StreamevalError
-            If it cannot be written; a file that is there is replaced once the new one is whole.
-        """
-        texts = {"json": lambda: self.to_json(indent=2) + "\n", "csv": self.to_csv, "html": self.to_html}
-        save(path, texts, self.to_arrow)
-
-
-def _band(result: Scalar) -> tuple[float, float]:
-    """The ends that a plot shows of a value."""
-    if result.ci_lower is not None and result.ci_upper is not None:
-        return result.ci_lower, result.ci_upper
-    return (result.lower, result.upper) if result.ci_level is None else (result.value, result.value)
+        return html_of(history_page([self], self.source))
 
 
 def asked(metric: str) -> dict[str, Any]:

@@ -1,20 +1,25 @@
-"""What a store is: its nights, columns and policies, what is incomplete or fails, and whether its files are sound."""
+"""Description of a store: nights, columns, policies, incomplete and failing nights, and whether files are undamaged."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streameval.options import recorded
+from streameval.store.nights.configuration import slices_group
 from streameval.store.nights.partitions import in_order
-from streameval.wording import few, plural
+from streameval.wording import few, plural, size
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.states.grouped import By
     from streameval.store.context import StoreContext
+    from streameval.store.files.ledger import Entry
 
 __all__ = ["Info", "info"]
 
-_COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes")
+_COLUMNS = ("label", "weight", "score", "cluster", "sketch", "classes", "by")
 
 
 @dataclass(frozen=True)
@@ -28,12 +33,13 @@ class Info:
     nights, first, last : number of nights, and the names of the first and the last
     rows : of all nights
     bytes, files : size and number of their state files
-    columns : kept columns, by what they are
+    columns : kept columns by kind
     types : type of the keys of each score, cluster and class column
     policies : the other options that differ from their defaults
     incomplete : nights from which files were left out
-    failing : nights that keep the gate closed, each with the rules that they fail
-    damaged : states that are not as they were written, each with the night and the remedy; None if not looked for
+    failing : nights that keep the gate closed, each with the rules that it fails
+    slices : for each slicing that is kept the bytes of its states
+    damaged : damaged states, each with the night and the remedy; None if not verified
     """
 
     name: str
@@ -49,6 +55,7 @@ class Info:
     policies: dict[str, Any]
     incomplete: tuple[str, ...]
     failing: dict[str, tuple[str, ...]]
+    slices: dict[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,13 +65,16 @@ class Info:
     def lines(self) -> list[tuple[str, str]]:
         """Name and value of each fact, as text."""
         listed = {name: given if isinstance(given, str) else ", ".join(given) for name, given in self.columns.items()}
+        listed.pop("by", None)
+        sliced = [f"by {by}, {size / max(self.rows, 1):,.1f} bytes a row" for by, size in self.slices.items()]
         failing = [f"{night} ({few(list(rules))})" for night, rules in self.failing.items()]
         told = [
             ("store", f"{self.name}, version {self.version}"),
             ("nights", f"{self.nights:,}, {self.first} to {self.last}" if self.nights else "0"),
             ("rows", f"{self.rows:,}"),
-            ("size", f"{plural(self.files, 'file')}, {self.bytes / 1e6:,.1f} MB"),
+            ("size", f"{plural(self.files, 'file')}, {size(self.bytes)}"),
             *listed.items(),
+            *(("slices", what) for what in sliced),
             *((name, str(value)) for name, value in self.policies.items()),
             ("incomplete", few(self.incomplete) or "none"),
             ("failing", few(failing) or "none"),
@@ -104,8 +114,16 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
         tuple(entry.partition for entry in entries if entry.incomplete),
         log.failing(entries),
+        {",".join(key.columns): _bytes_of(entries, key) for key in configuration.slicing.keys},
         damaged,
     )
+
+
+def _bytes_of(entries: Sequence[Entry], key: By) -> int:
+    """Bytes of the states of slices."""
+    group = slices_group("", key)
+    kept = {state.file: state.bytes for entry in entries for state in entry.states if state.group.endswith(group)}
+    return sum(kept.values())
 
 
 def _plain(value: Any) -> Any:

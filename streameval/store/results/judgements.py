@@ -1,10 +1,10 @@
-"""Judgements: what rules said of nights, kept with the store in the Delta table ``checks``.
+"""Judgements: verdicts of rules on nights, kept with the store in the Delta table ``checks``.
 
 A judgement belongs to a rule's name, a night, and the digest of the fold that made the night's states. A night that is
 folded again has another digest, and is judged again. Rows are appended; the newest row of a key counts. Once there are
-many files, they are written anew as one, with the newest rows alone.
+many files, they are rewritten as one with only the newest rows.
 
-The table cannot be derived from anything else, so a damaged one is refused by name.
+The table is not derived data, so a damaged one is refused by name.
 
 ============ ===============================================================================
 ``passed``
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Judgement", "Judgements", "digests"]
 
-FILES = 32  # of the table: then it is written anew as one
+FILES = 32  # most files of the table before they are rewritten as one
 _SCHEMA = pa.schema(
     {
         "rule": pa.string(),
@@ -57,17 +57,17 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a rule said of a night.
+    """Verdict of a rule on a night.
 
     Attributes
     ----------
     rule, text : name of the rule, and the rule as it was written
     partition : the night
-    digest : of the fold that was judged
+    digest : digest of the fold that was judged
     outcome : see the module; also ``pending``, which is never kept
     value, usual, nights : as `Verdict` has them
-    reason : what was compared, in words
-    accepted : why a failure was accepted; None where it was not
+    reason : the comparison, in words
+    accepted : why a failure was accepted; None if it was not
     judged : when, UTC
     """
 
@@ -85,12 +85,12 @@ class Judgement:
 
     @property
     def good(self) -> bool:
-        """Whether it lets the night pass."""
+        """Whether the night passes."""
         return self.accepted is not None or self.outcome not in ("failed", "undecided")
 
     @property
     def word(self) -> str:
-        """The outcome as tables have it.
+        """The outcome as shown in tables.
 
         Examples
         --------
@@ -125,9 +125,9 @@ def _blank(outcome: str, accepted: str | None) -> Judgement:
 
 
 def digests(entry: Entry) -> dict[tuple[str, str], str]:
-    """Digests of a fold, by the state that a rule reads; under ``("", "")`` for a rule that reads none.
+    """Digests of a fold, by the state that a rule reads; ``("", "")`` for rules that read none.
 
-    A column that is added later gives the rules on it another digest, and leaves the others alone.
+    A column that is added later changes the digest for the rules on it, and no other digest.
     """
     fold = entry.partition, entry.fingerprint, entry.updated.isoformat()
     columns = [("", ""), *((kept.group, kept.of) for kept in entry.states)]
@@ -195,23 +195,23 @@ class Judgements:
         return self._newest.get((rule, partition, digest))
 
     def of(self, entry: Entry) -> list[Judgement]:
-        """What all rules say of a night as it is now."""
+        """Judgements of the current fold of a night by all rules."""
         now = set(digests(entry).values())
         return [one for one in self._by_night.get(entry.partition, {}).values() if now.issuperset(one.digest.split())]
 
     def failing(self, entries: Sequence[Entry]) -> dict[str, tuple[str, ...]]:
-        """Nights that fail as they are now, each with the names of the rules."""
+        """Nights whose current fold fails, each with the names of the rules."""
         found = {entry.partition: tuple(one.rule for one in self.of(entry) if not one.good) for entry in entries}
         return {name: rules for name, rules in found.items() if rules}
 
     def add(self, one: Judgement) -> None:
-        """Take a judgement in; `write` keeps it."""
+        """Collect a judgement for `write`."""
         self._newest[one.rule, one.partition, one.digest] = one
         self._nights = None
         self._new.append(one)
 
     def write(self) -> None:
-        """Keep what was taken in.
+        """Write the collected judgements.
 
         Raises
         ------

@@ -1,8 +1,8 @@
 """Results of a snapshot that are computed once and cached: of each night, of all nights up to each, of a selection.
 
-A result is looked up in the `ResultCache` by its key, and computed from the states if it is not there. Cumulative
-results merge one more night at a time: what is merged is not read again, and each prefix is finalized in time
-proportional to its stored keys.
+A result is looked up in the `ResultCache` by its key, and computed from the states if it is missing. Cumulative results
+merge one more night at a time: merged nights are not read again, and each prefix is finalized in time proportional to
+its stored keys.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import DataError, OptionError
+from streameval.evaluation.counted import COUNTED
 from streameval.options import as_json
-from streameval.results import Scalar
-from streameval.store.nights.configuration import REPORTED
+from streameval.results import Scalar, slice_name
+from streameval.store.nights.given import REPORTED
 from streameval.store.nights.merge import PrefixMerge, evaluated
+from streameval.store.nights.slices import KeptSlices
 from streameval.store.results.cache import DROPPED, key_of
 from streameval.store.results.history import asked
 from streameval.wording import plural, unknown_column
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.result import Evaluation
+    from streameval.rules import Rule
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry, Snapshot
     from streameval.store.nights.configuration import Configuration
@@ -51,9 +54,9 @@ class MetricSeries:
     snapshot : Snapshot
     configuration : Configuration
     engine : Engine
-        Computes what is not cached.
+        Computes the results that are not cached.
     files : Compaction
-        Its states.
+        The states of the snapshot.
     cache : ResultCache
     """
 
@@ -69,16 +72,16 @@ class MetricSeries:
 
     @cached_property
     def wanted(self) -> list[MetricRequest]:
-        """States of the store, with its own metrics."""
+        """States of the store, with its default metrics."""
         return self.configuration.wanted(list(self.snapshot.entries))
 
     @cached_property
     def _metrics(self) -> str:
-        """The options of the store's own metrics, as text."""
+        """The options of the store's default metrics, as text."""
         return _named(self.configuration, {})
 
     def column(self, metric: str, of: str | None) -> tuple[MetricRequest, dict[str, Any]]:
-        """The state that a metric is of, and the options that compute it if it is not among the store's own.
+        """The state that a metric reads, and the options that compute it if it is not a default metric of the store.
 
         Raises
         ------
@@ -93,12 +96,12 @@ class MetricSeries:
         return found[0]
 
     def columns(self, metric: str, of: Sequence[str] = ()) -> list[tuple[MetricRequest, dict[str, Any]]]:
-        """The states that a metric is of, of these columns or of all, each with the options that compute it.
+        """The states that a metric reads, for these columns or all, each with the options that compute it.
 
         Raises
         ------
         OptionError
-            If there is no such metric of one of the columns.
+            If one of the columns has no such metric.
         """
         have = list(dict.fromkeys(w.of for w in self.wanted))
         absent = [name for name in of if name not in have]
@@ -130,7 +133,7 @@ class MetricSeries:
         return rows
 
     def nights(self, entries: Sequence[Entry], metric: str, of: str | None, level: float | None = None) -> list[Scalar]:
-        """The metric of each of these nights, with its sampling interval at a level other than the store's own."""
+        """The metric of each of these nights, with its sampling interval if a level other than the store's is given."""
         w, options = self.column(metric, of)
         options = options if level is None else {**options, "ci": level}
         keys = [self._key("", entry, w, options) for entry in entries]
@@ -142,8 +145,29 @@ class MetricSeries:
             known[key] = [result for result in results if result.metric == metric]
         return [known[key][0] if key else _absent(entry, w, metric) for entry, key in zip(entries, keys, strict=True)]
 
+    def slices(self, entry: Entry, rule: Rule) -> dict[str, Scalar]:
+        """The metric of a rule in each slice of a night that it judges, by the name of the slice.
+
+        Raises
+        ------
+        OptionError
+            If the store does not keep these slices.
+        """
+        w, options = self.column(rule.metric, rule.of)
+        kept = self.kept_slices(rule)
+        found = kept.of_night(entry, rule.metric, w, options)
+        return {slice_name(one.slice): one for one in found if rule.judges(one.slice or {})}
+
+    def kept_slices(self, rule: Rule) -> KeptSlices:
+        """The slices that a rule judges; `OptionError` if the store does not keep them."""
+        columns = [column for column, _ in rule.slices]
+        for key in self.configuration.slicing.keys:
+            if {name.partition("=")[0] for name in key.columns} == set(columns):
+                return KeptSlices(self.configuration, self.engine, self.files, key)
+        return KeptSlices.of(self.configuration, self.engine, self.files, ",".join(columns))
+
     def differences(self, entries: Sequence[Entry], metric: str, pair: tuple[str, str], level: float) -> list[Scalar]:
-        """How much more the metric is of one column than of another in each night, with its sampling interval."""
+        """The metric's difference between two columns in each night, with its sampling interval."""
         (one, options), (other, _) = (self.column(metric, of) for of in pair)
         options = {**options, "ci": level}
         found = []
@@ -180,28 +204,29 @@ class MetricSeries:
         return [known[key][0] for key in keys]
 
     def record(self, name: str, evaluation: Evaluation) -> None:
-        """Take in the results of a night that was just folded."""
+        """Collect the results of a night that was just folded."""
         entry = self.snapshot.entries[name]
         for w, results in by_column(evaluation, self.wanted):
             self.cache.add("night", name, w.group, self._key("", entry, w, {}), results)
 
-    def recall(self, key: str) -> tuple[tuple[Scalar, ...], tuple[tuple[str, int], ...]] | None:
-        """Results and dropped rows of the evaluation of a key; None if it is not cached."""
+    def recall(self, key: str) -> tuple[tuple[Scalar, ...], tuple[tuple[str, int], ...], tuple[Scalar, ...]] | None:
+        """Results, dropped rows and counts of the evaluation of a key; None if it is not cached."""
         rows = dict.fromkeys(self.cache.find([key]).get(key, ()))  # each once, also if two files of the table have them
         if not rows:
             return None
         dropped = tuple((str(row.reason), row.rows) for row in rows if row.metric == DROPPED)
-        return tuple(row for row in rows if row.metric != DROPPED), dropped
+        counts = tuple(row for row in rows if row.metric in COUNTED)
+        return tuple(row for row in rows if row.metric not in (DROPPED, *COUNTED)), dropped, counts
 
     def keep(self, key: str, entries: Sequence[Entry], evaluation: Evaluation) -> None:
         """Cache the evaluation of a key until the ledger changes."""
         ends = " to ".join(dict.fromkeys((entries[0].partition, entries[-1].partition)))
         dropped = [replace(Scalar.undefined(DROPPED, reason), rows=rows) for reason, rows in evaluation.dropped]
-        self.cache.add("evaluation", ends, "", key, [*evaluation.results, *dropped])
+        self.cache.add("evaluation", ends, "", key, [*evaluation.results, *dropped, *evaluation.counts])
         self.write(self.snapshot)
 
     def write(self, before: Snapshot | None = None) -> None:
-        """Keep what is due at this version, and nothing else.
+        """Keep the results that are due at this version or were asked for, and drop others if any were computed.
 
         Parameters
         ----------
@@ -209,6 +234,8 @@ class MetricSeries:
             The version that this one was made from: if its entries come first, new rows are only appended.
         """
         entries = list(self.snapshot.entries.values())
+        if before is None and self.cache.current:
+            return
         if (
             before is not None
             and entries[: len(before.entries)] == list(before.entries.values())  # what was due is still due

@@ -1,11 +1,11 @@
-"""What a verb that reads a store would read, from the ledger alone."""
+"""Forecast of what a verb reads from a store, from the ledger alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.wording import plural
+from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ __all__ = ["Reading", "reading"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What would be read, and kept.
+    """Forecast of what is read and kept.
 
     Attributes
     ----------
@@ -27,6 +27,7 @@ class Reading:
     files, bytes : state files and their size, at most: what is cached needs none
     columns : files and bytes by state, such as ``score score_lr``
     keeps : what would be kept
+    of_data : columns of the data that would be read; empty where states are
     """
 
     nights: int
@@ -37,38 +38,43 @@ class Reading:
     bytes: int
     columns: dict[str, tuple[int, int]]
     keeps: str
+    of_data: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        columns = [{"state": name, "files": files, "bytes": size} for name, (files, size) in self.columns.items()]
+        columns = [{"state": name, "files": files, "bytes": nbytes} for name, (files, nbytes) in self.columns.items()]
         return {**self.__dict__, "columns": columns}
 
     def __str__(self) -> str:
-        nights = self.first if self.nights == 1 else f"{plural(self.nights, 'night')}, {self.first} to {self.last}"
+        span = f", {self.first} to {self.last}" if self.nights else ""
+        nights = self.first if self.nights == 1 else plural(self.nights, "night") + span
+        reads = f"at most {plural(self.files, 'state file')}, {size(self.bytes)}, less what is cached"
+        if self.of_data:
+            reads = f"{plural(self.files, 'file')}, {size(self.bytes)}: {', '.join(self.of_data)}"
         lines = [
             f"{nights}; {plural(self.rows, 'row')}",
-            f"would read at most {plural(self.files, 'state file')}, {self.bytes / 1e6:,.1f} MB, less what is cached",
-            *(f"  {name}: {plural(n, 'file')}, {size / 1e6:,.1f} MB" for name, (n, size) in self.columns.items()),
+            f"would read {reads if self.files else 'nothing'}",
+            *(f"  {name}: {plural(n, 'file')}, {size(nbytes)}" for name, (n, nbytes) in self.columns.items()),
             f"would keep {self.keeps}",
         ]
         return "\n".join(lines)
 
 
 def reading(entries: Sequence[Entry], columns: Sequence[str], keeps: str) -> Reading:
-    """What would be read of these nights, of some columns, or of all where none is named."""
+    """Forecast for these nights and some columns, or all columns if none is named."""
     found: dict[str, tuple[int, int]] = {}
     for entry in entries:
         for state in entry.states:
             if not columns or state.of in columns:
-                files, size = found.get(f"{state.group} {state.of}", (0, 0))
-                found[f"{state.group} {state.of}"] = files + 1, size + state.bytes
+                files, nbytes = found.get(f"{state.group} {state.of}", (0, 0))
+                found[f"{state.group} {state.of}"] = files + 1, nbytes + state.bytes
     return Reading(
         len(entries),
         entries[0].partition if entries else "",
         entries[-1].partition if entries else "",
         sum(entry.rows for entry in entries),
         sum(files for files, _ in found.values()),
-        sum(size for _, size in found.values()),
+        sum(nbytes for _, nbytes in found.values()),
         found,
         keeps,
     )

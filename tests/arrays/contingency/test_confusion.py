@@ -26,7 +26,7 @@ positive = st.integers(1, 10**12)
 
 
 def wanted(case: dict[str, Any]) -> dict[str, Any]:
-    """Reference values of a case: intended before exact before expected; errors of the reference are no values."""
+    """Reference values of a case: intended before exact before expected; errors of the reference do not count."""
     values = case["expected"] | case.get("exact", {}) | case.get("intended", {})
     return {key: value for key, value in values.items() if not (isinstance(value, dict) and "error" in value)}
 
@@ -177,7 +177,7 @@ def test_constructors_agree() -> None:
 
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, None, "3", 1j])
 def test_bad_counts_are_refused_by_name(bad: Any) -> None:
-    """A count that is no finite number of at least 0 is named."""
+    """A count that is not a finite number of at least 0 is named."""
     with pytest.raises(DataError, match=r"FP is .*; counts must be finite numbers of at least 0"):
         ConfusionMatrix2(1, 2, bad, 3)
 
@@ -212,7 +212,7 @@ def test_discrete_expectations_round_to_a_neighbour() -> None:
 
 
 def test_a_drawn_null_model_is_near_the_expected_one() -> None:
-    """The best matching of tables of whole counts, drawn anew each time, is centred on that of the expectation."""
+    """The best matching of tables of whole counts, drawn independently, is centred on that of the expectation."""
     matrix = ConfusionMatrix2(20, 31, 14, 156)
     drawn = {matrix.assignment_score(model="m2r", discrete=True, redraw=True) for _ in range(20)}
     assert len(drawn) > 1

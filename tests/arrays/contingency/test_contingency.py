@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from streameval.arrays.contingency import clustering as forms
@@ -51,7 +51,7 @@ def table_of(case: dict[str, Any]) -> ClusteringMetrics:
 
 
 def wanted(case: dict[str, Any]) -> dict[str, Any]:
-    """Reference values of a case: intended before exact before expected; errors of the reference are no values."""
+    """Reference values of a case: intended before exact before expected; errors of the reference do not count."""
     values = case["expected"] | case.get("exact", {}) | case.get("intended", {})
     return {key: value for key, value in values.items() if not (isinstance(value, dict) and "error" in value)}
 
@@ -278,13 +278,35 @@ def test_truncation_of_the_expectation_is_below_1e_12(a: int, b: int, n: int) ->
 
 def test_sampled_range_equals_the_summed_one() -> None:
     """Every half of a σ is enough: sampling a wide range agrees with the sum over all of it."""
-    from streameval.kernels import clustering as kernels
+    from streameval.kernels import expected as kernels
     from streameval.kernels.exact import divide_pairs, two_product
 
     for a, b, n in ((4e5, 5e5, 1e6), (3e5, 9e5, 1e6), (1e6, 1e6, 1e8)):
         mh, ml = divide_pairs(*two_product(a, b), n, 0.0)
         sigma = math.sqrt(mh * (n - a) / n * (n - b) / (n - 1))
         assert kernels._sampled(a, b, n, mh, ml, sigma) == pytest.approx(kernels._summed(a, b, n, mh, ml), rel=1e-13)
+
+
+SIZES = st.dictionaries(st.integers(1, 3000) | st.integers(1, 10**7), st.integers(1, 10**6), min_size=1, max_size=12)
+
+
+@settings(deadline=None)
+@given(SIZES, SIZES, st.integers(0, 10**9))
+@example({1: 10**6}, {10**7: 3, 2: 1}, 0)
+@example({20: 5}, {10**6: 1}, 10**6)
+def test_series_of_the_expectation_equals_the_sum_over_pairs(a: Any, b: Any, more: int) -> None:
+    """Pairs taken together by falling factorials contribute what they do one by one."""
+    from streameval.kernels.expected import expected_information
+    from streameval.metrics.contingency import mutual_information as information
+
+    total = max(sum(size * times for size, times in side.items()) for side in (a, b)) + more
+    sizes = [Sizes(*map(np.array, zip(*sorted(side.items()), strict=True))) for side in (a, b)]
+    tables = [information._size_table(side, exact=True) for side in sizes]
+    logs = tuple(float(x[0]) for x in information._log_pairs(np.array([total])))
+    one_by_one = expected_information(*tables, float(total), logs, np.empty((2, 0)))
+    assert expected_information(*tables, float(total), logs, information._newton_series()) == pytest.approx(
+        one_by_one, rel=1e-13
+    )
 
 
 @settings(deadline=None)
@@ -552,7 +574,7 @@ def test_labels_are_compared_as_python_compares_them() -> None:
 
 @pytest.mark.parametrize("bad", [-1, math.nan, math.inf, -0.5])
 def test_bad_counts_are_refused(bad: float) -> None:
-    """A count that is no finite number of at least 0 is named with its place."""
+    """A count that is not a finite number of at least 0 is named with its place."""
     with pytest.raises(DataError, match=r"counts has .* at position 1; counts must be finite"):
         ContingencyTable.from_counts([0, 1], [0, 1], [1, bad])
     with pytest.raises(DataError, match="counts"):
@@ -603,7 +625,7 @@ def test_characters_frames_and_floats_are_labels_and_rows() -> None:
 
 
 def test_nan_among_other_labels_is_one_label() -> None:
-    """NaN is one label beside integers and None, in lists, arrays of objects, frames and partitions alike."""
+    """NaN is a label distinct from integers and None, in lists, arrays of objects, frames and partitions."""
     for values in (
         [math.nan, float("nan"), 1],
         [np.float32("nan"), math.nan, None],

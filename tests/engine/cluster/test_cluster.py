@@ -26,11 +26,12 @@ import pytest
 
 import streameval
 from streameval import attribute, evaluate
-from streameval.engine.cluster import ClusterEngine, tables
+from streameval.engine.cluster import ClusterEngine, engine, tables
 from streameval.engine.cluster.connection import Connection, connect
 from streameval.errors import ClusterError, CorruptFileError, LabelError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.simulation import simulate
+from streameval.states.keyed import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +42,7 @@ import distributed
 REAL = Path(__file__).parents[2] / "data" / "spam_messages"
 COLUMNS: dict[str, Any] = {"score": ["score_lr", "score_nb", "score_q"], "cluster": ["cluster_loose", "cluster_tight"]}
 SMALL = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": "2GiB"}
+ROWS = 1_500_000  # of the simulated data
 HANGS = 600  # seconds: no bound on how slow a machine may be
 
 
@@ -61,10 +63,19 @@ def client() -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _small_ranges() -> Iterator[None]:
+    """Ranges and shards a quarter of their size, so that few rows have several."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "RANGE_BYTES", engine.RANGE_BYTES // 4)
+        patch.setattr(ranges, "SLAB", ranges.SLAB // 4)
+        yield
+
+
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Messages enough that states have several ranges."""
-    return Path(simulate(tmp_path_factory.mktemp("cluster") / "data", rows=6_000_000, partitions=8).path)
+    return Path(simulate(tmp_path_factory.mktemp("cluster") / "data", rows=ROWS, partitions=8).path)
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +159,7 @@ def test_a_sketch_is_that_of_threads(client: Any, simulated: Path) -> None:
         simulated, "score_a", client=client, progress=lambda *now: seen.append(now), compression=200
     )
     assert found == streameval.quantile_sketch(simulated, "score_a", threads=2, compression=200)
-    assert max(seen) == (6_000_000, 6_000_000)
+    assert max(seen) == (ROWS, ROWS)
     frame = dd.from_pandas(pd.DataFrame({"x": np.arange(1000.0)}), npartitions=3)
     there = streameval.quantile_sketch(frame, "x", client=client)
     assert there == streameval.quantile_sketch(frame, "x", threads=1)
@@ -162,7 +173,7 @@ def test_an_attribution_is_that_of_threads(
     client: Any, simulated: Path, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Tables, examples and totals, also of states that are spread over several ranges."""
-    monkeypatch.setattr("streameval.engine.cluster.engine.RANGE_BYTES", 1 << 20)
+    monkeypatch.setattr(engine, "RANGE_BYTES", 1 << 18)
     asked: dict[str, Any] = {"cluster": "cluster", "classes": "campaign", "label": "label", "examples": "score_a"}
     if where == "real":
         asked |= {"cluster": "cluster_loose", "examples": "message_id"}
@@ -187,7 +198,7 @@ def test_many_ranges_give_the_bytes_of_threads(
     seen: list[tuple[int, int]] = []
     there = evaluate(simulated, client=client, progress=lambda *now: seen.append(now), **options)
     assert there.to_json() == expected
-    assert seen[-1] == (6_000_000, 6_000_000)
+    assert seen[-1] == (ROWS, ROWS)
     here = evaluate(simulated, threads=1, **options)
     for name, of in (("roc", "score_a"), ("precision_recall", "score_b"), ("gain", "score_a"), ("lift", "cluster")):
         one, other = there.curve(name, of), here.curve(name, of)
@@ -196,6 +207,17 @@ def test_many_ranges_give_the_bytes_of_threads(
         assert one.area == other.area
     assert there.confusion(0.5, "score_a") == here.confusion(0.5, "score_a")
     assert pickle.loads(pickle.dumps(there)).to_json() == expected
+
+
+def test_states_of_different_numbers_of_ranges(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A score of few values has one range, one of many values has more: each state gets its own partials."""
+    monkeypatch.setattr(ClusterEngine, "_range_count", lambda *_: 6)
+    monkeypatch.setattr(ranges, "SLAB", 200)
+    rng = np.random.default_rng(1)
+    soft = rng.random(3000)
+    data = pa.table({"label": soft + rng.random(3000) > 1, "hard": soft > 0.5, "soft": soft, "one": np.zeros(3000)})
+    there, here = (evaluate(data, score=["hard", "soft", "one"], **on) for on in ({"client": client}, {"threads": 1}))
+    assert there.to_json() == here.to_json()
 
 
 def test_tables_of_classes_stay_on_the_workers(client: Any, simulated: Path) -> None:
@@ -362,7 +384,7 @@ def test_a_client_made_for_a_run_is_closed_with_it(client: Any) -> None:
 
 
 def test_threads_and_a_client_exclude_each_other(client: Any) -> None:
-    """Both at once are refused, and so is what is no client."""
+    """Both at once are refused, and so is anything but a client."""
     with pytest.raises(OptionError, match="give one of them"):
         evaluate(str(REAL), client=client, threads=2, **COLUMNS)
     with pytest.raises(OptionError, match=r"must be a distributed.Client"):
@@ -445,7 +467,7 @@ def test_a_file_that_never_reads_is_an_error_or_left_out(client: Any, tmp_path: 
 
 
 def flaky(folder: Path, failures: int) -> Any:
-    """A delayed table that fails so many times first."""
+    """A delayed table that fails a number of times first."""
 
     def make() -> pa.Table:
         tried = len(list(folder.iterdir()))

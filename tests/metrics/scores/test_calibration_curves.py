@@ -144,7 +144,7 @@ def test_a_fit_of_many_blocks_is_thinned() -> None:
 
 
 def test_curves_that_are_not_defined_say_why() -> None:
-    """Scores that are no probabilities, no rows, hidden order, no bins."""
+    """Scores outside [0, 1], no rows, hidden order, no bins."""
     logits = evaluate(pa.table({"label": [0, 1], "score": [-1.0, 1.0]}), score="score")
     for name in ("reliability", "corp"):
         with pytest.raises(OptionError, match=rf"the {name} curve of 'score' is not defined: .*\[0, 1\]"):

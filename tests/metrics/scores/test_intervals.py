@@ -123,7 +123,7 @@ def test_bins_of_one_score_are_exact(groups: list[tuple[int, int]]) -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=6), CUTS)
 def test_the_bounds_of_auc_and_informedness_are_reached(groups: list[tuple[int, int]], cuts: list[bool]) -> None:
-    """The ends are no wider than they must be: the extreme orders inside the bins reach them."""
+    """The intervals are as narrow as possible: the extreme orders inside the bins reach their ends."""
     state = binned(groups, cuts, weighted=False)
     bins = state.bins
     assert bins is not None
@@ -222,7 +222,7 @@ def test_the_grid_is_small_and_monotone() -> None:
 
 
 def test_edges_enclose_the_scores_of_a_bin() -> None:
-    """Edges ascend, no score lies below its bin's edge, and none reaches the next; one half has a bin of its own."""
+    """Edges ascend, no score lies below its bin's edge, and none reaches the next; one half has a separate bin."""
     every = grid.edges(np.arange(grid.BINS))
     assert (np.diff(every) >= 0).all()
     random = np.random.default_rng(0)

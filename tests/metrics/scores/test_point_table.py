@@ -1,4 +1,4 @@
-"""The table of operating points: what each threshold gives, counted anew; nulls with their reason."""
+"""The table of operating points: every threshold against counts by definition; nulls with their reason."""
 
 from __future__ import annotations
 

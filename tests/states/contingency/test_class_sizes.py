@@ -34,7 +34,7 @@ def test_every_way_of_counting_classes_is_exact(batches: list[list[int]], capaci
 
 
 def test_distinct_classes_are_given_up_before_the_largest_table_fills() -> None:
-    """Of classes that hardly come again, rows are kept in a word each; of a thousand, as many counts."""
+    """Classes that rarely repeat keep one word per row; a thousand classes keep a thousand counts."""
     rng = np.random.default_rng(3)
     for classes, items in ((1 << 40, 200_000), (1000, 1000)):
         ids = rng.integers(0, classes, 200_000).astype(np.uint64) * np.uint64(1 << 20) + np.uint64(1 << 40)

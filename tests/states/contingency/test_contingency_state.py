@@ -180,9 +180,9 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_giants_are_streamed(shape: str, narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket beyond the budget gives the summary of one that is not, with counts in one word and in two."""
-    classes, clusters = SHAPES[shape](6000, np.random.default_rng(1))
+    classes, clusters = SHAPES[shape](3000, np.random.default_rng(1))
     want = truth(zip(classes.tolist(), clusters.tolist(), strict=True))
-    state = fold(spec_of(), pa.table({"k": classes, "c": clusters, "partition": ["p"] * 6000}), 1500)
+    state = fold(spec_of(), pa.table({"k": classes, "c": clusters, "partition": ["p"] * 3000}), 750)
     monkeypatch.setattr(cells, "NARROW", 1 << 32 if narrow else 1)
     for items in (12, 1 << 20):
         monkeypatch.setattr(cells, "ITEMS", (items, items))
@@ -197,9 +197,8 @@ def test_rows_of_classes_are_counted(kind: str, ids: int, monkeypatch: pytest.Mo
     rng = np.random.default_rng(ids)
     classes, clusters = (rng.integers(0, size, 4000) for size in (ids, 3000))
     state = fold(spec_of((kind, "int64")), table_of(classes.tolist(), clusters.tolist(), None, (kind, "int64")), 64)
-    intervals = state.class_rows.intervals()
-    rows = np.concatenate([c.neg for part in intervals for c in state.class_rows.grouped(part)])
-    assert sorted(rows) == sorted(Counter(classes.tolist()).values())
+    sizes = Counter(Counter(classes.tolist()).values())
+    assert sorted(state.summary(Budget(1 << 30)).classes.pairs()) == sorted(sizes.items())
     assert state.summary(Budget(1 << 30)) == truth(zip(classes.tolist(), clusters.tolist(), strict=True))
     stored = codec.load(list(codec.dump(state)[1]))
     found, again = (each.summary_and_core(Budget(1 << 30)) for each in (state, stored))
@@ -296,7 +295,7 @@ def test_golden_cases_through_parquet(case: dict[str, Any], tmp_path: Path) -> N
 
 @pytest.mark.parametrize("nulls", POLICIES)
 def test_the_best_matching_knows_lone_rows(nulls: str) -> None:
-    """Rows whose null is a cluster or a class of its own take part in the matching as such."""
+    """Rows whose null is a singleton cluster or class take part in the matching."""
     rng = random.Random(nulls)
     for _ in range(20):
         classes, clusters = ([rng.choice([None, 0, 1, 2]) for _ in range(12)] for _ in range(2))
@@ -520,7 +519,7 @@ STORED = Path(__file__).parents[2] / "data" / "states" / "contingency.v1.parquet
 
 
 def stored() -> ContingencyCounts:
-    """The state that the stored file holds, folded anew."""
+    """The state in the stored file, folded again."""
     classes, clusters = [1, 1, 2, None, 3, None, 1, 1], [4, 4, 4, 4, None, None, 5, 4]
     table = table_of(classes, clusters, [0, 0, 0, 0, 1, 1, 1, 1], ("string", "int64"))
     return fold(spec_of(("string", "int64"), "singleton", "partition"), table)

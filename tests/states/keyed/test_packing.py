@@ -1,4 +1,4 @@
-"""Exact states as they are stored: pieces of differences, small, the same for the same rows, refused if damaged."""
+"""Stored exact states: delta-encoded pieces, small, identical for identical rows, refused if damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS = 1_000_000
 
 
 def folded(scores, *, parts=1):
-    """The state of scores of which every third is positive, as the union of so many folds."""
+    """The state of scores with every third positive, as the union of `folds` folds."""
     label = (np.arange(len(scores)) % 3 == 0).astype(np.uint8)
     states = [fold_arrays(label[i::parts], scores[i::parts]) for i in range(parts)]
     for other in states[1:]:
@@ -137,7 +137,7 @@ def test_damaged_pieces_are_refused(wide, name, change):
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_bytes_changed_at_random_are_refused_or_harmless(wide):
-    """A piece whose bytes are others is refused, or holds as many rows as it says."""
+    """A piece with changed bytes is refused, or holds the number of rows that it declares."""
     rng = np.random.default_rng(1)
     scores = np.concatenate([rng.random(500), rng.random(50).repeat(20)])
     batch = stored(folded(scores if wide else scores.astype(np.float32)))

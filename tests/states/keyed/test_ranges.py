@@ -224,7 +224,7 @@ def planner(workers: int, threads: int) -> tuple[ClusterEngine, Plan]:
 @pytest.mark.parametrize("exponent", [7, 9, 11, 12])
 @pytest.mark.parametrize(("workers", "threads"), [(2, 1), (100, 4)])
 def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads: int) -> None:
-    """At most twenty folds a gigabyte, or one a thread; folds × ranges beside them, at most 10⁵ together."""
+    """At most twenty folds per gigabyte, or one per thread; with folds × ranges at most 10⁵ tasks."""
     rows, nbytes, count = 10**exponent, 12 * 10**exponent, 10_000
     source = RowGroups(None, "file", (0,), nbytes // count)
     pieces = [Piece("", str(i), 0, rows // count, nbytes // count, source=source) for i in range(count)]

@@ -151,7 +151,7 @@ def test_empty_and_single():
 
 
 def test_nulls_count_as_nan():
-    """A null is no number."""
+    """Nulls are not counted as numbers."""
     state = fold([pa.array([1.0, None, 3.0]), pa.array([None, None], pa.float64()), pa.array([2.0])], QuantileSpec("x"))
     assert (state.nan, state.mean.tolist()) == (3, [1.0, 2.0, 3.0])
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.grid import scores_of
+from streameval.kernels.blocks.pieces import cut_counts, left_counts, left_weights
 from streameval.metrics.estimates import Sizes
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.sampling.delong import DeLong
+from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.states.protocol import Small, Totals
 from streameval.states.scores.parts import ScorePart, known
 from streameval.states.scores.units import unit_of
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.results import Scalar
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
+    from streameval.states.scores.parts import Ends
     from streameval.typing import Array
 
 __all__ = ["BlockReplicates", "Pieces"]
@@ -44,6 +45,21 @@ _NEAR = 4  # bins on either side of a threshold
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly
 
 
+class Cuts(NamedTuple):
+    """How bins are cut into pieces.
+
+    Attributes
+    ----------
+    pieces : int64 array of shape (n_bins,), of each bin
+    most : what all counts are multiplied by, divisible by each number of pieces
+    scores : float64 array of shape (n_pieces,), from the best score to the worst
+    """
+
+    pieces: Array
+    most: int
+    scores: Array
+
+
 @dataclass(frozen=True, eq=False)
 class Pieces(Small):
     """Scores of some rows, as metrics see them: groups from the best score to the worst.
@@ -51,16 +67,18 @@ class Pieces(Small):
     Attributes
     ----------
     spec : the spec of the block counts
-    counts : int64 array of shape (n_groups, 2), rows by label, multiplied
-    weights : float64 array of shape (n_groups, 2), or (0, 2) without weights
-    scores : float64 array of shape (n_groups,)
-    nan_rows, nan_weights : arrays of shape (2,), missing scores, multiplied as well
+    cuts : how bins are cut
+    counts : int64 array of shape (n_bins, 2), rows by label
+    sums : negatives and positives of all bins
+    weights : float64 array of shape (n_bins, 2), or (0, 2) without weights
+    nan_rows, nan_weights : arrays of shape (2,), missing scores, multiplied as counts are in pieces
     """
 
     spec: BlockSpec
+    cuts: Cuts
     counts: Array
+    sums: tuple[int, int]
     weights: Array
-    scores: Array
     nan_rows: Array
     nan_weights: Array
 
@@ -70,25 +88,39 @@ class Pieces(Small):
 
     @cached_property
     def _totals(self) -> Totals:
-        neg, pos = self.counts.sum(axis=0).tolist()
+        neg, pos = (side * self.cuts.most for side in self.sums)
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        weights = self.weights.sum(axis=0)
+        weights = self.weights.sum(axis=0) * self.cuts.most
         unit = unit_of(float(weights.sum() + self.nan_weights.sum()))
         n, p = np.ldexp(weights, -unit).tolist()
         return Totals(neg, pos, n, p, weighted=True, unit=unit)
 
     def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
         """One: all groups that have rows."""
-        there = (self.counts[:, 0] | self.counts[:, 1]) > 0
-        counts, ends = self.counts[there], known(self.scores[there])
         none, total = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals()
+        n, p = self._cut(self.counts)
         if not self.spec.weighted:
-            n, p = np.ascontiguousarray(counts.T)
-            yield ScorePart(n, p, none, total, ends)
-        else:
-            n, p = np.ldexp(np.ascontiguousarray(self.weights[there].T), -total.unit)
-            yield ScorePart(n, p, none, total, ends, counts=counts.sum(axis=1))
+            yield ScorePart(n, p, none, total, self._ends)
+            return
+        neg, pos = (np.ldexp(side, -total.unit) for side in self._cut(self.weights))
+        yield ScorePart(neg, pos, none, total, self._ends, counts=n + p)
+
+    def _cut(self, measure: Array) -> tuple[Array, Array]:
+        """Negatives and positives of each group, in a measure of the bins."""
+        n, p = np.empty((2, self.cuts.scores.size), measure.dtype)
+        size = cut_counts(self.counts, measure, self.cuts.pieces, self.cuts.most, n, p)
+        return n[:size], p[:size]
+
+    def _ends(self, groups: Any) -> Ends:
+        return known(self._scores)(groups)
+
+    @cached_property
+    def _scores(self) -> Array:
+        """The score of each group."""
+        there: Array = (self.counts[:, 0] | self.counts[:, 1]) > 0
+        scores = self.cuts.scores
+        return scores if there.all() else scores[np.repeat(there[::-1], self.cuts.pieces[::-1])]
 
 
 @dataclass(frozen=True)
@@ -114,6 +146,12 @@ class BlockReplicates:
         return Sizes(self.unit, _kinds(self._by_block(self.state.measure.sum(axis=0))), single=self._single)
 
     @property
+    def rows_by_block(self) -> Array:
+        """Rows of each block by label, those without a score included: int64 array of shape (n_blocks, 2)."""
+        found: Array = self.state.table.sum(axis=0) + self.state.nan_rows
+        return found
+
+    @property
     def _single(self) -> bool:
         return self.unit == "row" and not self.state.spec.weighted
 
@@ -123,17 +161,20 @@ class BlockReplicates:
 
     def without(self, block: int) -> Pieces:
         """The rows of all other blocks."""
-        return self._pieces(slice(block, None, self.count))
+        return self._pieces(block)
 
     def total(self) -> Pieces:
         """The rows of all blocks."""
-        return self._pieces(slice(0))
+        return self._pieces(self.state.spec.count)
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold; of its bin the share above it."""
-        low, high = self._scores
-        inside = np.divide(high - threshold, high - low, out=(low >= threshold).astype(float), where=high > low)
-        found = np.tensordot(np.clip(inside, 0, 1), self.state.measure, (0, 0))
+        low, high = self.state.scores
+        above = int(np.searchsorted(low, threshold))  # the first bin that is above as a whole
+        found = self.state.measure[above:].sum(axis=0).astype(np.float64)
+        if above and high[above - 1] >= threshold:
+            share = (high[above - 1] - threshold) / (high[above - 1] - low[above - 1])
+            found += share * self.state.measure[above - 1]
         return _kinds(self._by_block(found))
 
     def focused(self, value: Scalar, metric: Metric) -> BlockReplicates:
@@ -141,33 +182,26 @@ class BlockReplicates:
         points = getattr(metric, "points", None)
         rank = None if points is None else points(self.state.totals().rows)
         if rank is not None:
-            below = np.cumsum(self.state.table.sum(axis=(1, 2))[::-1])[::-1]  # rows in each bin and those above it
+            below = np.cumsum(self.state.whole[0].sum(axis=1)[::-1])[::-1]  # rows in each bin and those above it
             return replace(self, focus=int(np.count_nonzero(below >= rank)) - 1)
         if value.threshold is None:
             return self
-        return replace(self, focus=int(np.count_nonzero(self._scores[0] <= value.threshold)) - 1)
+        return replace(self, focus=int(np.count_nonzero(self.state.scores[0] <= value.threshold)) - 1)
 
     def certified(self, exact: Callable[[Sequence[Metric]], list[Scalar]]) -> str | None:
         """Why the grid does not do: its standard error of the ROC AUC, each row a unit, is not the exact one."""
-        metric = DeLong(unbiased=False)
-        [one], other = exact([metric]), compute(self.total(), metric)
-        found = other.value * math.sqrt(self._cuts[-1])  # of rows that are multiplied
+        [one], other = exact([GRID_CHECK]), compute(self.total(), GRID_CHECK)
+        found = other.value * math.sqrt(self._cuts.most)  # of rows that are multiplied
         if one.value * _LEAST_RATIO <= found <= one.value / _LEAST_RATIO or one.reason:
             return None
         return f"the grid of {self.state.spec.bins:,} bins is too coarse: raise resample_bins (--resample-bins 65536)"
 
     @cached_property
-    def _scores(self) -> tuple[Array, Array]:
-        """The lowest and the highest score of each bin, ascending."""
-        low, high = (scores_of(self.state.ends[:, side]) for side in (0, 1))
-        return low, high
-
-    @cached_property
-    def _cuts(self) -> tuple[Array, Array, Array, int]:
-        """The bin of each piece, the multiplier of its counts, its score, and the multiplier of all."""
-        low, high = self._scores
+    def _cuts(self) -> Cuts:
+        """How bins are cut into pieces."""
+        low, high = self.state.scores
         most = _PIECES if self.focus is None else _FINE
-        open_ = (low < high) & (self.state.table.sum(axis=(1, 2)) > 1)
+        open_ = (low < high) & (self.state.whole[0].sum(axis=1) > 1)
         if self.focus is not None:
             open_ &= np.abs(np.arange(low.size) - self.focus) <= _NEAR
         pieces = np.where(open_, most, 1)
@@ -177,28 +211,19 @@ class BlockReplicates:
         with np.errstate(invalid="ignore", over="ignore"):
             step = np.where(open_, (high - low) / most, 0.0)
             middle = low[bins] + (place + 0.5) * step[bins]
-        scores = np.where(open_[bins] & np.isfinite(middle), middle, low[bins])
-        return bins, (most // pieces)[bins], scores, most
+        return Cuts(pieces, most, np.where(open_[bins] & np.isfinite(middle), middle, low[bins]))
 
-    @cached_property
-    def _whole(self) -> tuple[Array, Array, Array, Array]:
-        """Rows and weights of all blocks, by bin and label, and missing ones by label."""
-        state = self.state
-        sums = (np.add.reduce(each, axis=-2) for each in (state.table, state.sums, state.nan_rows, state.nan_weights))
-        return tuple(sums)
-
-    def _pieces(self, left: slice) -> Pieces:
-        """The rows of all blocks but some."""
-        bins, times, scores, most = self._cuts
-        state = self.state
-        tables = state.table, state.sums, state.nan_rows, state.nan_weights
-        rest = [whole - each[..., left, :].sum(axis=-2) for whole, each in zip(self._whole, tables, strict=True)]
-        counts, weights = rest[0][bins] * times[:, None], np.zeros((0, 2))
+    def _pieces(self, first: int) -> Pieces:
+        """The rows of all blocks but those that are taken as one with a block."""
+        state, cuts, left = self.state, self._cuts, slice(first, None, self.count)
+        rows, weights, nan_rows, nan_weights = state.whole
+        counts, *sums = left_counts(rows, state.table, first, self.count)
         if state.spec.weighted:
-            left_over = np.where(rest[0] > 0, np.maximum(rest[1], 0.0), 0.0)  # where none is left, not a rounding error
-            weights = left_over[bins] * times[:, None]
-        nan = rest[2] * most, np.maximum(rest[3], 0.0) * most
-        return Pieces(state.spec, counts, weights, scores, *nan)
+            weights = left_weights(weights, state.sums, counts, first, self.count)
+        if nan_rows.any():
+            nan_rows = (nan_rows - state.nan_rows[left].sum(axis=0)) * cuts.most
+            nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0) * cuts.most
+        return Pieces(state.spec, cuts, counts, (sums[0], sums[1]), weights, nan_rows, nan_weights)
 
     def _by_block(self, found: Array) -> Array:
         """Sums over blocks that are taken as one, of an array of shape (n_blocks, 2)."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from streameval.states.scores.parts import ScorePart
 
-__all__ = ["DeLong"]
+__all__ = ["GRID_CHECK", "DeLong"]
 
 
 def _dropped(size: int) -> int:
@@ -96,3 +96,6 @@ class DeLong:
                 free = size - 1 if self.unbiased and not total.weighted else size
                 variance += max(0.0, float(spread / Fraction(free) / Fraction(size)))
         return Scalar.certain(self.name, self.factor * math.sqrt(variance))
+
+
+GRID_CHECK = DeLong(unbiased=False)  # of the exact counts and on a coarse grid

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.evaluation.attributed import Attribution
-    from streameval.evaluation.attribution.ids import Ids
+    from streameval.evaluation.costs.ids import Ids
     from streameval.metrics.clusters.attribution import Impure
     from streameval.metrics.contingency.attribution import Members, PairCosts
     from streameval.typing import Array

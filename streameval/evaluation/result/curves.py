@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
 from streameval.metrics.bands import band_of
+from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import computed
 from streameval.options.kinds import of_column
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from streameval.metrics.resampling import Resampled
     from streameval.results import Curve
 
-__all__ = ["BANDED", "curves_of", "with_band"]
+__all__ = ["BANDED", "curves_of", "with_bands"]
 
 BANDED = ("roc", "precision_recall", "gain", "lift")  # curves that lie between 0 and 1 and have replicates
 
@@ -60,25 +61,50 @@ def curves_of(
     return found
 
 
-def with_band(curve: Curve, kind: CurveKind, resampled: Resampled, aul_threshold: float, level: float) -> Curve:
-    """The curve with its pointwise sampling intervals, from the curves without each block.
+def with_bands(
+    curves: Sequence[Curve], resampled: Mapping[tuple[str, str], Resampled], aul_threshold: Any, level: float
+) -> list[Curve]:
+    """The curves, with pointwise sampling intervals where there are replicates: from the curves without each block.
 
     Parameters
     ----------
-    curve : of all rows
-    kind : of the curve, one of `BANDED`
-    resampled : gives the state without each block
-    aul_threshold : clusters larger than this count as if all positive
+    curves : of all rows
+    resampled : by family and column, gives the states without each block
+    aul_threshold : clusters larger than this count as if all positive, as the option has it
     level : of the intervals
     """
-    replicates: list[Curve | None] = []
+    found, columns = list(curves), dict[tuple[str, str], list[int]]()
+    for i, curve in enumerate(curves):
+        key = curve_kind(curve.name).family, str(curve.of)
+        if curve.name in BANDED and key in resampled:
+            columns.setdefault(key, []).append(i)
+    for (family, of), at in columns.items():
+        banded = _banded([curves[i] for i in at], resampled[family, of], of_column(aul_threshold, of), level)
+        for i, curve in zip(at, banded, strict=True):
+            found[i] = curve
+    return found
+
+
+def _banded(curves: Sequence[Curve], resampled: Resampled, aul_threshold: float, level: float) -> list[Curve]:
+    """Curves of one column with their bands; each state without a block is read once for all."""
+    kinds = [curve_kind(curve.name) for curve in curves]
+    metrics = list(dict.fromkeys(metric for kind in kinds for metric in kind.metrics(aul_threshold)))
+    made: list[list[Curve | None]] = [[] for _ in curves]
+    complete = [True] * len(curves)
     for block, rows in enumerate(resampled.sizes.counts["rows"].tolist()):
-        made = None
-        if rows:
-            state = kind.drawn(resampled.without(block))
-            with suppress(OptionError):
-                made = kind.make(computed(state, kind.metrics(aul_threshold)), state, str(curve.of), aul_threshold)
-            if made is None:
-                return curve  # a replicate of one class
-        replicates.append(made)
-    return replace(curve, band=band_of(curve, replicates, resampled.sizes, level))
+        if not rows:
+            for several in made:
+                several.append(None)
+            continue
+        state = kinds[0].drawn(resampled.without(block))
+        values = dict(zip(metrics, computed(state, metrics), strict=True))
+        for i, (kind, curve) in enumerate(zip(kinds, curves, strict=True)):
+            own = [values[metric] for metric in kind.metrics(aul_threshold)]
+            try:
+                made[i].append(kind.make(own, state, str(curve.of), aul_threshold))
+            except OptionError:
+                complete[i] = False  # a replicate of one class
+    return [
+        replace(curve, band=band_of(curve, several, resampled.sizes, level)) if whole else curve
+        for curve, several, whole in zip(curves, made, complete, strict=True)
+    ]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.scan import Scan
     from streameval.typing import Array
 
-__all__ = ["Ids"]
+__all__ = ["Ids", "ids_of_states"]
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string)
 
@@ -97,3 +97,19 @@ class Ids:
     def _shaped(self, words: Array) -> Array:
         """No ids in the shape of theirs."""
         return words if len(words) else np.empty((0, self.column.words), np.uint64)
+
+
+def ids_of_states(cluster: str, table: Any, sizes: Any, partitions: Sequence[str] = ()) -> tuple[Ids, Ids | None]:
+    """Readers of the ids of clusters, and of classes where there is a table of both.
+
+    Parameters
+    ----------
+    cluster : the cluster column
+    table, sizes : a contingency state and a cluster state; one may be None
+    partitions : names of those that ids may belong to
+    """
+    spec = (sizes if table is None else table).spec
+    scope, kind = spec.scope, spec.type if table is None else spec.cluster_type
+    salts = {hash_words(name.encode()): name for name in sorted(partitions)} if scope == "partition" else {}
+    clusters = Ids(IdColumn(cluster, kind, scope), True, salts)
+    return clusters, None if table is None else Ids(IdColumn(spec.classes, spec.class_type), True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.evaluation.attribution.tables import SHOWN, ImpureTable, PairTables, Shown
+from streameval.evaluation.costs.tables import SHOWN, ImpureTable, PairTables, Shown
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS, Largest, Members, PairCosts
 from streameval.states.values import ValuesSpec
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.attributed import Attribution
-    from streameval.evaluation.attribution.ids import Ids
+    from streameval.evaluation.costs.ids import Ids
     from streameval.typing import Array
 
 __all__ = ["LookUp", "Sweep", "Values"]

@@ -1,0 +1,127 @@
+"""``streameval sketch``: quantiles of columns of numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from streameval.cli.console import PLAIN, as_json, check_out, deliver, progress_bar, refuse_directory, table, write_out
+from streameval.cli.options import given, options
+from streameval.cli.store import stored
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+
+    from streameval.states.scores.quantile_sketch import QuantileSketch
+
+    _Sketches = Mapping[tuple[str, str | None], QuantileSketch]  # by column and class, None for both classes
+
+__all__ = ["sketch"]
+
+_QUANTILES = (0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1)
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@options("sketch")
+def sketch(
+    data: tuple[str, ...],
+    column: tuple[str, ...],
+    quantiles: tuple[float, ...],
+    by_label: bool | None,
+    label: str | None,
+    pos_label: str | None,
+    plot: str | None,
+    json_to: str | None,
+    out: tuple[str, ...],
+    quiet: bool,
+    **asked: Any,
+) -> None:
+    """Estimate quantiles of columns of numbers.
+
+    NaN and nulls are counted apart.
+    """
+    refuse_directory(json_to, plot)
+    check_out(out, PLAIN)
+    if not by_label and (label or pos_label):
+        msg = "--label and --pos-label are for --by-label; add it"
+        raise click.UsageError(msg)
+    places = list(stored(data, asked))
+    found: dict[tuple[str, str | None], QuantileSketch] = {}
+    for name in column:
+        with progress_bar(quiet) as advance:
+            run = given(asked) | {"progress": advance}
+            found |= _sketched(places, name, (label or "label", pos_label) if by_label else None, run)
+    if plot is not None:
+        _plot(found, plot)
+    shares = quantiles or _QUANTILES
+    facts = _facts(found, shares)
+    write_out(out, lambda: as_json(facts), lambda: _rows(facts))
+    deliver(json_to, lambda: as_json(facts), lambda: _shown(found, shares), quiet)
+
+
+def _sketched(data: list[str], column: str, labels: tuple[str, str | None] | None, run: Mapping[str, Any]) -> _Sketches:
+    """The sketch of a column, and those of its classes where labels are named."""
+    from streameval.evaluation.quantile_sketch import quantile_sketch, sketches_by_label
+
+    found: dict[tuple[str, str | None], QuantileSketch] = {(column, None): quantile_sketch(data, column, **run)}
+    classes = sketches_by_label(data, column, *labels, **run) if labels else {}
+    return found | {(column, side): sketched for side, sketched in classes.items()}
+
+
+def _facts(found: _Sketches, shares: Sequence[float]) -> list[dict[str, Any]]:
+    """The quantiles as plain values."""
+    return [
+        {
+            "column": column,
+            **({"class": side} if side else {}),
+            "count": sketched.count,
+            "nan": sketched.nan,
+            "quantiles": [{"q": q, "value": _finite(x)} for q, x in _pairs(sketched, shares)],
+        }
+        for (column, side), sketched in found.items()
+    ]
+
+
+def _rows(facts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One row a quantile, the class null for both together; quantiles that JSON has as text are numbers here."""
+    return [
+        {"column": one["column"], "class": one.get("class"), "count": one["count"], "nan": one["nan"]}
+        | {"q": each["q"], "value": None if each["value"] is None else float(each["value"])}
+        for one in facts
+        for each in one["quantiles"]
+    ]
+
+
+def _shown(found: _Sketches, shares: Sequence[float]) -> RenderableType:
+    """The quantiles as a table, one column a sketch."""
+    names = [_name(key) for key in found]
+    values = [[f"{x:.6g}" for _, x in _pairs(sketched, shares)] for sketched in found.values()]
+    rows = [[f"{q:g}", *row] for q, row in zip(shares, zip(*values, strict=True), strict=True)]
+    counts = ["rows", *(f"{sketched.count:,.0f}" for sketched in found.values())]
+    return table(["quantile", *names], [*rows, counts], names)
+
+
+def _plot(found: _Sketches, path: str) -> None:
+    """Draw the distributions that sketches hold."""
+    from streameval.plots.sketches import plot_quantiles
+
+    shares = [i / 500 for i in range(501)]
+    plot_quantiles({_name(key): (shares, sketched.quantile(shares)) for key, sketched in found.items()}, save_to=path)
+
+
+def _name(key: tuple[str, str | None]) -> str:
+    return " ".join(filter(None, key))
+
+
+def _pairs(sketched: QuantileSketch, shares: Sequence[float]) -> list[tuple[float, float]]:
+    """Shares with their quantiles."""
+    return list(zip(shares, map(float, sketched.quantile(list(shares))), strict=True))
+
+
+def _finite(value: float) -> float | str | None:
+    """A number as JSON has it: NaN as null, an infinity as text."""
+    return value if abs(value) < float("inf") else None if value != value else str(value)

@@ -1,0 +1,82 @@
+"""The family of cluster columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.evaluation.families.protocol import Counted, MetricRequest
+from streameval.evaluation.families.sharded import Sharded, totals
+from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, WithoutRows
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.grouped import GroupedSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval.engine import Engine
+    from streameval.evaluation.families.protocol import KeyTypes
+    from streameval.evaluation.request import Request
+    from streameval.evaluation.resampling import Resampling
+    from streameval.metrics.resampling import Resampled
+    from streameval.states.clusters.size_blocks import SizeChanges
+
+__all__ = ["Clusters"]
+
+
+_UNLABELLED = "the positives of rows without a label are an estimate of their own"
+
+
+@dataclass(frozen=True)
+class Clusters(Sharded):
+    """Metrics of a cluster column."""
+
+    name = "cluster"
+    column = "cluster"
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """Sizes of the clusters of every cluster column."""
+        metrics = request.selection.of(self.name)
+        if metrics or not request.selection.of("classes"):
+            for column in request.clusters:
+                policies = request.scope, request.policy("nulls", column), request.label.nulls == "size"
+                spec = ClusterSpec(column, types.id(column), *policies)
+                yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows in clusters."""
+        return Counted(*totals(state), ((f"null cluster {wanted.of}", int(state.dropped_rows.sum())),))
+
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """Its size table, with and without each block of clusters."""
+        if wanted.spec.unlabelled or not wanted.metrics:
+            return state
+        changes = _changes(engine, state)
+        return SweptClusters(changes.table, state.dropped_rows, changes)
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """Clusters by block of the unit, which other clusterings have as well."""
+        paired = resampling.unit is not None and not wanted.spec.unlabelled
+        return GroupedSpec(wanted.spec, resampling.blocks) if paired else None
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The state without each block of clusters: these are the units."""
+        if wanted.spec.unlabelled:
+            return _UNLABELLED
+        return WithoutRows(state.changes, wanted.of, int(state.table.clusters.sum()))
+
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """The state without each block of a unit that both clusterings have."""
+        if wanted.spec.unlabelled:
+            return _UNLABELLED
+        if blocks is None:
+            return "clusterings have no units in common: name a column of units (--unit)"
+        return WithoutRows(_changes(engine, blocks), resampling.named_unit)
+
+
+def _changes(engine: Engine, state: Any) -> SizeChanges:
+    """The changes of a state with clusters, wherever its rows are."""
+    found: SizeChanges = engine.finalize([(state, [SweepClusters()])])[0][0]
+    return found

@@ -1,0 +1,110 @@
+"""The family of cluster columns against a class column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.evaluation.families.protocol import Counted, MetricRequest
+from streameval.evaluation.families.sharded import scalar, totals
+from streameval.metrics.resampled_clusters import SweptTable, WithoutClasses
+from streameval.states.contingency.class_blocks import ClassBlocks
+from streameval.states.contingency.counts import ContingencySpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.engine import Engine
+    from streameval.engine.protocol import Job
+    from streameval.evaluation.families.protocol import KeyTypes
+    from streameval.evaluation.request import Request
+    from streameval.evaluation.resampling import Resampling
+    from streameval.metrics.protocol import Metric
+    from streameval.metrics.resampling import Resampled
+    from streameval.results import Scalar
+
+__all__ = ["Contingency"]
+
+
+@dataclass(frozen=True)
+class Contingency:
+    """Metrics of clusters against classes."""
+
+    name = "classes"
+    column = "cluster"
+    sharded = False
+    own_blocks = False
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """The table of classes and clusters of every cluster column."""
+        metrics = request.selection.of(self.name)
+        if request.classes is not None and metrics:
+            kind = types.id(request.classes)
+            for column in request.clusters:
+                policies = request.scope, request.policy("nulls", column)
+                spec = ContingencySpec(request.classes, column, kind, types.id(column), *policies)
+                yield MetricRequest(self, column, spec, metrics)
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows in the table."""
+        no_cluster, no_class = state.dropped_rows.tolist()
+        dropped = (
+            (f"null cluster {wanted.of}", no_cluster),
+            (f"null class {wanted.spec.classes} (with {wanted.of})", no_class),
+        )
+        return Counted(*totals(state), dropped)
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Nothing to refuse."""
+
+    def matched(self, metrics: Sequence[Metric]) -> bool:
+        """Whether one of them is an assignment score."""
+        return _assignment_cells(metrics) is not None
+
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """Its summary, with and without each block of classes."""
+        summary, (first, *others) = engine.watched(state, ClassBlocks)
+        replicates, limit = first.merge(others).replicates(summary), _assignment_cells(wanted.metrics)
+        engine.budget.release_spares()
+        return SweptTable(state, replicates, summary if limit is None else engine.summary(state, limit))
+
+    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """One table after the other: two passes summarise it, and the summary is the one part that metrics see."""
+        results = []
+        for state, metrics in jobs:
+            known = isinstance(state, SweptTable)
+            summary = state.summary if known else engine.summary(state, _assignment_cells(metrics))
+            results.append([scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
+            engine.budget.release_spares()
+        return results
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """None: classes are in the state itself."""
+        return None
+
+    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+        """None."""
+        return ()
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The table without each block of classes: these are the units."""
+        return WithoutClasses(state.replicates, wanted.spec.classes)
+
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """Classes are units of all clusterings, but for null classes, of which the state knows no origin."""
+        if state.replicates.classless:
+            return f"rows with a null class {wanted.spec.classes} have no block: leave them out (--nulls drop)"
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """Each state is the one part that metrics see."""
+        made = (make() for make in jobs)
+        return [[scalar(metric, metric.combine([metric.partial(s)], s)) for metric in several] for s, several in made]
+
+
+def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
+    """The limit to the best matching that metrics ask for; None where none needs it."""
+    limits = (getattr(metric, "assignment_cells", None) for metric in metrics)
+    return next((limit for limit in limits if limit is not None), None)

@@ -1,0 +1,136 @@
+"""What a family is: the states that it asks for, and what it says of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from streameval.errors import SchemaError
+from streameval.states.keyed.ids import id_type
+from streameval.states.scores.types import score_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.engine import Engine
+    from streameval.engine.protocol import Job
+    from streameval.evaluation.request import Request
+    from streameval.evaluation.resampling import Resampling
+    from streameval.metrics.protocol import Metric
+    from streameval.metrics.resampling import Resampled
+    from streameval.results import Scalar
+    from streameval.scan import Scan
+
+__all__ = ["Counted", "Family", "KeyTypes", "MetricRequest"]
+
+
+@dataclass(frozen=True)
+class MetricRequest:
+    """A state to build, and the metrics to compute of it.
+
+    Attributes
+    ----------
+    family : what kind of input it is
+    of : the column
+    spec : the state's spec
+    metrics : the metrics
+    of_blocks : whether the state is that of blocks, which intervals need beside the family's own
+    by : columns of the slices that a store keeps of the state; empty for the state itself
+    """
+
+    family: Family
+    of: str
+    spec: Any
+    metrics: tuple[Any, ...]
+    of_blocks: bool = False
+    by: str = ""
+
+    @property
+    def group(self) -> str:
+        """The name of the family, such as ``score``; ``score.blocks`` for blocks."""
+        if self.by:
+            return f"{self.family.name}.by {self.by}"
+        return f"{self.family.name}.blocks" if self.of_blocks else self.family.name
+
+    def blocks(self, resampling: Resampling) -> MetricRequest | None:
+        """The state to build beside this one for sampling intervals, such as ``score.blocks``; None where none is."""
+        spec = self.family.blocks(self, resampling) if resampling.level is not None and self.metrics else None
+        return None if spec is None else replace(self, spec=spec, metrics=(), of_blocks=True)
+
+    def remade(self, spec: Any, metrics: tuple[Any, ...]) -> MetricRequest:
+        """The same with another state."""
+        return replace(self, spec=spec, metrics=metrics)
+
+
+class Counted(NamedTuple):
+    """Rows that metrics were computed from, the positives among them if labels matter, and rows left out by reason."""
+
+    rows: int
+    positives: int | None
+    dropped: tuple[tuple[str, int], ...] = ()
+
+
+class Family(Protocol):
+    """One kind of input."""
+
+    name: str
+    column: str  # the option that names its columns
+    sharded: bool  # whether its states are finalized shard by shard
+    own_blocks: bool  # whether intervals of its values need a state of blocks, which stores keep then
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """The states that a request needs, with their metrics."""
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """What rows the metrics of a state speak of."""
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Raise `DataError` if a state cannot be evaluated; `where` names its weights."""
+
+    def matched(self, metrics: Sequence[Metric]) -> bool:
+        """Whether the metrics need the best matching of a table."""
+
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """What takes the state's place where it is to have replicates: often one sweep gives these and its values."""
+
+    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """The results of several states."""
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """The spec of a state to fold for sampling intervals; None where there is none to fold."""
+
+    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+        """Further metrics of a state that its intervals need."""
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """What gives the replicates of intervals, from a state and that of `blocks`; or why there are none."""
+
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """What gives the replicates of differences between columns; None if it is what gives those of intervals."""
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """The results of states that `Resampled.without` gives in this process, each made when its turn comes."""
+
+
+@dataclass(frozen=True)
+class KeyTypes:
+    """How columns become keys: the types that hold all of their values."""
+
+    found: Scan
+
+    def score(self, column: str) -> str:
+        """Key type of a score column."""
+        return self._typed(score_type, column)
+
+    def id(self, column: str) -> str:
+        """Key type of an id column."""
+        return self._typed(id_type, column)
+
+    def _typed(self, kind: Callable[..., str], column: str) -> str:
+        try:
+            return kind(self.found.schema.field(column).type, column)
+        except SchemaError as error:
+            msg = f"{self.found.pieces[0].name}: {error}"
+            raise SchemaError(msg) from None

@@ -1,0 +1,172 @@
+"""Families of score columns: all rows, groups of rows, and samples."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import WeightError
+from streameval.evaluation.families.protocol import Counted, MetricRequest
+from streameval.evaluation.families.sharded import Sharded, totals
+from streameval.metrics.resampling import SplitState, certificates
+from streameval.metrics.scores.group_means import group_means
+from streameval.metrics.scores.sampling.block_replicates import BlockReplicates
+from streameval.metrics.scores.sampling.group_blocks import SumsByBlock, SweptGroups, WithoutGroups
+from streameval.states.grouped import GroupedSpec
+from streameval.states.scores.blocks import BlockSpec
+from streameval.states.scores.counts import ScoreSpec
+from streameval.states.scores.groups import GroupScoreSpec
+from streameval.states.scores.histogram import HistogramSpec
+from streameval.states.scores.missing import halved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from streameval.engine import Engine
+    from streameval.engine.protocol import Job
+    from streameval.evaluation.families.protocol import KeyTypes
+    from streameval.evaluation.request import Request
+    from streameval.evaluation.resampling import Resampling
+    from streameval.metrics.protocol import Metric
+    from streameval.metrics.resampling import Resampled
+    from streameval.results import Scalar
+
+__all__ = ["Groups", "Samples", "Scores"]
+
+
+_LIGHTEST = 1e-300  # share of all weight that a class may have: below it, products leave float64
+
+
+@dataclass(frozen=True)
+class Scores(Sharded):
+    """Metrics of a score column."""
+
+    name = "score"
+    column = "score"
+    own_blocks = True
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """Exact counts of every score, or a histogram."""
+        metrics = request.selection.of(self.name)
+        if not request.mean_over and (metrics or not request.sampling):
+            kind = HistogramSpec if request.approx else ScoreSpec
+            for column in request.scores:
+                policies = request.weight is not None, request.policy("nan", column)
+                spec = kind(column, types.score(column), *policies)
+                yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows whose score is a number; with NaN scores where these count as halves."""
+        rows, positives = totals(state)
+        nan = state.nan_rows.tolist()
+        if wanted.spec.nan == "half":
+            return Counted(rows + sum(nan), positives + nan[1])
+        return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """Counts by block on a coarse grid, or the exact state split by block."""
+        facts = wanted.spec.column, wanted.spec.type, wanted.spec.weighted, wanted.spec.nan
+        key = resampling.blocks
+        if resampling.bins is None:
+            return GroupedSpec(ScoreSpec(*facts), key)
+        return BlockSpec(*facts, key.unit, key.count, resampling.bins)
+
+    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+        """Standard errors where each row is a unit, which tell whether the grid will do."""
+        single = resampling.unit is None and not wanted.spec.weighted
+        return certificates(wanted.metrics, coarse=resampling.bins is not None, single=single)
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The state without each block."""
+        if resampling.bins is not None:
+            return BlockReplicates(blocks, resampling.named_unit, resampling.blocks.count)
+        return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Refuse weights of two classes whose ratio leaves float64."""
+        total, missing = state.totals(), halved(state)
+        neg, pos = total.neg_weight + missing.neg_weight, total.pos_weight + missing.pos_weight
+        if neg and pos and min(neg, pos) < _LIGHTEST * max(neg, pos):
+            sums = " and ".join(f"{math.ldexp(side, total.unit):g}" for side in (neg, pos))
+            msg = f"{where} sums to {sums} for the two classes; their ratio leaves float64: scale the weights"
+            raise WeightError(msg)
+
+
+@dataclass(frozen=True)
+class Groups(Scores):
+    """Means over groups of the metrics of a score column."""
+
+    name = "groups"
+    own_blocks = False
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """The scores of every group."""
+        over = request.mean_over
+        if over:
+            for column in request.scores:
+                selection = request.selected(column)
+                defaults = replace(selection, patterns=(), own=(), truncate=(), at=()).of("score") * selection.usual
+                metrics = group_means(selection.of("score"), over, request.options["mean_weight"], defaults)
+                policy = request.policy("nan", column)
+                spec = GroupScoreSpec(column, types.score(column), over, types.id(over), policy)
+                yield MetricRequest(self, column, spec, metrics)
+
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """The scores of the groups, with the sums of each block of groups."""
+        if not wanted.metrics:
+            return state
+        found = engine.finalize([(state, [SumsByBlock(mean) for mean in wanted.metrics])])[0]
+        return SweptGroups(state, {mean.name: sums for mean, sums in zip(wanted.metrics, found, strict=True)})
+
+    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """As of other scores."""
+        plain = [(state.state if isinstance(state, SweptGroups) else state, metrics) for state, metrics in jobs]
+        return super().finalize(engine, plain)
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """None: groups are the units, and their ids are in the state itself."""
+        return None
+
+    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+        """None."""
+        return ()
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """The means without each block of groups."""
+        return WithoutGroups(state.found, wanted.spec.groups)
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """The sums of the groups that are left."""
+        return [state.scalars(metrics) for state, metrics in (make() for make in jobs)]
+
+
+@dataclass(frozen=True)
+class Samples(Scores):
+    """Metrics of a sampled score column."""
+
+    name = "sample"
+    column = "score"
+
+    def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
+        """A sample of every score, where its area is asked for."""
+        if request.sampling:
+            for column in request.scores:
+                policy, weighted = request.policy("nan", column), request.weight is not None
+                spec = request.sampling.spec(column, types.score(column), policy, weighted=weighted)
+                yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """None."""
+        return None
+
+    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+        """None."""
+        return ()
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """None: the rows that were drawn decide the error, which the values have."""
+        return "the rows that were drawn decide its error, see bound and stderr; agc has an interval"
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Nothing to refuse: its metrics divide weights by their sum first."""

@@ -1,0 +1,95 @@
+"""What most families have in common: states that metrics read part by part, which keep no blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streameval.metrics.finalize import computed, in_rounds
+from streameval.results import Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.engine import Engine
+    from streameval.engine.protocol import Job
+    from streameval.evaluation.families.protocol import MetricRequest
+    from streameval.evaluation.resampling import Resampling
+    from streameval.metrics.protocol import Metric
+    from streameval.metrics.resampling import Resampled
+
+__all__ = ["Sharded", "scalar", "totals"]
+
+
+NO_BLOCKS = "its states keep no blocks to leave out"
+_REPLICATES = 16  # that a task finalizes
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """States that metrics read part by part."""
+
+    sharded = True
+    own_blocks = False
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Nothing to refuse."""
+
+    def matched(self, metrics: Sequence[Metric]) -> bool:
+        """There is no table."""
+        return False
+
+    def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
+        """The state itself."""
+        return state
+
+    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
+        """All shards of all states side by side, once more for metrics that take several steps."""
+        values = in_rounds(engine.finalize, jobs)
+        return [
+            [scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
+            for (_, metrics), row in zip(jobs, values, strict=True)
+        ]
+
+    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
+        """None."""
+        return None
+
+    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+        """None."""
+        return ()
+
+    def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
+        """None."""
+        return NO_BLOCKS
+
+    def paired(
+        self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> Resampled | str | None:
+        """Intervals and differences have the same replicates."""
+        return None
+
+    def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+        """Replicates side by side, several a task, since one takes about as long as scheduling it."""
+        several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
+        return [row for rows in engine.each(_computed, several, "replicates") for row in rows]
+
+
+def _computed(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
+    rows = []
+    for make in jobs:
+        state, metrics = make()
+        values = zip(metrics, computed(state, metrics), strict=True)
+        rows.append([scalar(metric, value) for metric, value in values])
+    return rows
+
+
+def scalar(metric: Metric, value: Any) -> Scalar:
+    """A result; a user's own metric may give a plain number."""
+    return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
+
+
+def totals(state: Any) -> tuple[int, int]:
+    """Rows of a state, and the positives among them."""
+    total = state.totals()
+    return total.rows, total.pos

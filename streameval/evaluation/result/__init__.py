@@ -1,0 +1,217 @@
+"""What an evaluation found: results, curves, tables, and how they leave the process."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from streameval._version import __version__
+from streameval.errors import OptionError
+from streameval.evaluation.judging import judged
+from streameval.evaluation.result.costs import Costs
+from streameval.evaluation.result.drawing import Drawing
+from streameval.evaluation.result.estimates import Estimates
+from streameval.metrics.catalogue import entry_of
+from streameval.results import Source, to_arrow
+from streameval.saving import Saved
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from streameval.engine import Engine
+    from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.judging import Judged
+    from streameval.metrics.resampling import Resampled
+    from streameval.report.elements import Section
+    from streameval.report.evaluation import Evidence
+    from streameval.report.values import Meaning
+    from streameval.results import Scalar
+
+__all__ = ["Evaluation"]
+
+_WORST = 5  # clusters and classes in each table of a page
+
+
+@dataclass(frozen=True)
+class Evaluation(Estimates, Drawing, Costs, Saved):
+    """What an evaluation found.
+
+    Attributes
+    ----------
+    rows, positives : rows evaluated, and how many of them are positive; None where no label was read
+    results : tuple of Scalar
+    dropped : tuple of (reason, rows) left out
+    skipped : tuple of (file, reason) left out
+    options : the options that were given, by name, as far as they decide the results
+    source : where the results come from: data, files, and the command that repeats them
+    estimates : sequence of Estimated
+        The results of all rows with their replicates, in the order of `results`; empty without sampling intervals.
+        Each has two: `own`, which gives its interval, and `paired`, which gives differences from other columns and
+        other evaluations.
+    slice_estimates : sequence of Estimated
+        The same of the results of slices, slice by slice.
+    counts : tuple of Scalar
+        ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty where there are none.
+    ci_level : level of the sampling intervals; None without them
+    judgements : what rules said of it, see `judge`
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+    >>> from streameval import evaluate
+    >>> result = evaluate(data, score="score")
+    >>> result.value("roc_auc"), result.interval("roc_auc")
+    (0.75, (0.75, 0.75))
+    """
+
+    rows: int
+    positives: int | None
+    results: tuple[Scalar, ...]
+    dropped: tuple[tuple[str, int], ...] = ()
+    skipped: tuple[tuple[str, str], ...] = ()
+    _states: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
+    _engine: Engine | None = field(default=None, repr=False, compare=False)
+    _threshold: Any = field(default=1, repr=False, compare=False)
+    options: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    source: Source = field(default_factory=Source, repr=False, compare=False)
+    estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
+    ci_level: float | None = field(default=None, repr=False, compare=False)
+    _resampled: Mapping[tuple[str, str], Resampled] = field(default_factory=dict, repr=False, compare=False)
+    slice_estimates: Sequence[Estimated] = field(default=(), repr=False, compare=False)
+    counts: tuple[Scalar, ...] = field(default=(), repr=False, compare=False)
+    _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
+    judgements: tuple[Judged, ...] = field(default=(), repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
+        """Carry the results and estimates to another process, not the states: curves must be drawn before."""
+        made = partial(
+            Evaluation,
+            options=self.options,
+            source=self.source,
+            estimates=self.estimates,
+            ci_level=self.ci_level,
+            slice_estimates=self.slice_estimates,
+            counts=self.counts,
+            judgements=self.judgements,
+        )
+        return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
+
+    def __str__(self) -> str:
+        from streameval.report import text
+
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        """The values as a small table, for a notebook."""
+        from streameval.report.evaluation import headline_tables
+        from streameval.report.html import html_of_tables
+
+        return html_of_tables(headline_tables(self, self.meanings()))
+
+    def judge(self, rules: str | Sequence[str] | Mapping[str, str]) -> Evaluation:
+        """The same evaluation with what rules say of it, in `judgements`; see `streameval.rules.grammar`.
+
+        Parameters
+        ----------
+        rules : texts, or a mapping of names to texts
+
+        Raises
+        ------
+        OptionError
+            If a rule is malformed, speaks of nights, or needs what was not computed: another metric, or for a rule with
+            a level sampling intervals.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> result = evaluate(data, score="score").judge(["roc_auc >= 0.7", "rows >= 100"])
+        >>> [one.outcome for one in result.judgements], result.passed
+        (['passed', 'failed'], False)
+        """
+        found = judged(
+            rules,
+            (self.rows, self.positives),
+            lambda metric, of: self._find(metric, of, None),
+            self._estimate,
+            self.results,
+        )
+        return replace(self, judgements=tuple(found))
+
+    @property
+    def passed(self) -> bool:
+        """Whether every rule of `judgements` passed."""
+        return all(one.passed for one in self.judgements)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, as the command line's JSON has them."""
+        return {
+            "streameval": __version__,
+            "options": self.options,
+            "rows": self.rows,
+            "positives": self.positives,
+            **({"counts": [count.to_dict() for count in self.counts]} if self.counts else {}),
+            "results": [result.to_dict() for result in self.results],
+            "dropped": [{"reason": reason, "rows": rows} for reason, rows in self.dropped],
+            "skipped": [{"partition": name, "reason": reason} for name, reason in self.skipped],
+            **({"rules": [one.to_dict() for one in self.judgements]} if self.judgements else {}),
+        }
+
+    def to_arrow(self) -> pa.Table:
+        """One row a result."""
+        return to_arrow(self.results)
+
+    def to_html(self) -> str:
+        """One page with everything, as the text of an HTML file that needs nothing else.
+
+        The states of the evaluation are read once more, for the curves.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> "ROC AUC of score is 0.7500." in evaluate(data, score="score").to_html()
+        True
+        """
+        from streameval.report.evaluation import evaluation_page
+        from streameval.report.html import html_of
+
+        return html_of(evaluation_page(self, self.evidence()))
+
+    def evidence(self) -> Evidence:
+        """What a page shows beside the results: curves, distributions, meanings and the source."""
+        from streameval.report.evaluation import Evidence
+
+        meanings = self.meanings()
+        names = ["roc", "precision_recall", "gain", "lift", "purity"]
+        names += ["reliability", "corp"] * any(known.subject == "calibration" for known in meanings.values())
+        distributions = []
+        for column in self.columns("score"):
+            with suppress(OptionError):
+                distributions.append(self.distribution(column))
+        more = self._more(self) if self._more is not None else ()
+        points: list[dict[str, Any]] = []
+        if any(r.threshold is not None and r.slice is None and r.baseline is None for r in self.results):
+            with suppress(OptionError):
+                points = self.operating_points().to_pylist()
+        told = "".join(f" --rule {shlex.quote(one.text)}" for one in self.judgements)
+        source = replace(self.source, command=f"{self.source.command}{told}") if self.source.command else self.source
+        return Evidence(
+            self.curves(*names), distributions, points, meanings, source, more, self.judgements,
+            self.attributions(_WORST),
+        )  # fmt: skip
+
+    def meanings(self) -> dict[str, Meaning]:
+        """What the catalogue says of each metric."""
+        from streameval.report.values import Meaning
+
+        rows = {result.metric: entry_of(result.metric) for result in self.results}
+        return {n: Meaning(row.meaning, row.better, row.family, row.subject) for n, row in rows.items() if row}

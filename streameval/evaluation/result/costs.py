@@ -1,0 +1,103 @@
+"""Which clusters and classes cost an evaluation its scores, from its own states."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.evaluation.attributed import Attribution
+from streameval.evaluation.costs.ids import ids_of_states
+from streameval.evaluation.costs.sweep import Sweep
+from streameval.evaluation.result.counts import Counts
+from streameval.metrics.contingency.attribution import check_gain
+from streameval.options.kinds import of_column
+from streameval.wording import few
+
+if TYPE_CHECKING:
+    from streameval.results import Source
+
+__all__ = ["Costs"]
+
+
+class Costs(Counts):
+    """What an evaluation attributes to its clusters and classes when it is asked to."""
+
+    source: Source
+    _threshold: Any
+
+    def attribution(
+        self, cluster: str | None = None, *, metric: str = "adjusted_rand_index", top: int = 20
+    ) -> Attribution:
+        """Name the clusters and classes that cost a clustering its score, from the states of the evaluation.
+
+        As `streameval.attribute` of the same data, which is not read again: there are no examples, and string ids
+        appear as hashes.
+
+        Parameters
+        ----------
+        cluster : str, optional
+            The cluster column, where there are several.
+        metric : str
+            The metric of the gains.
+        top : int
+            Clusters and classes in each table, at most.
+
+        Raises
+        ------
+        OptionError
+            If `cluster` is needed or was not evaluated, the metric has no gains, ids belong to their partitions, or the
+            evaluation has come from another process.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"campaign": [1, 1, 1, 2, 2], "cluster": [7, 7, 8, 7, 9]})
+        >>> found = evaluate(data, cluster="cluster", classes="campaign", metrics=["v_measure"]).attribution()
+        >>> found.merges["cluster"].to_pylist(), found.totals["missed_pairs"]
+        ([7], 3)
+        """
+        check_gain(metric)
+        column = self._clustered(cluster)
+        table, sizes = (self._states.get((family, column)) for family in ("classes", "cluster"))
+        if sizes is not None and sizes.spec.unlabelled:
+            sizes = None  # the labels of some rows are not known
+        given = [state for state in (table, sizes) if state is not None]
+        if self._engine is None or not given:
+            msg = f"nothing can be attributed to {column}: its clusters have neither classes nor the labels of all rows"
+            raise OptionError(msg)
+        if given[0].spec.scope == "partition":
+            msg = "ids belong to their partitions, whose names are with the data: use streameval.attribute"
+            raise OptionError(msg)
+        clusters, classes = ids_of_states(column, table, sizes)
+        options = {"metric": metric, "top": top, "aul_threshold": of_column(self._threshold, column)}
+        options |= {"examples": None, "examples_per": 0}
+        result = Attribution(
+            given[0].totals().rows, None, None, None, None, {}, options={"cluster": column}, source=self.source
+        )
+        return Sweep(options, self._engine, clusters, classes, None).added(result, table, sizes)
+
+    def attributions(self, top: int = 20) -> tuple[Attribution, ...]:
+        """Attributions of every cluster column that has classes or the labels of all rows; see `attribution`."""
+        found = []
+        for column in self._cluster_columns():
+            try:
+                found.append(self.attribution(column, top=top))
+            except OptionError:
+                continue
+        return tuple(found)
+
+    def _clustered(self, cluster: str | None) -> str:
+        """The one cluster column that is meant."""
+        if self._engine is None:
+            msg = "an attribution needs the counts of the run, which stay in its process: take it there"
+            raise OptionError(msg)
+        columns = [column for column in self._cluster_columns() if cluster in (None, column)]
+        if len(columns) == 1:
+            return columns[0]
+        have = few(self._cluster_columns())
+        msg = f"name the cluster column: {have}" if have else "no cluster column was evaluated: name one (--cluster)"
+        raise OptionError(msg)
+
+    def _cluster_columns(self) -> list[str]:
+        return list(dict.fromkeys(column for family, column in self._states if family in ("classes", "cluster")))

@@ -1,0 +1,163 @@
+"""Tables that the states of an evaluation give: group values, confusion, operating points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.arrays.contingency.table import ConfusionMatrix2
+from streameval.errors import OptionError
+from streameval.evaluation.families import FAMILIES
+from streameval.metrics.finalize import in_rounds
+from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
+from streameval.metrics.scores.point_table import point_table, pointed
+from streameval.metrics.scores.threshold import ConfusionAt, TablesAt
+from streameval.metrics.selection import Selection
+from streameval.wording import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from streameval.engine import Engine
+    from streameval.results import Scalar
+
+__all__ = ["Counts"]
+
+
+class Counts:
+    """What an evaluation computes from its states when it is asked for."""
+
+    results: tuple[Scalar, ...]
+    _states: Mapping[tuple[str, str], Any]
+    _engine: Engine | None
+
+    def _counts(self, family: str, of: str | None, what: str, default: str) -> tuple[Engine, str, Any]:
+        """The engine, the one column of a family that is meant, and its state."""
+        have = [column for name, column in self._states if name == family]
+        found = [column for column in have if of in (None, column)]
+        if len(found) == 1 and self._engine is not None:
+            return self._engine, found[0], self._states[family, found[0]]
+        if self._engine is None:
+            msg = f"the {what} needs the counts of the run, which stay in its process: take it there"
+        elif have:
+            msg = f"name the {family} column of the {what} with of=; there are: {', '.join(have)}"
+        elif any(FAMILIES[name].column == family for name, _ in self._states):
+            msg = f"there is no {what}, since none of its metrics was asked for: add {default} to metrics"
+        else:
+            msg = f"there is no {what}, since no {family} column was evaluated: name one (--{family})"
+        raise OptionError(msg)
+
+    def columns(self, family: str) -> tuple[str, ...]:
+        """The columns of a family, ``score`` or ``cluster``, whose curves can be taken here.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> evaluate(pa.table({"label": [0, 1], "score": [0.1, 0.9]}), score="score").columns("score")
+        ('score',)
+        """
+        return tuple(column for name, column in self._states if name == family and self._engine is not None)
+
+    def group_values(self, metric: str, of: str | None = None) -> pa.Table:
+        """Deciles of the values of the groups of `mean_over`, each group counted once.
+
+        The columns are `share`, from 0 to 1, and `value`: the smallest value that this share of the groups does not
+        exceed. Groups without both classes are left out. Exact; the states of the evaluation are read twice more.
+
+        Raises
+        ------
+        OptionError
+            If there are no groups, or `of` is needed, or the metric has no mean over groups.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 1, 0], "score": [0.1, 0.2, 0.3, 0.9], "user": ["a", "a", "b", "b"]})
+        >>> evaluate(data, score="score", mean_over="user").group_values("roc_auc")["value"].to_pylist()[4:7]
+        [0.0, 0.0, 1.0]
+        """
+        import pyarrow as pa
+
+        if self._engine is not None and not any(name == "groups" for name, _ in self._states):
+            msg = f"there are no groups, so {metric} has no values by group: name their column (mean_over)"
+            raise OptionError(msg)
+        engine, _, state = self._counts("groups", of, "table of group values", metric)
+        found = [each for each in Selection(("score",), (canonical(metric),)).of("score") if has_mean(each)]
+        if len(found) != 1:
+            msg = f"{metric} has no mean over groups; there are roc_auc, average_precision and precision@k=N"
+            raise OptionError(msg)
+        [[deciles]] = in_rounds(engine.finalize, [(state, [GroupQuantiles(found[0])])])
+        columns = {name: [pair[i] for pair in deciles.pairs] for i, name in enumerate(("share", "value"))}
+        return pa.table(columns, schema=pa.schema({name: pa.float64() for name in columns}))
+
+    def confusion(self, threshold: float, of: str | None = None) -> ConfusionMatrix2:
+        """The 2×2 table of a score, with its measures: scores at or above the threshold are taken as positive.
+
+        Exact; the states of the evaluation are read once more. Under ``approx`` only where the threshold lies between
+        two bins of the histogram.
+
+        Raises
+        ------
+        OptionError
+            If `of` is needed, or the threshold is within a bin.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> evaluate(data, score="score").confusion(0.4)
+        ConfusionMatrix2(rows=[[1, 1], [1, 1]])
+        """
+        engine, _, state = self._counts("score", of, "2×2 table", "roc_auc")
+        return ConfusionMatrix2(*engine.finalize([(state, [ConfusionAt(threshold)])])[0][0])
+
+    def operating_points(self, of: str | None = None) -> pa.Table:
+        """One row for each operating point (`at`) and each metric that chooses a threshold, such as `f1_max`.
+
+        The columns are `of`, `at` (what was asked for), `threshold`, `tpr`, `fpr`, `precision`, `recall`, `f1`, `mcc`,
+        `share` (of rows flagged; with weights, of the weight), `flagged` (rows), `tp`, `fp`, `fn`, `tn`; the expected
+        cost of a row, such as ``cost@fp=1,fn=10``, for the costs of each ``cost_min`` that was asked for; then `metric`
+        with its `value`, its certain ends `lower` and `upper` and whether it is `exact`, and the `reason` for nulls,
+        such as the nearest point that can be reached. Rows at or above the threshold are flagged. The states of the
+        evaluation are read once more.
+
+        Under ``approx`` a threshold is an edge of a bin, at which the counts are exact; `lower` and `upper` hold what
+        the best threshold of all gives. A ``threshold=T`` within a bin has no counts.
+
+        Parameters
+        ----------
+        of : str, optional
+            A score column; all by default.
+
+        Raises
+        ------
+        OptionError
+            If there is no such score, or its counts are in another process.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> found = evaluate(data, score="score", at=["recall=0.9", "fpr=0"], metrics="f1_max").operating_points()
+        >>> found.select(["at", "threshold", "precision", "recall", "flagged"]).to_pylist()[1]
+        {'at': 'recall=0.9', 'threshold': 0.35, 'precision': 0.6666666666666666, 'recall': 1.0, 'flagged': 3}
+        """
+        what = "table of operating points"
+        columns = [of] if of is not None else self.columns("score")
+        counted = [self._counts("score", column, what, "roc_auc") for column in columns]
+        counted = counted or [self._counts("score", None, what, "roc_auc")]
+        found = [pointed(self.results, column) for _, column, _ in counted]
+        at = [tuple({r.threshold: None for r in rows.values() if r.threshold is not None}) for rows in found]
+        jobs = [(state, [TablesAt(thresholds)]) for (*_, state), thresholds in zip(counted, at, strict=True)]
+        listed = []
+        values = counted[0][0].finalize(jobs)
+        for (_, column, _), rows, thresholds, (tables,) in zip(counted, found, at, values, strict=True):
+            given = dict(zip(thresholds, tables, strict=True))
+            listed += [(column, asked, r, given[r.threshold] if r.threshold is not None else None)
+                       for asked, r in rows.items()]  # fmt: skip
+        return point_table(listed, self.results)

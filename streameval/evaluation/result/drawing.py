@@ -1,0 +1,124 @@
+"""Curves and distributions of an evaluation, for drawing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.evaluation.resampling import LEVEL
+from streameval.evaluation.result.counts import Counts
+from streameval.evaluation.result.curves import curves_of, with_bands
+from streameval.metrics.curves import curve_kind
+from streameval.metrics.finalize import in_rounds
+from streameval.metrics.scores.distribution import ScoreRange
+from streameval.options.kinds import of_column
+from streameval.states.scores.missing import numbers_only
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from streameval.metrics.resampling import Resampled
+    from streameval.results import Curve, Distribution
+
+__all__ = ["Drawing"]
+
+
+class Drawing(Counts):
+    """What of an evaluation is drawn."""
+
+    ci_level: float | None
+    _threshold: Any
+    _resampled: Mapping[tuple[str, str], Resampled]
+
+    def curve(self, name: str, of: str | None = None) -> Curve:
+        """A curve for drawing.
+
+        At most 10,000 points; the area is that of the full curve, without NaN scores whatever `nan` says. The states of
+        the evaluation are read once more. Where the evaluation has sampling intervals, ``roc``, ``precision_recall``,
+        ``gain`` and ``lift`` have a band of pointwise intervals.
+
+        Parameters
+        ----------
+        name : str
+            Of a score: ``roc``, ``precision_recall``, ``gain``, ``reliability`` (ten bins of equal width, a
+            `Reliability`; ``reliability@20`` has other bins, ``reliability@20/equal_count`` as many rows in each),
+            ``corp`` (the isotonic fit). Of a cluster column: ``lift``, ``purity`` (share of positives by size).
+        of : str, optional
+            The score or cluster column, where there are several.
+
+        Raises
+        ------
+        OptionError
+            If there is no such curve, or `of` is needed, or the curve is not defined.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.25, 0.25, 0.5, 0.75]})
+        >>> found = evaluate(data, score="score").curve("reliability@2")
+        >>> found.x.tolist(), found.y.tolist(), found.counts.tolist()
+        ([0.3333333333333333, 0.75], [0.3333333333333333, 1.0], [3.0, 1.0])
+        """
+        kind = curve_kind(name)
+        engine, column, state = self._counts(kind.family, of, f"{name} curve", kind.default)
+        state = kind.drawn(state)
+        threshold = of_column(self._threshold, column)
+        values = engine.finalize([(state, kind.metrics(threshold))])[0]
+        curve = kind.make(values, state, column, threshold)
+        return with_bands([curve], self._resampled, self._threshold, self.ci_level or LEVEL)[0]
+
+    def curves(self, *names: str) -> tuple[Curve, ...]:
+        """The curves of these names of all columns, kind by kind; those that are not defined are left out.
+
+        By default ``roc``, ``precision_recall``, ``gain`` and ``lift``. As `curve` gives them one by one, but the
+        states are read once for all.
+
+        Raises
+        ------
+        OptionError
+            If there is no curve of a name.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.8]})
+        >>> [curve.name for curve in evaluate(data, score="score").curves()]
+        ['roc', 'precision_recall', 'gain']
+        """
+        kinds = [curve_kind(name) for name in names or ("roc", "precision_recall", "gain", "lift")]
+        if self._engine is None:
+            return ()
+        found = curves_of(self._engine, self._states, kinds, self._threshold)
+        return tuple(with_bands(found, self._resampled, self._threshold, self.ci_level or LEVEL))
+
+    def distribution(self, of: str | None = None, bins: int = 100) -> Distribution:
+        """How the scores of each class are distributed, for drawing.
+
+        The states of the evaluation are read twice. NaN scores are left out; infinite ones are counted apart.
+
+        Parameters
+        ----------
+        of : str, optional
+            The score column, where there are several.
+        bins : int
+            Bins of equal width from the lowest score to the highest, at most 10,000.
+
+        Raises
+        ------
+        OptionError
+            If `of` is needed, there are no finite scores, or `bins` is not a number of bins.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 0, 1, 1], "score": [0.1, 0.4, 0.35, 0.9]})
+        >>> found = evaluate(data, score="score").distribution(bins=2)
+        >>> found.edges.tolist(), found.negatives.tolist(), found.positives.tolist()
+        ([0.1, 0.5, 0.9], [2.0, 0.0], [1.0, 1.0])
+        """
+        kind = ScoreRange(bins)
+        engine, _, state = self._counts("score", of, "distribution", "roc_auc")
+        found: Distribution = in_rounds(engine.finalize, [(numbers_only(state), [kind])])[0][0]
+        return found

@@ -1,0 +1,98 @@
+"""Results by their names: values, slices, and the intervals that are certain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.results import same_slice, slice_table
+from streameval.wording import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import pyarrow as pa
+
+    from streameval.results import Scalar
+
+__all__ = ["LookUp"]
+
+
+class LookUp:
+    """What an evaluation gives by the name of a metric."""
+
+    results: tuple[Scalar, ...]
+
+    def _find(self, metric: str, of: str | None, slice: Mapping[str, Any] | None) -> Scalar:
+        results = [r for r in self.results if same_slice(r.slice, slice)]
+        if not results:
+            slicings = "; ".join(dict.fromkeys(",".join(r.slice) for r in self.results if r.slice))
+            msg = f"there is no slice {slice!r}; there are slices by: {slicings or 'nothing, since by was not given'}"
+            raise OptionError(msg)
+        names = {metric, canonical(metric)}
+        found = [r for r in results if r.metric in names and of in (None, r.of)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            columns = ", ".join(str(r.of) for r in found)
+            msg = f"{metric} was computed of {columns}; say which with of="
+        else:
+            have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in results}))
+            msg = f"{metric}{f' of {of}' if of else ''} was not computed; there are: {have}"
+        raise OptionError(msg)
+
+    def value(self, metric: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> float:
+        """Value of a metric; `of` names the score or cluster column where there are several.
+
+        With `slice`, such as ``{"country": "DE"}``, the value of that slice; dates and times are texts there.
+
+        Raises
+        ------
+        OptionError
+            If it was not computed, or `of` is needed, or there is no such slice.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 0, 1], "score": [0.1, 0.4, 0.8, 0.3], "country": ["DE", "DE", "FR", "FR"]})
+        >>> result = evaluate(data, score="score", by="country")
+        >>> result.value("roc_auc"), result.value("roc_auc", slice={"country": "FR"})
+        (0.5, 0.0)
+        """
+        return self._find(metric, of, slice).value
+
+    def slices(self, column: str) -> pa.Table:
+        """One row for each slice of a slicing, such as ``"country"`` or ``"country,channel"``; most rows first.
+
+        The columns are the slicing columns, `rows`, `positives`, and the value of each metric, such as
+        ``roc_auc[score]``; null where it is undefined.
+
+        Raises
+        ------
+        OptionError
+            If there is no such slicing.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> from streameval import evaluate
+        >>> data = pa.table({"label": [0, 1, 1], "score": [0.1, 0.4, 0.8], "country": ["DE", "DE", None]})
+        >>> evaluate(data, score="score", by="country", metrics="roc_auc").slices("country").to_pylist()[0]
+        {'country': 'DE', 'rows': 2, 'positives': 1, 'roc_auc[score]': 1.0}
+        """
+        return slice_table(self.results, column)
+
+    def interval(
+        self,
+        metric: str,
+        of: str | None = None,
+        slice: Mapping[str, Any] | None = None,
+    ) -> tuple[float, float]:
+        """Ends of the interval that is certain to hold the exact value.
+
+        NaN where the value is not defined, and where it was sampled: then nothing is certain, and the result's `bound`
+        and `stderr` say what is likely, see `streameval.metrics.scores.gain_sampled`.
+        """
+        result = self._find(metric, of, slice)
+        return result.lower, result.upper

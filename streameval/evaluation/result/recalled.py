@@ -1,0 +1,70 @@
+"""A cached evaluation: its values come from the cache; states and replicates are read where something asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, overload
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.result import Evaluation
+    from streameval.metrics.resampling import Resampled
+
+__all__ = ["Recalled", "RecalledEstimates", "RecalledStates"]
+
+
+class Recalled:
+    """An evaluation that is made again, once, where its replicates are asked for.
+
+    Parameters
+    ----------
+    make : callable without arguments
+    """
+
+    def __init__(self, make: Callable[[], Evaluation]) -> None:
+        self._make = make
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """The evaluation."""
+        return self._make()
+
+
+class RecalledEstimates(Sequence["Estimated"]):
+    """The replicates of its values."""
+
+    def __init__(self, recalled: Recalled) -> None:
+        self._recalled = recalled
+
+    @overload
+    def __getitem__(self, index: int) -> Estimated: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Estimated]: ...
+    def __getitem__(self, index: Any) -> Any:
+        return self._recalled.evaluation.estimates[index]
+
+    def __len__(self) -> int:
+        return len(self._recalled.evaluation.estimates)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Carry the replicates, not the store."""
+        return tuple, (tuple(self),)
+
+
+class RecalledStates(Mapping[tuple[str, str], "Resampled"]):
+    """What gives the replicates of its curves."""
+
+    def __init__(self, recalled: Recalled) -> None:
+        self._recalled = recalled
+
+    def __getitem__(self, key: tuple[str, str]) -> Resampled:
+        return self._recalled.evaluation._resampled[key]  # noqa: SLF001 - an evaluation shares them with its stand-in
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return iter(self._recalled.evaluation._resampled)  # noqa: SLF001 - as above
+
+    def __len__(self) -> int:
+        return len(self._recalled.evaluation._resampled)  # noqa: SLF001 - as above

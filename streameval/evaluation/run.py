@@ -1,0 +1,126 @@
+"""A run of `evaluate`: what is planned, and how it is read and finalized."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from streameval import scan
+from streameval.engine import Engine, start
+from streameval.engine.fold import Plan
+from streameval.errors import SchemaError
+from streameval.evaluation.columns import without_views
+from streameval.evaluation.conclude import finalize_all
+from streameval.evaluation.families import planned
+from streameval.evaluation.intervals import block_specs
+from streameval.evaluation.source import source_of
+from streameval.options import recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.engine.fold import Folded
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.request import Request
+    from streameval.evaluation.result import Evaluation
+
+__all__ = ["Run"]
+
+_ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is about to start."""
+
+    data: Any
+    request: Request
+    engine: Engine
+    found: scan.Scan
+    wanted: list[MetricRequest]
+    plan: Plan
+    pruned: scan.Pruned | None = None
+
+    @classmethod
+    def of(cls, data: Any, request: Request, *, estimate: bool) -> Run:
+        """The run of a request with a new engine; `estimate` tells whether the plan may estimate rows."""
+        engine = start(**{name: request.options[name] for name in _ENGINE})
+        found = _scanned(data, request, engine, estimate=estimate and not request.estimates)
+        where = None if request.where is None else request.where.bound(found.schema)
+        found, pruned = (found, None) if where is None else scan.prune(found, where)
+        request.slicing.check(found.schema, found.pieces[0].name)
+        request.resampling.check(found.schema, found.pieces[0].name)
+        try:
+            wanted = planned(request, found)
+        except SchemaError:
+            if not found.estimated:
+                raise
+            return cls.of(data, request, estimate=False)
+        engine.check(metric for w in wanted if w.family.sharded for metric in w.metrics)
+        return cls(data, request, engine, found, wanted, _plan(request, found, wanted, where), pruned)
+
+    def again(self) -> Run:
+        """The same run, planned without estimates."""
+        return self.of(self.data, self.request, estimate=False)
+
+    def finish(self) -> Evaluation:
+        """Read the data and compute the results."""
+        try:
+            folded, wanted = self._read()
+            names = [piece.name for piece in self.found.pieces]
+            folded.states[self.plan.label].check_found(names[0] if len(set(names)) == 1 else f"all of {names[0]}, …")
+            result = finalize_all(
+                self.engine,
+                names,
+                self.plan,
+                wanted,
+                folded,
+                threshold=self.request.options["aul_threshold"],
+                slicing=self.request.slicing,
+                resampling=self.request.resampling,
+                filtered=self.request.where.text if self.request.where else "",
+            )
+            source = source_of(self.data, self.found.pieces, self.request.options)
+            return replace(result, options=recorded(self.request.options), source=source)
+        except BaseException:
+            self.engine.progress.cancel()
+            raise
+
+    def _read(self) -> tuple[Folded, list[MetricRequest]]:
+        """The states, and what is wanted of them: a sample may have been folded into another state than planned."""
+        found, wanted = self.found, self.wanted
+        if self.request.sampling:
+            sampled = {w.spec: w.metrics for w in wanted if w.group == "sample"}
+            folded, made = self.request.sampling.fold(found, self.plan, sampled, self.engine.read)
+            wanted = [w.remade(*made[w.spec]) if w.spec in made else w for w in wanted]
+        else:
+            folded = self.engine.read(found.pieces, found.rows, self.plan)
+        return replace(folded, skipped=(*found.skipped, *folded.skipped)), wanted
+
+
+def _scanned(data: Any, request: Request, engine: Engine, *, estimate: bool) -> scan.Scan:
+    """The inputs, with the columns of the request in types that can be folded."""
+    found = scan.plan(
+        data,
+        request.columns,
+        on_error=request.options["on_error"],
+        delta_version=request.options["delta_version"],
+        threads=engine.threads,
+        compute=engine.compute,
+        estimate=estimate,
+    )
+    return replace(found, schema=without_views(found.schema))
+
+
+def _plan(request: Request, found: scan.Scan, wanted: Sequence[MetricRequest], where: Any) -> Plan:
+    """What to fold: the states of metrics, of slices and of blocks, each once."""
+    specs = request.slicing.specs(tuple({w.spec: None for w in wanted}))
+    return Plan(
+        found.schema,
+        request.label,
+        request.weight,
+        tuple(dict.fromkeys((*specs, *block_specs(wanted, request.resampling, request.slicing)))),
+        request.options["on_error"] == "skip",
+        where=where,
+        derived=request.slicing.derived,
+    )

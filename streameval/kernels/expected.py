@@ -1,0 +1,241 @@
+"""Expected mutual information of two random partitions, over the distinct sizes of both.
+
+A pair (a, b) of sizes contributes E[x·ln(x·n/(a·b))], x hypergeometric with mean m = a·b/n. Since E[x] = m that is the
+mean *deviance* of x from m. There are millions of pairs, most with a small mean, and these separate. Newton's series of
+f(k) = k·ln k is Σ_j Δ^j f(0)/j!·(k)_j in falling factorials (k)_j = k·(k − 1)⋯(k − j + 1), whose hypergeometric means
+are products::
+
+    E[x·ln x] = Σ_j Δ^j f(0)/j! · (a)_j·(b)_j/(n)_j        E[x]·ln m = a·b/n·(ln a + ln b − ln n)
+
+So for a size a, all b below a bound need only their power-like sums Σ (b)_j, which grow as a falls: the work is in the
+sum of the numbers of sizes, not in their product. The terms fall like m^j/j!, and their signs alternate: double-double
+numbers leave 20 digits at m = `_MOST`. The other pairs are summed one by one.
+
+References: Vinh, Epps and Bailey (2010), *Information theoretic measures for clusterings comparison*, JMLR 11,
+2837-2854; Loader (2000), *Fast and accurate computation of binomial probabilities*.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streameval.kernels.exact import add_pairs, divide_pairs, multiply_pairs, two_product, two_sum
+from streameval.kernels.jit import jit
+
+__all__ = ["ORDERS", "SizeTable", "deviance", "expected_information"]
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+ORDERS = 88  # of the series: 20^88/88! is below 1e-19
+_MOST = 20.0  # mean up to which pairs take the series
+_FAR = 1024.0  # sizes above this many √n do not: 1024^88 is below the largest float
+_NEGLIGIBLE = 2.0**-56
+_TINY = 2.0**-66
+
+
+class SizeTable(NamedTuple):
+    """Distinct sizes, ascending, how often each occurs, and their logarithms as double-double numbers."""
+
+    sizes: Floats
+    times: Ints
+    high: Floats
+    low: Floats
+
+
+@jit
+def deviance(x: float, e: float, d: float) -> float:
+    """Deviance x·ln(x/e) − d of a count x from its expectation e, d = x − e: at least 0 and free of cancellation.
+
+    Reference: Loader (2000), *Fast and accurate computation of binomial probabilities*.
+    """
+    if x == 0.0:
+        return e
+    if abs(d) >= 0.1 * (x + e):
+        return x * math.log(x / e) - d
+    v = d / (x + e)
+    total = d * v
+    power = 2.0 * x * v
+    v *= v
+    for j in range(1, 1000):
+        power *= v
+        longer = total + power / (2 * j + 1)
+        if longer == total:
+            break
+        total = longer
+    return total
+
+
+@jit
+def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
+    """Mean deviance of a hypergeometric count, summed from the mode until less than 2^-56 is missing."""
+    low, high = max(0.0, a + b - n), min(a, b)
+    mode = min(max(np.floor((a + 1.0) * (b + 1.0) / (n + 2.0)), low), high)
+    start = deviance(mode, mh, (mode - mh) - ml)
+    weights, total = 1.0, start
+    w, k, before = 1.0, mode, start
+    ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+    while k < high:
+        w *= ratio
+        k += 1.0
+        term = w * deviance(k, mh, (k - mh) - ml)
+        weights += w
+        total += term
+        ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
+        if (  # the last factor of the terms, term / before, bounds the next ones
+            k > mh + 1.0
+            and ratio < 1.0
+            and term < before
+            and w * ratio < _NEGLIGIBLE * weights * (1.0 - ratio)
+            and term * term < _NEGLIGIBLE * total * (before - term)
+        ):
+            break
+        before = term
+    w, k = 1.0, mode
+    while k > low:
+        w *= k * (n - a - b + k) / ((a - k + 1.0) * (b - k + 1.0))
+        k -= 1.0
+        weights += w
+        total += w * deviance(k, mh, (k - mh) - ml)
+        ratio = k * (n - a - b + k) / ((a - k + 1.0) * (b - k + 1.0))
+        left_out = w * ratio
+        if (
+            ratio < 1.0
+            and left_out < _NEGLIGIBLE * weights * (1.0 - ratio)
+            and left_out * mh < _NEGLIGIBLE * total * (1.0 - ratio)
+        ):
+            break
+    return total / weights
+
+
+@jit
+def _stirling(x: float) -> float:
+    """Error of Stirling's formula for ln x!, for large x."""
+    return (1.0 / 12.0 - 1.0 / (360.0 * x * x)) / x
+
+
+@jit
+def _log_weight(k: float, e1: float, e2: float, e3: float, e4: float, ml: float) -> float:
+    """Logarithm of a hypergeometric probability up to a constant, from the deviances of the four cells."""
+    d = (k - e1) - ml
+    x2, x3, x4 = e2 - d, e3 - d, e4 + d
+    result = -(deviance(k, e1, d) + deviance(x2, e2, -d) + deviance(x3, e3, -d) + deviance(x4, e4, d))
+    result -= 0.5 * (math.log1p(d / e1) + math.log1p(-d / e2) + math.log1p(-d / e3) + math.log1p(d / e4))
+    return result - (_stirling(k) + _stirling(x2) + _stirling(x3) + _stirling(x4))
+
+
+@jit
+def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -> float:
+    """Mean deviance for a large standard deviation: every half σ from −9 σ to 9 σ.
+
+    The trapezoidal rule on a smooth bell with step h has an error of exp(−2π²σ²/h²), here below 1e-34; the tails left
+    out weigh less than 1e-17. The measured difference from the sum is 4e-15 relative.
+    """
+    e2, e3 = (a - mh) - ml, (b - mh) - ml
+    e4 = n - a - e3
+    step = np.floor(sigma / 2.0)  # floats: integers of 64 bits end at 9.2e18
+    centre = np.floor(mh)
+    top = _log_weight(centre, mh, e2, e3, e4, ml)
+    weights, total = 0.0, 0.0
+    for j in range(-18, 19):
+        k = centre + j * step
+        w = math.exp(_log_weight(k, mh, e2, e3, e4, ml) - top)
+        weights += w
+        total += w * deviance(k, mh, (k - mh) - ml)
+    return total / weights
+
+
+@jit
+def _separated(a, b, n, log_n, series, stops):
+    """Pairs with small means, for all sizes of `a` from the largest on; `stops` takes how many of `b` each has had.
+
+    Returns the sum and its rounding error.
+    """
+    unit = 2.0 ** math.floor(0.5 * math.log2(n))  # a power of two near √n: scaling by it is exact
+    scaled = np.zeros((2, ORDERS))  # series coefficients over (n)_j, in units
+    power_hi, power_lo = divide_pairs(unit * unit, 0.0, n, 0.0)
+    for j in range(2, ORDERS):
+        more = divide_pairs(unit * unit, 0.0, n - (j - 1.0), 0.0) if n > j else (0.0, 0.0)
+        power_hi, power_lo = multiply_pairs(power_hi, power_lo, more[0], more[1])
+        scaled[0, j], scaled[1, j] = multiply_pairs(series[0, j], series[1, j], power_hi, power_lo)
+    sums = np.zeros((2, ORDERS))  # Σ times·(b)_j over the sizes so far; in place of j = 0, Σ times·b·ln b
+    done, total, carry = 0, 0.0, 0.0
+    for i in range(a.sizes.size - 1, -1, -1):
+        size = a.sizes[i]
+        while (
+            done < b.sizes.size
+            and size <= _FAR * unit
+            and b.sizes[done] <= _FAR * unit
+            and size * b.sizes[done] <= _MOST * n
+            and 2.0 * (size + b.sizes[done]) < n
+        ):
+            _include(b, done, unit, sums)
+            done += 1
+        stops[i] = done
+        if done:
+            hi, lo = _of_size(size, (a.high[i], a.low[i]), size * b.sizes[done - 1] / n, n, log_n, unit, scaled, sums)
+            total, error = two_sum(total, float(a.times[i]) * hi)
+            carry += error + float(a.times[i]) * lo
+    return total, carry
+
+
+@jit
+def _include(b, k, unit, sums):
+    """Add a size to the sums over the sizes so far."""
+    size, times = b.sizes[k], float(b.times[k])
+    hi, lo = two_product(size, times)
+    more = multiply_pairs(b.high[k], b.low[k], hi, lo)
+    sums[0, 0], sums[1, 0] = add_pairs(sums[0, 0], sums[1, 0], more[0], more[1])
+    hi, lo = hi / unit, lo / unit
+    sums[0, 1], sums[1, 1] = add_pairs(sums[0, 1], sums[1, 1], hi, lo)
+    for j in range(2, min(ORDERS, int(size) + 1)):
+        hi, lo = multiply_pairs(hi, lo, (size - (j - 1.0)) / unit, 0.0)
+        sums[0, j], sums[1, j] = add_pairs(sums[0, j], sums[1, j], hi, lo)
+
+
+@jit
+def _of_size(a, log_a, most, n, log_n, unit, scaled, sums):
+    """Mean deviances of a size with all sizes in `sums`, `most` the largest mean."""
+    hi, lo = add_pairs(log_n[0], log_n[1], -log_a[0], -log_a[1])
+    first = multiply_pairs(sums[0, 1] * unit, sums[1, 1] * unit, hi, lo)
+    hi, lo = add_pairs(first[0], first[1], -sums[0, 0], -sums[1, 0])
+    share = divide_pairs(a, 0.0, n, 0.0)
+    total = multiply_pairs(share[0], share[1], hi, lo)
+    power = a / unit, 0.0
+    for j in range(2, min(ORDERS, int(a) + 1)):
+        power = multiply_pairs(power[0], power[1], (a - (j - 1.0)) / unit, 0.0)
+        term = multiply_pairs(scaled[0, j], scaled[1, j], power[0], power[1])
+        term = multiply_pairs(term[0], term[1], sums[0, j], sums[1, j])
+        total = add_pairs(total[0], total[1], term[0], term[1])
+        if j > 2.0 * most and abs(term[0]) <= _TINY * abs(total[0]):
+            break
+    return total
+
+
+@jit
+def expected_information(a: SizeTable, b: SizeTable, n: float, log_n: tuple[float, float], series: Floats) -> float:
+    """N times the expected mutual information in nats, over distinct pairs of sizes with their multiplicities.
+
+    `series` has the coefficients Δ^j f(0)/j! of k·ln k as double-double numbers, of shape (2, `ORDERS`); where it is
+    empty, as where sizes are not exact, all pairs are summed. Their terms are not negative: nothing cancels. Weights
+    come from the ratio of neighbouring probabilities and are normalised by their own sum, so no log-factorial is needed
+    and no digit of one is lost.
+    """
+    stops = np.zeros(a.sizes.size, np.int64)
+    total, carry = 0.0, 0.0
+    if series.size:
+        total, carry = _separated(a, b, n, log_n, series, stops)
+    for i in range(a.sizes.size):
+        size = a.sizes[i]
+        for j in range(stops[i], b.sizes.size):
+            mh, ml = divide_pairs(*two_product(size, b.sizes[j]), n, 0.0)
+            sigma = math.sqrt(mh * ((n - size) / n) * ((n - b.sizes[j]) / max(n - 1.0, 1.0)))
+            given = size, b.sizes[j], n, mh, ml
+            mean = _sampled(*given, sigma) if sigma > 32.0 else _summed(*given)
+            total, error = two_sum(total, float(a.times[i]) * float(b.times[j]) * mean)
+            carry += error
+    return total + carry

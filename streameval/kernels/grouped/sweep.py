@@ -1,0 +1,190 @@
+"""One sweep over the scores of all groups: areas and precisions of every group, of several slicings, in one loop.
+
+A *cell* is a 15-bit code that says to which groups a row belongs: ``member[cell, k]`` is its group in slicing k. A
+narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. Sorted, it is shifted
+left by one with the label in the lowest bit, which leaves 32 bits: plain words are sorted once.
+
+A group keeps the key of its current tie, the tie's negatives and positives, and what came before it (`TALLY` integers),
+and its sums as words of 128 bits: Σ n·(2T + p), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶².
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.exact import multiply_add
+from streameval.kernels.jit import inlined, jit
+
+__all__ = [
+    "CELL_BITS",
+    "SHORT",
+    "SUMS",
+    "TALLY",
+    "close",
+    "count_cells",
+    "narrow_f4",
+    "narrow_keys",
+    "narrow_ties",
+    "recoded",
+    "sort_short",
+    "sweep_ties",
+    "sweep_words",
+    "wide_words",
+]
+
+CELL_BITS = 15
+SHORT = 48  # words of a bucket that are sorted by insertion
+TALLY = 5  # key of the current tie, its n and p, F and T before it
+SUMS = 4  # high and low words of both sums
+
+_SIGN = np.uint32(1 << 31)
+_SHIFT = np.uint32(CELL_BITS)
+_CELL = np.uint32((1 << CELL_BITS) - 1)
+_ONE = np.uint32(1)
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+_UNIT = float(1 << 62)
+_KEY, _N, _P, _F, _T = range(TALLY)
+
+
+@jit
+def narrow_f4(bits, cells, label, words, codes):
+    """Encode float32 scores that are not NaN, given as uint32 `bits`, with the uint32 codes of their cells."""
+    for i in range(bits.size):
+        b = np.uint32(0) if bits[i] == _SIGN else bits[i]
+        key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
+        words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | cells[i]
+        codes[i] = ((key >> np.uint32(16)) << _ONE) | np.uint32(label[i])
+
+
+@jit
+def narrow_keys(keys, cells, label, words, codes):
+    """As `narrow_f4`, of 32-bit rank keys in uint64 words."""
+    for i in range(keys.size):
+        key = np.uint32(keys[i])
+        words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | cells[i]
+        codes[i] = ((key >> np.uint32(16)) << _ONE) | np.uint32(label[i])
+
+
+@jit
+def recoded(words, table):
+    """Words with other cells: ``table[cell]`` in place of each."""
+    out = np.empty(words.size, np.uint32)
+    for i in range(words.size):
+        out[i] = (words[i] & ~_CELL) | table[words[i] & _CELL]
+    return out
+
+
+@jit
+def wide_words(words, starts, codes):
+    """Words of `streameval.kernels.grouped.weave` from narrow ones that lie in pieces by code."""
+    out = np.empty(words.size, np.uint64)
+    for j in range(codes.size):
+        high = np.uint64(codes[j] >> _ONE) << np.uint64(48)
+        for i in range(starts[j], starts[j + 1]):
+            out[i] = high | (np.uint64(words[i] >> _SHIFT) << _HALF) | np.uint64(words[i] & _CELL)
+    return out
+
+
+@jit
+def count_cells(words, counts, starts, codes, tally):
+    """Add the rows of each cell to ``tally[label, cell]``, piece by piece; one an item where `counts` is empty."""
+    for j in range(codes.size):
+        side = tally[np.int64(codes[j]) & 1]
+        for i in range(starts[j], starts[j + 1]):
+            side[words[i] & _CELL] += counts[i] if counts.size else 1
+
+
+@jit
+def sort_short(words, starts):
+    """Sort the buckets of at most `SHORT` words."""
+    for j in range(starts.size - 1):
+        a, b = starts[j], starts[j + 1]
+        if b - a > SHORT:
+            continue
+        for i in range(a + 1, b):
+            word, at = words[i], i
+            while at > a and words[at - 1] > word:
+                words[at] = words[at - 1]
+                at -= 1
+            words[at] = word
+
+
+@jit
+def narrow_ties(words, starts, buckets):
+    """Words as `wide_words` and counts of both labels, from sorted ones bucket by bucket."""
+    keys, neg, pos = np.empty(words.size, np.uint64), np.empty(words.size, np.int64), np.empty(words.size, np.int64)
+    ties = 0
+    for j in range(buckets.size):
+        high = np.uint64(buckets[j]) << np.uint64(48)
+        rows, positives = np.int64(0), np.int64(0)
+        for i in range(starts[j], starts[j + 1]):
+            word = words[i] >> _ONE
+            rows += 1
+            positives += np.int64(words[i] & _ONE)
+            keys[ties] = high | (np.uint64(word >> _SHIFT) << _HALF) | np.uint64(word & _CELL)
+            neg[ties], pos[ties] = rows - positives, positives
+            if i + 1 == starts[j + 1] or words[i + 1] >> _ONE != word:
+                ties += 1
+                rows, positives = np.int64(0), np.int64(0)
+    return keys[:ties], neg[:ties], pos[:ties]
+
+
+@inlined
+def _closed(tally, sums, g):
+    """Add the current tie of a group to its sums."""
+    n, p, T = tally[g, _N], tally[g, _P], tally[g, _T]
+    if n == 1:
+        low = sums[g, 1]
+        sums[g, 1] = low + np.uint64(2 * T + p)
+        sums[g, 0] += np.uint64(sums[g, 1] < low)
+    elif n:
+        sums[g, 0], sums[g, 1] = multiply_add(sums[g, 0], sums[g, 1], np.uint64(n), np.uint64(2 * T + p))
+    tally[g, _F] += n
+    if p:
+        T += p
+        tally[g, _T] = T
+        share = np.uint64(np.int64(T / (T + tally[g, _F]) * _UNIT))
+        sums[g, 2], sums[g, 3] = multiply_add(sums[g, 2], sums[g, 3], np.uint64(p), share)
+
+
+@jit
+def sweep_words(words, starts, buckets, member, tally, sums):
+    """Sweep over sorted labelled words, bucket by bucket; a tie that is not over stays open."""
+    for j in range(buckets.size):
+        high = np.int64(buckets[j]) << np.int64(16)
+        for i in range(starts[j], starts[j + 1]):
+            word = words[i]
+            key = high | np.int64(word >> np.uint32(CELL_BITS + 1))
+            cell, p = np.uint64((word >> _ONE) & _CELL), np.int64(word & _ONE)
+            for k in range(member.shape[1]):
+                g = np.uint64(member[cell, k])
+                if tally[g, _KEY] != key:
+                    _closed(tally, sums, g)
+                    tally[g, _KEY], tally[g, _N], tally[g, _P] = key, 1 - p, p
+                else:
+                    tally[g, _N] += 1 - p
+                    tally[g, _P] += p
+
+
+@jit
+def sweep_ties(keys, neg, pos, member, tally, sums):
+    """`sweep_words` over ascending wide words with their counts; words may repeat."""
+    for i in range(keys.size):
+        key, cell = np.int64(keys[i] >> _HALF), keys[i] & _LOW
+        for k in range(member.shape[1]):
+            g = np.uint64(member[cell, k])
+            if tally[g, _KEY] != key:
+                _closed(tally, sums, g)
+                tally[g, _KEY], tally[g, _N], tally[g, _P] = key, neg[i], pos[i]
+            else:
+                tally[g, _N] += neg[i]
+                tally[g, _P] += pos[i]
+
+
+@jit
+def close(tally, sums):
+    """Close the ties of all groups."""
+    for g in range(tally.shape[0]):
+        _closed(tally, sums, np.uint64(g))
+        tally[g, _KEY], tally[g, _N], tally[g, _P] = -1, 0, 0

@@ -1,0 +1,83 @@
+"""Partition rows of ids by the first one, and count the rows of hot keys before.
+
+A key is a word and further words; all rows count one. See `streameval.states.contingency.rows`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+from streameval.kernels.keys import MIX
+from streameval.kernels.prefetch import LINE, prefetch
+
+__all__ = ["SLOT_BITS", "absorb_rows", "count_buckets", "scatter_ids", "slots_of_rows"]
+
+SLOT_BITS = 13  # of a table, which stays in the second-level cache
+
+_SLOT_SHIFT = np.uint64(64 - SLOT_BITS)
+_MIX = np.uint64(MIX)
+_FURTHER = np.uint64(0xFF51AFD7ED558CCD)
+_WORDS = LINE // 8
+
+
+def slots_of_rows(keys: np.ndarray) -> np.ndarray:
+    """The slot in which `absorb_rows` looks for each key, as a uint64 array; a key of zeros has slot 0.
+
+    Examples
+    --------
+    >>> slots_of_rows(np.array([[0, 0], [1, 0], [2**64 - 1, 2**64 - 1]], np.uint64)).tolist()
+    [0, 5062, 3116]
+    """
+    hashed = keys[:, 0] * _MIX
+    return (hashed ^ keys[:, -1] * _FURTHER if keys.shape[1] > 1 else hashed) >> _SLOT_SHIFT
+
+
+@jit
+def absorb_rows(words, rest, further, table):
+    """Count the rows whose key is in its slot and move the others to the front; returns how many these are.
+
+    Keys have as many further words as the tuple `further` is long. A row of `table` is the words of a key, and its
+    count. No branch depends on the data.
+    """
+    kept, columns = np.uint64(0), len(further)
+    for i in range(words.size):
+        hashed = words[i] * _MIX
+        if columns:
+            hashed ^= rest[i, columns - 1] * _FURTHER
+        slot = hashed >> _SLOT_SHIFT
+        hit = table[slot, np.uint64(0)] == words[i]
+        for c in range(columns):
+            hit &= table[slot, np.uint64(1 + c)] == rest[i, c]
+        table[slot, np.uint64(1 + columns)] += np.uint64(hit)
+        words[kept] = words[i]
+        for c in range(columns):
+            rest[kept, c] = rest[i, c]
+        kept += np.uint64(not hit)
+    return np.int64(kept)
+
+
+@jit
+def count_buckets(words, shift, counts):
+    """Count the words of each bucket: the bits above `shift` of the mixed word."""
+    for i in range(words.size):
+        counts[(words[i] * _MIX) >> shift] += 1
+
+
+@jit
+def scatter_ids(words, rest, further, shift, cursor, out, out_rest):
+    """Write mixed words, and the further words of their rows, at the cursors of their buckets, which advance."""
+    columns = len(further)
+    for i in range(words.size):
+        word = words[i] * _MIX
+        bucket = word >> shift
+        at = cursor[bucket]
+        cursor[bucket] = at + 1
+        out[np.uint64(at)] = word
+        if at & (_WORDS - 1) == 0:
+            prefetch(out, at + _WORDS)
+        if columns:
+            if (at * columns) & (_WORDS - 1) < columns:
+                prefetch(out_rest, at * columns + _WORDS)
+            for c in range(columns):
+                out_rest[np.uint64(at), c] = rest[i, c]

@@ -1,0 +1,172 @@
+"""Count the clusters of whole buckets by size, straight from the segments: no row is gathered or sorted.
+
+The rows of a bucket, which the second-level cache holds, are looked at twice. The first look counts the rows of each
+slot in a byte that saturates at 2; there are at least four slots a row. In the second a row that is alone in its slot
+is a singleton and only counted; the others are kept, and then counted in a hash table. So data full of singletons
+hardly reach the table, and the table of other data is small.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import inlined, jit
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.kernels.prefetch import word_at
+
+__all__ = ["LARGEST", "tally_clusters"]
+
+LARGEST = 1 << 19  # items of a bucket beyond which its tables leave the cache, and take too much memory
+
+_BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
+_SPREAD = np.uint64(0xD6E8FEB86659FD93)
+_ONE, _HALF, _WORD = np.uint64(1), np.uint64(32), np.uint64(64)
+_MARKS = 4  # slots for each row that is marked, at least
+_PATIENCE = 32  # steps for each row, on average, after which keys are taken to collide on purpose
+
+_KEY, _NEG, _FURTHER = np.uint64(0), np.uint64(1), np.uint64(3)  # columns of a table; positives follow negatives
+
+
+@inlined
+def _bits(slots):
+    """Base-2 logarithm of the size of a table with room for `slots` slots, at least 3."""
+    bits = 3
+    while (1 << bits) < slots:
+        bits += 1
+    return np.uint64(bits)
+
+
+@inlined
+def _items(starts, b):
+    """Items of a bucket, over all runs."""
+    items = np.int64(0)
+    for r in range(starts.shape[0]):
+        items += starts[r, 2 * b + 2] - starts[r, 2 * b]
+    return items
+
+
+@inlined
+def _mark(rows, b, shift, marks):
+    """Count the items of each slot, an item with a count as several."""
+    for r in range(rows.starts.shape[0]):
+        words, again = rows.words[r], np.uint8(rows.counts[r] != 0)
+        for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
+            slot = (word_at(words, i) << _BUCKET_BITS) >> shift
+            marks[slot] = np.uint8(1) + (np.uint8(marks[slot] != 0) | again)
+
+
+@inlined
+def _keep(rows, code, columns, shift, marks, kept, n):
+    """Keep the items of a code that are not alone in their slot, from place `n` on; returns where they end."""
+    for r in range(rows.starts.shape[0]):
+        words, rest, counts = rows.words[r], rows.rest[r], rows.counts[r]
+        for i in range(rows.starts[r, code], rows.starts[r, code + 1]):
+            word = word_at(words, i)
+            kept[n, 0] = (word << _ONE) | _ONE
+            kept[n, 1] = word_at(counts, i) if counts else _ONE
+            for c in range(columns):
+                kept[n, 2 + c] = word_at(rest, i * columns + c)
+            n += np.uint64(marks[(word << _BUCKET_BITS) >> shift] != 1)
+    return n
+
+
+@inlined
+def _count(kept, start, stop, label, columns, table, bits, used, keys):
+    """Count kept items in the table; returns the number of keys, or −1 if they collide too often.
+
+    The number of every slot in use is added to `used`.
+    """
+    shift, mask, steps = _WORD - bits, (_ONE << bits) - _ONE, np.int64(0)
+    for i in range(start, stop):
+        key = kept[i, 0]
+        mixed = key
+        for c in range(columns):
+            mixed = (mixed ^ (mixed >> _HALF)) * _SPREAD + kept[i, 2 + c]
+        at = ((mixed ^ (mixed >> _HALF)) * _SPREAD) >> shift
+        while table[at, _KEY]:
+            same = table[at, _KEY] == key
+            for c in range(columns):
+                same &= table[at, _FURTHER + np.uint64(c)] == kept[i, 2 + c]
+            if same:
+                break
+            at = (at + _ONE) & mask
+            steps += 1
+        if not table[at, _KEY]:
+            if steps > _PATIENCE * (i + 64):
+                return -1
+            table[at, _KEY] = key
+            table[at, _NEG] = table[at, _NEG + _ONE] = 0
+            for c in range(columns):
+                table[at, _FURTHER + np.uint64(c)] = kept[i, 2 + c]
+            used[keys] = at
+            keys += 1
+        table[at, _NEG + label] += kept[i, 1]
+    return keys
+
+
+@jit
+def tally_clusters(rows, further, first, clusters, positives):
+    """Count the clusters of buckets by size and sum their positives, from bucket `first` on.
+
+    Parameters
+    ----------
+    rows : `streameval.kernels.singletons.Addresses` of the buckets
+    further : tuple as long as a key has further words
+    first : number of the first bucket to count
+    clusters, positives : int64 tables indexed by size, added to
+
+    Returns
+    -------
+    stop : the first bucket that is not counted, as it has more than `LARGEST` items or keys that collide
+    sizes, large : int64 arrays, the sizes and positives of clusters that are larger than the tables
+    """
+    columns, buckets = len(further), (rows.starts.shape[1] - 1) // 2
+    most, room = np.int64(0), np.int64(0)
+    for b in range(first, buckets):
+        items = _items(rows.starts, b)
+        most = max(most, min(items, LARGEST))
+        room += items // clusters.size
+        for r in range(rows.starts.shape[0]):
+            if rows.counts[r]:
+                room += rows.starts[r, 2 * b + 2] - rows.starts[r, 2 * b]
+    marks = np.empty(1 << _bits(_MARKS * most), np.uint8)
+    kept = np.empty((most + 1, 2 + columns), np.uint64)  # key, its lost top bit made up by a lowest one; count; further
+    table = np.empty((1 << _bits(2 * most), 3 + columns), np.uint64)
+    used = np.empty(most, np.uint64)
+    sizes, large = np.empty(room, np.int64), np.empty(room, np.int64)
+    found, clean = 0, 0
+    for b in range(first, buckets):
+        items = _items(rows.starts, b)
+        if items > LARGEST:
+            return b, sizes[:found], large[:found]
+        bits = _bits(_MARKS * items)
+        marks[: 1 << bits] = 0
+        _mark(rows, b, _WORD - bits, marks)
+        half = np.int64(_keep(rows, 2 * b, columns, _WORD - bits, marks, kept, np.uint64(0)))
+        n = np.int64(_keep(rows, 2 * b + 1, columns, _WORD - bits, marks, kept, np.uint64(half)))
+        bits = _bits(2 * n)
+        for at in range(clean, 1 << bits):
+            table[at, 0] = 0
+        clean = max(clean, 1 << bits)
+        keys = _count(kept, 0, half, np.uint64(0), columns, table, bits, used, 0)
+        if keys >= 0:
+            keys = _count(kept, half, n, np.uint64(1), columns, table, bits, used, keys)
+        if keys < 0:
+            return b, sizes[:found], large[:found]
+        alone = np.int64(0)
+        for r in range(rows.starts.shape[0]):
+            alone += rows.starts[r, 2 * b + 2] - rows.starts[r, 2 * b + 1]
+        clusters[1] += items - n
+        positives[1] += alone - (n - half)
+        for k in range(keys):
+            at = used[k]
+            size, pos = np.int64(table[at, 1] + table[at, 2]), np.int64(table[at, 2])
+            table[at, 0] = 0
+            if size < clusters.size:
+                clusters[size] += 1
+                positives[size] += pos
+            else:
+                sizes[found] = size
+                large[found] = pos
+                found += 1
+    return buckets, sizes[:found], large[:found]

@@ -1,0 +1,80 @@
+"""A row of the catalogue of metrics."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["Entry"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of the catalogue.
+
+    Attributes
+    ----------
+    name : as results have it; capitals stand for a value, such as ``agc@Q``
+    family : what its input is, a key of `FAMILIES`
+    subject : metrics that go together, such as ``ranking``; ``metrics=`` takes it for all of them
+    default : whether it is computed when nothing is picked
+    low, high : ends of its range
+    better : ``higher``, ``lower``, or None where neither end is
+    meaning : one line
+    source : paper or definition
+    metric : the metric; None where a value in the name or an option makes it
+    made : makes the metric of the values that capitals stand for; None where only an option does
+    scale : scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`
+    thresholded : whether it takes the rows beyond a threshold that depends on the data: few blocks then
+    beyond : which rows beyond its threshold decide how sure it is: ``rows``, ``positives`` or ``negatives``
+    no_interval : why it has no sampling interval
+    units : which units decide how sure it is, kinds of `streameval.metrics.estimates.Sizes.counts`
+    rowwise : metric of its standard error where each row is a unit, without replicates
+    """
+
+    name: str
+    family: str
+    subject: str
+    default: bool
+    low: float
+    high: float
+    better: str | None
+    meaning: str
+    source: str
+    metric: Any = None
+    made: Callable[..., Any] | None = None
+    scale: str = "logit"
+    thresholded: bool = False
+    beyond: str = ""
+    no_interval: str = ""
+    units: tuple[str, ...] = ("rows", "positives", "negatives")
+    rowwise: Any = None
+
+    def named(self, name: str) -> Any:
+        """The metric of a name that this row stands for; None if it stands for none.
+
+        Raises
+        ------
+        OptionError
+            If a value in the name is out of its range.
+        """
+        pattern = "".join("([^,/@=]+)" if c.isupper() else re.escape(c) for c in self.name)
+        found = re.fullmatch(pattern, name)
+        if self.made is None or found is None:
+            return None
+        try:
+            values = [float(text) for text in found.groups()]
+        except ValueError:
+            return None
+        return self.made(*values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON; an infinite end of the range is None."""
+        facts = {name: getattr(self, name) for name in self.__slots__ if name not in ("metric", "made", "rowwise")}
+        facts = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
+        return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}

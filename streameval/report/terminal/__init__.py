@@ -1,0 +1,131 @@
+"""Results → tables for the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from streameval.report.alike import alike
+from streameval.report.terminal.cells import cell, with_interval
+from streameval.report.terminal.fitted import Points, SideBySide, new_table
+from streameval.report.terminal.notes import means, sampling_notes
+from streameval.report.terminal.slices import by_slicing, slice_tables
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from streameval.results import Scalar
+
+__all__ = ["Found", "cell", "render", "series", "text"]
+
+
+class Found(Protocol):
+    """What a report tells of: an evaluation."""
+
+    @property
+    def rows(self) -> int:
+        """Rows evaluated."""
+
+    @property
+    def positives(self) -> int | None:
+        """Rows of the positive class."""
+
+    @property
+    def results(self) -> tuple[Scalar, ...]:
+        """One value a metric and column."""
+
+    @property
+    def dropped(self) -> tuple[tuple[str, int], ...]:
+        """Rows left out, by reason."""
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Files left out, with the reason."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options that decide the results."""
+
+
+def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, Any]] = ()) -> RenderableType:
+    """Everything that was found, for a terminal; `plain` tables have no rules.
+
+    `points` are the rows of `streameval.Evaluation.operating_points`.
+    """
+    from rich.console import Group
+    from rich.markup import escape
+
+    share = f" ({found.positives / found.rows:.2%})" if found.rows and found.positives is not None else ""
+    positives = "" if found.positives is None else f", {found.positives:,} positive{share}"
+    parts: list[RenderableType] = [f"{plural(found.rows, 'row')}{positives}"]
+    parts += [f"left out: {plural(number, 'row')}, {escape(reason)}" for reason, number in found.dropped]
+    parts += [f"[yellow]skipped[/]: {escape(f'{name}: {reason}')}" for name, reason in found.skipped]
+    whole = [result for result in found.results if result.slice is None]
+    for found_alike in alike(result for result in whole if result.baseline is None):
+        parts += [*([""] if plain else []), SideBySide(found_alike, plain)]
+    parts += ["", Points(points, plain)] if points else []
+    compared = [result for result in whole if result.baseline is not None]
+    parts += [*([""] if plain else []), differences(compared, plain=plain)] if compared else []
+    parts += [escape(line) for line in sampling_notes(whole)]
+    parts += [escape(line) for line in means(found.results)]
+    for by, rows in by_slicing(found.results).items():
+        parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
+    return Group(*parts)
+
+
+def differences(results: Sequence[Scalar], *, plain: bool = False) -> Table:
+    """Differences from baselines, one row each: metric, columns, value with interval, p, verdict, unit."""
+    from rich.markup import escape
+
+    table = new_table(plain=plain)
+    for name in ("metric", "difference", "value", "p", "verdict", "unit"):
+        table.add_column(name, justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict")
+    for result in results:
+        value = "–"
+        if result.ci_lower is not None:
+            value = with_interval(replace(result, threshold=None), signed=True)
+        elif result.value == result.value:
+            value = f"{result.value:+.6f}".replace("-", "−")
+        p = "" if result.p_value is None else f"{result.p_value:.2g}"
+        table.add_row(*map(escape, (result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")))
+    return table
+
+
+def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> Table:
+    """A metric night by night as a table.
+
+    Parameters
+    ----------
+    title : str
+    points : sequence of (partition, its value, value over all up to it or None)
+    plain : whether to leave the rules out
+    """
+    from rich.markup import escape
+
+    table = new_table(plain=plain, title=title)
+    table.add_column("partition")
+    spans = ["per night"] + ["cumulative"] * any(total for _, _, total in points)
+    for name in ("rows", *spans):
+        table.add_column(name, justify="right")
+    for partition, night, total in points:
+        cells = [cell(value) for value in (night, total)[: len(spans)]]
+        table.add_row(escape(partition), f"{night.rows:,}", *map(escape, cells))
+    return table
+
+
+def text(found: Found) -> str:
+    """The same as plain text."""
+    import io
+
+    from rich.console import Console
+
+    sink = io.StringIO()
+    console = Console(
+        file=sink, width=120, color_system=None, highlight=False, force_terminal=False, force_jupyter=False
+    )
+    console.print(render(found))
+    return "\n".join(line.rstrip() for line in sink.getvalue().splitlines())

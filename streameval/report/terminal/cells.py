@@ -1,0 +1,58 @@
+"""Values as a table for the terminal shows them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streameval.results import Scalar
+
+__all__ = ["cell", "with_interval"]
+
+
+def cell(result: Scalar | None) -> str:
+    """A value as a table shows it: six decimals, with its half-width where it is not exact, or what a sample says.
+
+    Examples
+    --------
+    >>> from streameval.results import Scalar
+    >>> cell(Scalar.certain("roc_auc", 2 / 3)), cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
+    ('0.666667', '0.500000 ± 1.0e-03')
+    >>> cell(Scalar("agc_approx", 0.5, exact=False, stderr=0.002, bound=0.001))
+    '0.500000, sampled: bound 1.0e-03, standard error 2.0e-03'
+    """
+    if result is None:
+        return ""
+    if result.value != result.value:
+        return f"– ({result.reason})" if result.reason else "–"
+    text = f"{result.value:.6f}" if abs(result.value) < 1e6 else f"{result.value:.6g}"
+    if result.threshold is not None:
+        text += f" @ {result.threshold:.5g}"  # the score from which on points are taken
+    if result.ci_lower is not None and result.ci_upper is not None and result.exact:
+        return with_interval(result)
+    if result.exact:
+        return text
+    width = max(result.upper - result.value, result.value - result.lower)
+    if width == width and result.ci_lower is not None:
+        return f"{with_interval(result)} ± {width:.1e}"
+    if width == width:
+        return f"{text} ± {width:.1e}"
+    known = (("bound", result.bound), ("standard error", result.stderr))
+    said = ", ".join(f"{name} {size:.1e}" for name, size in known if size is not None)
+    return f"{text}, sampled: {said}" if said else f"{text} (estimate)"
+
+
+def with_interval(result: Scalar, *, signed: bool = False) -> str:
+    """A value with its sampling interval, to two digits of its width and four decimals at least; then the threshold.
+
+    >>> from streameval.results import Scalar
+    >>> with_interval(Scalar("roc_auc", 0.99213, ci_lower=0.98742, ci_upper=0.99511))
+    '0.9921 [0.9874, 0.9951]'
+    """
+    low, high = result.ci_lower or 0.0, result.ci_upper or 0.0
+    places = min(6, max(4, 1 - math.floor(math.log10(high - low)))) if high > low else 6
+    form = f"{'+' * signed}.{places}f" if abs(result.value) < 1e4 else f"{'+' * signed}.6g"
+    value, *ends = (f"{x:{form}}".replace("-", "−") for x in (result.value, low, high))
+    at = f" @ {result.threshold:.5g}" if result.threshold is not None else ""
+    return f"{value} [{', '.join(ends)}]{at}"

@@ -1,0 +1,103 @@
+"""Results as tables: written, read back, and laid out by slices."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.results.scalar import COLUMNS, Scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import pyarrow as pa
+
+__all__ = ["from_arrow", "result_schema", "same_slice", "slice_table", "to_arrow"]
+
+_ALWAYS = ("value", "lower", "upper")  # NaN where a table has null
+
+
+def result_schema() -> pa.Schema:
+    """The Arrow schema of results."""
+    import pyarrow as pa
+
+    return pa.schema([(name, pa.type_for_alias(kind)) for name, kind in COLUMNS.items()])
+
+
+def to_arrow(results: Iterable[Scalar]) -> pa.Table:
+    """A table with one row for each result; a NaN is null.
+
+    Where there are slices, a column `by` names their slicing, null for results of all rows, and each slicing column
+    follows with its values.
+
+    Examples
+    --------
+    >>> table = to_arrow([Scalar.certain("roc_auc", 0.75), Scalar.undefined("agc", "one class only")])
+    >>> table["value"].to_pylist(), from_arrow(table)[0].value
+    ([0.75, None], 0.75)
+    """
+    import pyarrow as pa
+
+    results = list(results)
+    rows = [{name: getattr(result, name) for name in COLUMNS} for result in results]
+    plain = [{name: None if value != value else value for name, value in row.items()} for row in rows]
+    table = pa.Table.from_pylist(plain, schema=result_schema())
+    slices = [result.slice for result in results]
+    for name in dict.fromkeys(name for each in slices for name in each or ()):
+        table = table.append_column(name, pa.array([(each or {}).get(name) for each in slices]))
+    if any(slices):
+        by = pa.array([",".join(each) if each else None for each in slices], pa.string())
+        table = table.add_column(len(COLUMNS), "by", by)
+    return table
+
+
+def same_slice(one: Mapping[str, Any] | None, other: Mapping[str, Any] | None) -> bool:
+    """Whether two slices are the same; a NaN equals a NaN, and a date its text.
+
+    Examples
+    --------
+    >>> import datetime
+    >>> same_slice({"day": "2026-01-31"}, {"day": datetime.date(2026, 1, 31)}), same_slice(None, {"day": None})
+    (True, False)
+    """
+    if one is None or other is None:
+        return one is other
+    return one.keys() == other.keys() and all(_same_value(one[name], other[name]) for name in one)
+
+
+def _same_value(one: Any, other: Any) -> bool:
+    if hasattr(other, "isoformat"):
+        other = str(other)
+    return bool(one == other) or (one != one and other != other)
+
+
+def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
+    """One row for each slice of a slicing; see `streameval.Evaluation.slices`."""
+    import pyarrow as pa
+
+    sliced = [result for result in results if result.slice]
+    found = [result for result in sliced if ",".join(result.slice or ()) == by]
+    if not found:
+        have = "; ".join(dict.fromkeys(",".join(result.slice or ()) for result in sliced))
+        msg = f"there are no slices by {by!r}; there are slices by: {have or 'nothing, since by was not given'}"
+        raise OptionError(msg)
+    slices: list[tuple[Mapping[str, Any], list[Scalar]]] = []
+    for result in found:
+        if not slices or slices[-1][0] is not result.slice:
+            slices.append((result.slice or {}, []))
+        slices[-1][1].append(result)
+    columns: dict[str, pa.Array] = {name: pa.array([each[name] for each, _ in slices]) for name in slices[0][0]}
+    largest = [max(row, key=lambda result: result.rows) for _, row in slices]
+    for name in ("rows", "positives"):
+        columns[name] = pa.array([getattr(result, name) for result in largest], pa.int64())
+    for i, first in enumerate(slices[0][1]):
+        values = [row[i].value for _, row in slices]
+        columns[f"{first.metric}[{first.of}]"] = pa.array(values, pa.float64(), from_pandas=True)
+    return pa.table(columns)
+
+
+def from_arrow(table: pa.Table) -> list[Scalar]:
+    """The results of a table that has `COLUMNS` among its columns."""
+    rows = table.select(list(COLUMNS)).to_pylist()
+    return [Scalar(**row | {name: math.nan for name in _ALWAYS if row[name] is None}) for row in rows]

@@ -1,0 +1,70 @@
+"""Books: which code stands for which group; no code enters a result."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from streameval.budget import Budget
+    from streameval.typing import Array
+
+__all__ = ["Book", "book_of"]
+
+
+class Book:
+    """Codes of groups, by name; names are only added.
+
+    Examples
+    --------
+    >>> book = Book()
+    >>> book.codes([b"3:sDE", b"3:sFR"]).tolist(), book.codes([b"3:sFR"]).tolist()
+    ([0, 1], [1])
+    """
+
+    def __init__(self, names: Iterable[bytes] = ()) -> None:
+        self._codes: dict[bytes, int] = {name: code for code, name in enumerate(names)}
+        self._lock = threading.Lock()
+
+    def codes(self, names: Iterable[bytes]) -> Array:
+        """The code of each name, as a uint32 array."""
+        with self._lock:
+            return self._coded(names)
+
+    def few(self, names: Iterable[bytes], most: int) -> Array | None:
+        """The code of each name; None, and nothing is added, if there were more than `most` names then."""
+        names = list(names)
+        with self._lock:
+            more = len(self._codes) + sum(name not in self._codes for name in names) > most
+            return None if more else self._coded(names)
+
+    def _coded(self, names: Iterable[bytes]) -> Array:
+        return np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
+
+    @property
+    def names(self) -> list[bytes]:
+        """All names in the order of their codes."""
+        with self._lock:
+            return list(self._codes)
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __reduce__(self) -> tuple[type[Book], tuple[list[bytes]]]:
+        """Carry the names to another process."""
+        return Book, (self.names,)
+
+
+_BOOKS: WeakKeyDictionary[Budget, dict[Any, Book]] = WeakKeyDictionary()
+_BOOKS_LOCK = threading.Lock()
+
+
+def book_of(budget: Budget, key: Any) -> Book:
+    """The book for groups of a key that the builders of a budget share."""
+    with _BOOKS_LOCK:
+        return _BOOKS.setdefault(budget, {}).setdefault(key, Book())

@@ -1,0 +1,187 @@
+"""Several slicings of one score at once: rows are folded by the combinations of their values.
+
+A combination that occurs is a *cell*; each group of a slicing consists of cells. Up to 2¹⁵ cells are woven, so that a
+row is held once, however many slicings there are, and one sweep finalizes all of them
+(`streameval.states.grouped.sheaf`). Once a builder meets more, it folds further rows slicing by slicing. Which rows lie
+where changes no result.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from streameval.states.grouped.joined import Joined
+from streameval.states.grouped.keys import By, parts_of
+from streameval.states.grouped.state import Grouped, GroupedSpec
+from streameval.states.grouped.woven import Woven, WovenBuilder, weaves
+from streameval.states.protocol import Small
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from streameval.budget import Budget
+    from streameval.states.protocol import Batch, Totals
+
+__all__ = ["Joint", "JointSpec"]
+
+
+@dataclass(frozen=True)
+class JointSpec:
+    """A woven score state in several slicings.
+
+    Parameters
+    ----------
+    inner : ScoreSpec of short scores without weights
+    keys : the slicings
+
+    Examples
+    --------
+    >>> import numpy as np, pyarrow as pa
+    >>> from streameval.budget import Budget
+    >>> from streameval.states.protocol import Batch
+    >>> from streameval.states.scores.counts import ScoreSpec
+    >>> spec = JointSpec(ScoreSpec("score", "f4"), (By(("country",)), By(("hour",))))
+    >>> builder = spec.builder(Budget(), 8)
+    >>> score = pa.array([0.5, 0.5, 0.1], pa.float32())
+    >>> columns = {"score": score, "country": pa.array(["DE", "FR", "DE"]), "hour": pa.array([7, 7, 8])}
+    >>> builder.update(Batch(np.zeros(3, np.uint8), None, columns))
+    >>> builder.state().slicing(By(("hour",))).groups()
+    ((7,), (8,))
+    """
+
+    kind: ClassVar[str] = "joint"
+    version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = True
+    packing: ClassVar[None] = None
+
+    inner: Any
+    keys: tuple[By, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read: those of the inner spec, then those of the slicings."""
+        return tuple(dict.fromkeys((*self.inner.columns, *self.cell.columns)))
+
+    @property
+    def cell(self) -> By:
+        """The key of the cells."""
+        return By(tuple(dict.fromkeys(name for key in self.keys for name in key.columns)))
+
+    def part(self, key: By) -> Callable[[bytes], bytes]:
+        """From the name of a cell to that of its group in a slicing."""
+        at = [self.cell.columns.index(name) for name in key.columns]
+        return lambda name: b"".join(map(parts_of(name).__getitem__, at))
+
+    @classmethod
+    def fits(cls, inner: Any, keys: tuple[By, ...]) -> bool:
+        """Whether the slicings of a state are folded at once."""
+        return len(keys) > 1 and weaves(inner, keys[0])
+
+    def builder(self, budget: Budget, capacity: int) -> JointBuilder:
+        """A builder that collects about `capacity` rows at a time."""
+        return JointBuilder(self, budget, capacity)
+
+    def empty(self) -> Joint:
+        """The state of no rows."""
+        return Joint(self, Woven.empty(self.inner), {})
+
+
+@dataclass(frozen=True, eq=False)
+class Joint(Small):
+    """A score state in several slicings; between workers it travels as one.
+
+    Attributes
+    ----------
+    spec : JointSpec
+    woven : Woven, by cells
+    further : the rows beyond, by slicing: all rows are in each; empty where there are none
+    """
+
+    spec: JointSpec
+    woven: Woven
+    further: Mapping[By, Grouped]
+
+    def merge(self, other: Joint) -> Joint:
+        """The rows of both."""
+        further = dict(self.further)
+        for key, state in other.further.items():
+            further[key] = further[key].merge(state) if key in further else state
+        return Joint(self.spec, self.woven.merge(other.woven), further)
+
+    def total(self, budget: Budget | None = None) -> Any:
+        """The inner state of all rows."""
+        total = self.woven.total(budget)
+        return total.merge(self.further[self.spec.keys[0]].total(budget)) if self.further else total
+
+    def slicing(self, key: By) -> Grouped:
+        """The groups of one slicing."""
+        own = self.woven.projected(self.spec.part(key))
+        found = Grouped(GroupedSpec(self.spec.inner, key), {}, Joined.empty(self.spec.inner), own)
+        return found.merge(self.further[key]) if self.further else found
+
+    def count(self, key: By) -> int:
+        """How many groups a slicing has."""
+        if self.further:
+            return len(self.slicing(key).groups())
+        return len(set(map(self.spec.part(key), self.woven.table.names.to_pylist())))
+
+    def totals(self) -> Totals:
+        """Rows of both classes."""
+        totals: Totals = self.total().totals()
+        return totals
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, (self.woven, *self.further.values())))
+
+
+class JointBuilder:
+    """Builder of a joint state; owned by one task.
+
+    Parameters
+    ----------
+    spec : JointSpec
+    budget : Budget
+    capacity : int
+        Rows of a builder of the inner state.
+    """
+
+    def __init__(self, spec: JointSpec, budget: Budget, capacity: int) -> None:
+        self._spec, self._budget, self._capacity = spec, budget, capacity
+        self._cell = spec.cell
+        self._woven: WovenBuilder | None = WovenBuilder(spec.inner, self._cell, budget, capacity)
+        self._done = Woven.empty(spec.inner)
+        self._seen: list[set[bytes]] = [set() for _ in spec.keys]
+        self._known: set[bytes] = set()
+        self._further: dict[By, Any] = {}
+
+    def update(self, batch: Batch) -> None:
+        """Fold a batch."""
+        if self._woven is not None:
+            split = self._cell.split(batch)
+            self._check(split.names.to_pylist())
+            if self._woven.update(batch, split, grow=False):
+                return
+            self._done, self._woven = self._woven.woven(), None
+            share = max(1, self._capacity // len(self._spec.keys))
+            made = partial(GroupedSpec, self._spec.inner)
+            self._further = {key: made(key).builder(self._budget, share) for key in self._spec.keys}
+        for builder in self._further.values():
+            builder.update(batch)
+
+    def _check(self, names: list[bytes]) -> None:
+        """Raise `OptionError` if a slicing has too many groups."""
+        new = [name for name in names if name not in self._known]
+        self._known.update(new)
+        for key, seen in zip(self._spec.keys, self._seen, strict=True):
+            seen.update(map(self._spec.part(key), new))
+            key.check(len(seen), more=True)
+
+    def state(self) -> Joint:
+        """The state of everything folded; the builder is spent."""
+        woven = self._done if self._woven is None else self._woven.woven()
+        return Joint(self._spec, woven, {key: builder.state() for key, builder in self._further.items()})

@@ -1,0 +1,236 @@
+"""Block counts of slices: the rows of each resampling block on a coarse grid of scores, slice by slice.
+
+Every slice has the `BlockCounts` of its rows alone, so its grid is as fine as its own scores allow. Few rows occupy few
+bins: a slice takes 3 KiB a bin of 128 blocks (7 with weights), 6 MiB where its scores fill 2,048 bins. Slices whose
+blocks do not fit into the budget are refused, with their number.
+"""
+
+from __future__ import annotations
+
+import base64
+import sys
+from dataclasses import asdict, dataclass
+from functools import cached_property, reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streameval.errors import OptionError
+from streameval.kernels.grouped.weave import ordered
+from streameval.states.compatible import mergeable
+from streameval.states.grouped.keys import Group, read_key
+from streameval.states.protocol import Small
+from streameval.states.scores.blocks import BlockCounts, BlockSpec
+from streameval.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from streameval.budget import Budget
+    from streameval.states.protocol import Batch, Builder, Totals
+
+__all__ = ["BlockSlices", "BlockSlicesSpec"]
+
+_WORDS = 12, 16  # bytes of a count while a slice is folded and after; the same for a weight
+
+
+@dataclass(frozen=True)
+class BlockSlicesSpec:
+    """Block counts, split by a key.
+
+    Parameters
+    ----------
+    inner : BlockSpec
+    key : By
+
+    Examples
+    --------
+    >>> from streameval.states.grouped import By
+    >>> BlockSlicesSpec(BlockSpec("score", unit="campaign"), By(("country",))).columns
+    ('score', 'campaign', 'country')
+    """
+
+    kind: ClassVar[str] = "score_block_slices"
+    version: ClassVar[int] = 1
+    additive: ClassVar[bool] = False
+    associative: ClassVar[bool] = True
+    packing: ClassVar[None] = None
+
+    inner: Any
+    key: Any
+
+    def __post_init__(self) -> None:
+        if isinstance(self.inner, dict):  # from a header
+            object.__setattr__(self, "inner", BlockSpec(**self.inner))
+            object.__setattr__(self, "key", read_key(self.key))
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read."""
+        return tuple(dict.fromkeys((*self.inner.columns, *self.key.columns)))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The name of the slice, then the columns of its table."""
+        return pa.schema([("slice", pa.large_binary()), *self.inner.schema])
+
+    def builder(self, budget: Budget, capacity: int) -> Builder:
+        """A builder for each slice."""
+        return _Builder(self, budget)
+
+    def empty(self) -> BlockSlices:
+        """The state of no rows, hence of no slices."""
+        return BlockSlices(self, {})
+
+    def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockSlices:
+        """The state that `BlockSlices.to_arrow` wrote."""
+        table = pa.Table.from_batches(batches, self.schema)
+        found = {}
+        for text, own in header["slices"].items():
+            name = base64.b64decode(text)
+            rows = table.filter(pc.equal(table["slice"], pa.scalar(name, pa.large_binary()))).drop_columns(["slice"])
+            found[name] = self.inner.from_arrow(own, rows.to_batches(), budget)
+        return BlockSlices(self, found)
+
+
+class _Builder:
+    def __init__(self, spec: BlockSlicesSpec, budget: Budget) -> None:
+        self._spec, self._budget = spec, budget
+        self._builders: dict[bytes, Any] = {}
+        self._rows: dict[bytes, int] = {}
+
+    def update(self, batch: Batch) -> None:
+        """Fold a batch."""
+        split = self._spec.key.split(batch)
+        names = split.names.to_pylist()
+        counts = np.bincount(split.codes, minlength=len(names)).tolist()
+        for name, rows in zip(names, counts, strict=True):
+            self._rows[name] = self._rows.get(name, 0) + rows
+        self._spec.key.check(len(self._rows), more=True)
+        self._check_room()
+        order, starts = ordered(split.codes, len(names))
+        for name, (a, b) in zip(names, pairwise(starts.tolist()), strict=True):
+            if name not in self._builders:
+                self._builders[name] = self._spec.inner.builder(self._budget, 1)
+            self._builders[name].update(batch.taken(order[a:b], self._spec.inner.columns))
+
+    def _check_room(self) -> None:
+        """Raise `OptionError` if the blocks of the slices so far do not fit into the budget."""
+        inner, limit = self._spec.inner, self._budget.limit
+        cells = 2 * inner.count * sum(min(inner.bins, rows) for rows in self._rows.values())
+        needed = cells * (_WORDS[0] + inner.weighted * _WORDS[1])
+        if needed > limit and len(self._rows) > 1:
+            by = ",".join(self._spec.key.columns)
+            msg = (
+                f"by={by!r}: {plural(len(self._rows), 'slice')} or more of {inner.count} blocks take "
+                f"{needed >> 20:,} MiB, and states may take {limit >> 20:,}; choose fewer slices (--where), leave out "
+                "ci and unit (--ci, --unit), or raise memory (--memory)"
+            )
+            raise OptionError(msg, "by")
+
+    def state(self) -> BlockSlices:
+        """The state of everything folded; the builder is spent."""
+        return BlockSlices(self._spec, {name: self._builders.pop(name).state() for name in list(self._builders)})
+
+
+@dataclass(frozen=True, eq=False)
+class BlockSlices(Small):
+    """Block counts of each slice, with the interface of `streameval.states.grouped.Grouped`.
+
+    Attributes
+    ----------
+    spec : BlockSlicesSpec
+    slices : BlockCounts by the name of their slice
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> from streameval.states.grouped import By
+    >>> from streameval.states.protocol import Batch
+    >>> builder = BlockSlicesSpec(BlockSpec("s", "f8", unit="u", count=4), By(("country",))).builder(Budget(), 8)
+    >>> columns = {"s": pa.array([0.25, 0.75, 0.75]), "u": pa.array([7, 8, 7]), "country": pa.array(["DE", "DE", None])}
+    >>> builder.update(Batch(np.array([0, 1, 0], np.uint8), None, columns))
+    >>> state = builder.state()
+    >>> state.groups(), state.only(("DE",)).totals().rows, state.without(("DE",)).totals().rows
+    (((None,), ('DE',)), 2, 1)
+    """
+
+    spec: BlockSlicesSpec
+    slices: Mapping[bytes, BlockCounts]
+
+    def merge(self, other: BlockSlices) -> BlockSlices:
+        """Slices of both inputs; slices of equal values are one."""
+        mergeable(self, other)
+        found = dict(self.slices)
+        for name, state in other.slices.items():
+            found[name] = found[name].merge(state) if name in found else state
+        return BlockSlices(self.spec, found)
+
+    @cached_property
+    def _names(self) -> dict[Group, bytes]:
+        return {self.spec.key.group(name): name for name in sorted(self.slices)}
+
+    def groups(self) -> tuple[Group, ...]:
+        """All slices with rows."""
+        return tuple(self._names)
+
+    def only(self, group: Group) -> BlockCounts:
+        """The block counts of one slice; of no rows where there is no such slice."""
+        name = self._names.get(group)
+        found: BlockCounts = self.spec.inner.empty() if name is None else self.slices[name]
+        return found
+
+    def without(self, *groups: Group) -> BlockCounts:
+        """The block counts of all other slices."""
+        left = [self._names[group] for group in groups if group in self._names]
+        return self._union([name for name in self.slices if name not in left])
+
+    def total(self, budget: Budget | None = None) -> BlockCounts:
+        """The block counts of all rows."""
+        return self._union(list(self.slices))
+
+    def _union(self, names: list[bytes]) -> BlockCounts:
+        """The block counts of some slices, in the order of their names: sums of weights keep their digits."""
+        states = (self.slices[name] for name in sorted(names))
+        found: BlockCounts = reduce(BlockCounts.merge, states, self.spec.inner.empty())
+        return found
+
+    def totals(self) -> Totals:
+        """Rows and weights of both classes, over all slices."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> Totals:
+        totals: Totals = self.total().totals()
+        return totals
+
+    def header(self) -> dict[str, Any]:
+        """The spec, and the header of each slice."""
+        slices = {base64.b64encode(name).decode(): self.slices[name].header() for name in sorted(self.slices)}
+        spec = {"inner": asdict(self.spec.inner), "key": self.spec.key.fields()}
+        return {"spec": spec, "slices": {name: _own(header) for name, header in slices.items()}}
+
+    def to_arrow(self) -> Iterator[pa.RecordBatch]:
+        """The tables of all slices."""
+        for name in sorted(self.slices):
+            for batch in self.slices[name].to_arrow():
+                names = pa.array([name] * len(batch), pa.large_binary())
+                yield pa.RecordBatch.from_arrays([names, *batch.columns], schema=self.spec.schema)
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory."""
+        return object.__sizeof__(self) + sum(map(sys.getsizeof, self.slices.values()))
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same state."""
+        if not isinstance(other, BlockSlices):
+            return NotImplemented
+        return self.spec == other.spec and self.slices == other.slices
+
+
+def _own(header: dict[str, Any]) -> dict[str, Any]:
+    """The header of a slice without its spec, which all share."""
+    return {name: value for name, value in header.items() if name != "spec"}

@@ -1,0 +1,138 @@
+"""Centroids of a quantile sketch: gathered from numbers, merged, and read at ranks.
+
+`streameval.states.scores.quantile_sketch` says how large a centroid may be, and how wrong that makes a quantile.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.sketch import compress, reduce_sorted
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.typing import Array
+
+__all__ = ["FINE", "Centroids", "Gathered", "Gatherer", "joined", "path"]
+
+FINE = 4  # parts of a k₁ unit that a centroid is kept to
+CHUNK = 1 << 18  # numbers sorted at a time: fits the cache
+PENDING = 1 << 16  # centroids collected before they are merged
+
+
+class Centroids(NamedTuple):
+    """Centroids by ascending mean.
+
+    Attributes
+    ----------
+    mean : float64 array of shape (n_centroids,)
+    weight : float64 array of shape (n_centroids,), numbers in each
+    single : bool array of shape (n_centroids,), whether all numbers of a centroid are known to be equal
+    """
+
+    mean: Array
+    weight: Array
+    single: Array
+
+
+class Gathered(NamedTuple):
+    """Numbers as centroids, with what these leave out.
+
+    Attributes
+    ----------
+    mean, weight, single : see `Centroids`
+    low, high : smallest and largest finite number; ∞ and −∞ where there is none
+    below, above : how many −∞ and +∞
+    nan : how many NaN
+    """
+
+    mean: Array
+    weight: Array
+    single: Array
+    low: float
+    high: float
+    below: int
+    above: int
+    nan: int
+
+
+def joined(parts: Sequence[Centroids], compression: float) -> Centroids:
+    """Centroids of several lists, sorted and merged while they fit the compression."""
+    parts = [part for part in parts if part.mean.size]
+    if not parts:
+        return Centroids(np.empty(0), np.empty(0), np.empty(0, np.bool_))
+    if len(parts) == 1:
+        return parts[0]
+    means, weights, single = (np.concatenate(column) for column in zip(*parts, strict=True))
+    order = np.lexsort((weights, single, means))
+    return Centroids(*compress(means[order], weights[order], single[order], float(FINE * compression))[:3])
+
+
+class Gatherer:
+    """Numbers turned into centroids, a batch at a time.
+
+    Parameters
+    ----------
+    compression : δ of the sketch
+    """
+
+    def __init__(self, compression: float) -> None:
+        self._compression = float(compression)
+        self._parts: list[Centroids] = []
+        self._pending = 0
+        self._low, self._high = math.inf, -math.inf
+        self._below = self._above = self._nan = 0
+
+    def add(self, values: Array) -> None:
+        """Gather floats in any order, infinities and NaN among them."""
+        for start in range(0, values.size, CHUNK):
+            self._add_sorted(np.sort(values[start : start + CHUNK]))
+
+    def _add_sorted(self, values: Array) -> None:
+        """Gather ascending numbers: −∞ first, +∞ and NaN last."""
+        start, end = np.searchsorted(values, np.array([-np.inf, np.inf], values.dtype), "right").tolist()
+        stop = int(np.searchsorted(values, values.dtype.type(np.inf)))
+        self._below += start
+        self._above += end - stop
+        self._nan += values.size - end
+        if stop <= start:
+            return
+        self._low, self._high = min(self._low, float(values[start])), max(self._high, float(values[stop - 1]))
+        self._parts.append(Centroids(*reduce_sorted(values[start:stop], FINE * self._compression)))
+        self._pending += self._parts[-1].mean.size
+        if self._pending > PENDING:
+            self._parts = [joined(self._parts, self._compression)]
+            self._pending = self._parts[0].mean.size
+
+    def gathered(self) -> Gathered:
+        """All numbers so far."""
+        centroids = joined(self._parts, self._compression)
+        self._parts, self._pending = [centroids], centroids.mean.size
+        return Gathered(*centroids, self._low, self._high, self._below, self._above, self._nan)
+
+
+def path(centroids: Centroids, low: float, high: float) -> tuple[Array, Array]:
+    """Ranks and numbers to interpolate between.
+
+    The mean of a centroid stands at the middle of its ranks; that of a single one at the middles of its first and
+    its last number, and all between. The smallest and the largest number are the ends, where they are not means.
+
+    Parameters
+    ----------
+    centroids : at least one
+    low, high : the smallest and the largest number
+    """
+    mean, weight, single = centroids
+    ends = np.cumsum(weight)
+    half = np.where(single, np.minimum(weight, 1.0), weight) / 2
+    ranks = np.column_stack((ends - weight + half, ends - half)).ravel()
+    points = np.repeat(mean, 2)
+    kept = np.ones(ranks.size, np.bool_)
+    kept[1::2] = ranks[1::2] > ranks[::2]
+    inside = low < mean[:1], high > mean[-1:]
+    ranks = np.concatenate((np.zeros(1)[inside[0]], ranks[kept], ends[-1:][inside[1]]))
+    return ranks, np.concatenate((np.full(1, low)[inside[0]], points[kept], np.full(1, high)[inside[1]]))

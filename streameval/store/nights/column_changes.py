@@ -1,0 +1,119 @@
+"""Columns that join a store or leave it, and what of its states that changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.evaluation.slicing import Slicing
+from streameval.options import active
+from streameval.options.kinds import ByColumn, of_column
+from streameval.store.nights.configuration import Configuration
+from streameval.store.nights.given import KEPT, SUBSETS, contradiction, plain_options
+from streameval.wording import unknown_column
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.options import Option
+
+__all__ = ["joined", "narrowed", "widened", "without"]
+
+
+def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
+    """The configuration with more columns or metrics, named by the options of their kind.
+
+    Raises
+    ------
+    OptionError
+        If it contradicts what the store keeps.
+    """
+    options = dict(before.options)
+    for name, value in sorted(
+        plain_options(given).items(), key=lambda item: bool(KEPT[item[0]].of)
+    ):  # policies after columns
+        option = KEPT[name]
+        own, rest = before.options[name], option.rest
+        new = [c for c in options[option.of] if c not in before.options[option.of]] if option.of else []
+        if name == "metrics" and not own and value:
+            options[name] = ("default", *value)
+        elif isinstance(value, ByColumn) or (new and not option.kind.many):
+            options[name] = _of_columns(before, option, value, new)
+        elif isinstance(own, ByColumn) and option.kind.many:
+            options[name] = ByColumn.of(dict(own.columns), tuple(dict.fromkeys((*own.others, *value))))
+        elif option.kind.many:
+            options[name] = tuple(dict.fromkeys((*own, *value)))
+        elif own == rest:
+            options[name] = value
+        elif value != own:
+            raise contradiction(name, value, own, "a store has one of them: begin another store")
+    return Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest}).with_(
+        before.types
+    )
+
+
+def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
+    """A policy with what is said of columns that join; values may change for others, states may not."""
+    own = before.options[option.name]
+    said = dict(value.columns) if isinstance(value, ByColumn) else dict.fromkeys(new, value)
+    stray = [name for name in said if name not in new and of_column(own, name) != said[name]]
+    if stray and option.decides == "state":
+        raise contradiction(option.name, value, own, "name columns that join")
+    kept = own if isinstance(own, ByColumn) else ByColumn((), own)
+    return ByColumn.of(dict(kept.columns) | said, kept.others)
+
+
+def joined(after: Configuration, before: Configuration) -> tuple[str, ...]:
+    """Columns and metrics that were not kept before."""
+    found: list[str] = []
+    for name, value in after.options.items():
+        own = before.options[name]
+        if value != own and (isinstance(value, tuple) or name in ("classes", "weight")):
+            found += [str(item) for item in value if item not in own] if isinstance(value, tuple) else [str(value)]
+    return tuple(dict.fromkeys(name for name in found if name != "default"))
+
+
+def without(before: Configuration, column: str) -> Configuration:
+    """The configuration without a column.
+
+    Raises
+    ------
+    OptionError
+        If the store does not keep it, or could not go on without it.
+    """
+    single = [name for name in ("label", "weight") if before.options[name] == column]
+    if single:
+        msg = f"{column}: is the {single[0]} column, which decides all states; begin another store"
+        raise OptionError(msg)
+    slicing = before.slicing.columns
+    if column not in (*before.key_columns, *slicing):
+        raise OptionError(unknown_column(column, (*before.key_columns, *slicing), "the store keeps"))
+    options = dict(before.options)
+    options["by"] = tuple(text for text in options["by"] if column not in Slicing.of((text,), 1).columns)
+    for name in (*SUBSETS, "classes"):
+        own = options[name]
+        options[name] = tuple(c for c in own if c != column) if isinstance(own, tuple) else own
+    options["classes"] = None if options["classes"] == column or not options["cluster"] else options["classes"]
+    options["unit"] = None if options["unit"] == column else options["unit"]
+    if not any(options[name] for name in SUBSETS):
+        msg = f"{column}: is the only column of the store; delete the store instead"
+        raise OptionError(msg)
+    made = Configuration(active(options), before.types)
+    return made.with_(before.types)
+
+
+def narrowed(whole: Configuration, due: frozenset[tuple[str, str]]) -> Configuration:
+    """The configuration that folds these states alone."""
+    families = {(group.partition(".")[0], of) for group, of in due}  # of score.blocks it is score
+    columns = {
+        name: tuple(of for of in whole.options[name] if any((group, of) in families for group in groups))
+        for name, groups in (
+            ("score", ("score", "sample")),
+            ("cluster", ("cluster", "classes")),
+            ("sketch", ("sketch",)),
+        )
+    }
+    classes = whole.options["classes"] if any(group == "classes" for group, _ in families) else None
+    options = whole.options | columns | {"classes": classes, "metrics": (), "clip": None}
+    return replace(Configuration(active(options), whole.types).with_(whole.types), due=due)

@@ -1,0 +1,57 @@
+"""Options that a store keeps, and those given to its verbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import OptionError
+from streameval.options import honoured, kept_options, refuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["ALL_STATES", "KEPT", "REPORTED", "SHOWN", "SUBSETS", "contradiction", "plain_options"]
+
+KEPT = kept_options()
+REPORTED = tuple(name for name, option in KEPT.items() if option.decides == "value")
+SUBSETS = ("score", "cluster", "sketch")  # an evaluation may name some of the store's columns
+SHOWN = tuple(
+    name
+    for name, option in honoured("show").items()
+    if name in honoured("evaluate") and name not in KEPT and option.decides != "nothing"
+)
+ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
+
+
+def _said(value: Any) -> str:
+    """An option as messages spell it."""
+    return ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else repr(value)
+
+
+def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[str, Any]:
+    """The options given for an update or an evaluation of a store, in plain form; None counts as not given.
+
+    An option of `streameval.evaluate` that a store does not take is refused unless it has its default, or is one of
+    `more`.
+    """
+    known, found = honoured("evaluate"), {}
+    for name, value in given.items():
+        if name not in known:
+            refuse("a store", name, KEPT)
+        if value is None:
+            continue
+        option = known[name]
+        found[name] = option.plain(value)
+        if name in KEPT or name in more or found[name] == option.rest:
+            continue
+        if option.decides == "nothing":
+            msg = f"{name} is an option of Store(…), for all its verbs: give it there"
+            raise OptionError(msg)
+        refuse("a store", name, KEPT)
+    return found
+
+
+def contradiction(name: str, value: Any, own: Any, remedy: str) -> OptionError:
+    """The error of an option whose value is not the store's own."""
+    msg = f"{name}={_said(value)} contradicts the store, which was begun with {_said(own)}; {remedy}"
+    return OptionError(msg)

@@ -1,0 +1,81 @@
+"""Key types of a store's columns: how scores and ids become keys, whatever narrower types later nights have."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streameval.errors import SchemaError
+from streameval.evaluation.columns import without_views
+from streameval.scan import Scan, widened
+from streameval.states.keyed.ids import id_type
+from streameval.states.scores.types import score_type
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["arrow_type", "conformed", "key_type"]
+
+_ARROW = {
+    "f4": pa.float32(),
+    "f8": pa.float64(),
+    "i4": pa.int32(),
+    "i8": pa.int64(),
+    "u8": pa.uint64(),
+    "signed": pa.int64(),
+    "unsigned": pa.uint64(),
+    "hash": pa.large_string(),
+}
+
+
+def arrow_type(kind: str) -> pa.DataType:
+    """The type of columns whose keys have this type: ``f4``, ``hash``, or ``d2`` of decimals of two places."""
+    return pa.decimal128(18, int(kind[1:])) if kind[0] == "d" else _ARROW[kind]
+
+
+def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
+    """The key type of a column; `numbers` are the columns that are no ids."""
+    kind = score_type if field.name in numbers else id_type
+    return kind(field.type, field.name)
+
+
+def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str]) -> Scan:
+    """The scan with column types that give the store's key types.
+
+    Parameters
+    ----------
+    found : columns as the files have them
+    types : key types of the store's columns
+    numbers : columns that are no ids
+
+    Raises
+    ------
+    SchemaError
+        If a column's type cannot be widened to the type that the store holds.
+    """
+    fields = [_conformed(field, found, types.get(field.name), numbers) for field in without_views(found.schema)]
+    return replace(found, schema=pa.schema(fields))
+
+
+def _conformed(field: pa.Field, found: Scan, due: str | None, numbers: Sequence[str]) -> pa.Field:
+    if due is None or _has_key_type(field, numbers, due):
+        return field
+    kind = arrow_type(due)
+    if widened([field.type, kind]) == kind:
+        return field.with_type(kind)
+    msg = (
+        f"{found.pieces[0].name}: column {field.name!r} is {found.schema.field(field.name).type}, but the store holds "
+        f"{kind}, fixed by its first update: no value may be lost; write the column as that type, or begin another "
+        "store"
+    )
+    raise SchemaError(msg)
+
+
+def _has_key_type(field: pa.Field, numbers: Sequence[str], due: str) -> bool:
+    """Whether the keys of a column have the type that the store holds."""
+    try:
+        return key_type(field, numbers) == due
+    except SchemaError:
+        return False

@@ -1,0 +1,167 @@
+"""Slices of nights: finalized from the states that a store keeps of each slice.
+
+The numbers are those of the files, to the last bit: a slice's state is the merge of its states of all nights.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from streameval.errors import MissingInputError, OptionError
+from streameval.evaluation.slices import slice_results
+from streameval.evaluation.slicing import Slicing
+from streameval.results import Scalar, slice_name
+from streameval.scan.derived import slicing
+from streameval.states.grouped import GroupedSpec
+from streameval.store.nights.merge import merged
+from streameval.wording import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from streameval.engine import Engine
+    from streameval.evaluation.families import MetricRequest
+    from streameval.states.grouped import By
+    from streameval.store.files.compaction import Compaction
+    from streameval.store.files.ledger import Entry
+    from streameval.store.nights.configuration import Configuration
+    from streameval.store.results.history import History
+
+__all__ = ["KeptSlices", "kept_key", "slice_facts"]
+
+
+def kept_key(configuration: Configuration, columns: Sequence[str]) -> By | None:
+    """The slicing by these columns, in any order, that a store keeps; None if there is none."""
+    return next((key for key in configuration.slicing.keys if set(key.columns) == set(columns)), None)
+
+
+@dataclass(frozen=True)
+class KeptSlices:
+    """The slices of a store by one slicing.
+
+    Attributes
+    ----------
+    configuration : Configuration
+    engine : Engine
+    files : Compaction
+    key : the slicing
+    """
+
+    configuration: Configuration
+    engine: Engine
+    files: Compaction
+    key: By
+
+    @classmethod
+    def of(cls, configuration: Configuration, engine: Engine, files: Compaction, text: str) -> KeptSlices:
+        """The slices by a slicing that a text describes.
+
+        Raises
+        ------
+        OptionError
+            If the store does not keep them.
+        """
+        key = kept_key(configuration, list(slicing(text)))
+        if key is None:
+            have = "; ".join(configuration.options["by"])
+            msg = (
+                f"by={text!r}: the store keeps {f'slices by {have}' if have else 'no slices'}; let them join "
+                f"(add STORE DATA --by {text})"
+            )
+            raise OptionError(msg, "by")
+        return cls(configuration, engine, files, key)
+
+    def results(self, entries: Sequence[Entry], only: tuple[str, str] | None = None, **options: Any) -> list[Scalar]:
+        """The results of every slice of these nights together, slices of most rows first.
+
+        Parameters
+        ----------
+        entries : Entry
+        only : group and column of the one state to evaluate
+        options : metrics and their options, if they differ from the store's
+
+        Raises
+        ------
+        MissingInputError
+            If a night lacks the slices.
+        """
+        wanted = self.configuration.wanted([entry.partition for entry in entries], **options)
+        wanted = [w for w in wanted if only in (None, (w.group, w.of)) and self.configuration.sliced([w])]
+        states: dict[Any, Any] = {}
+        for w in wanted:
+            [kept] = self.configuration.sliced([w], [self.key])
+            self._check_kept(entries, kept.group, w.of)
+            state = merged(kept, entries, self.engine, self.files)
+            self.key.check(len(state.groups()))
+            states[GroupedSpec(w.spec, self.key)] = state
+        request = self.configuration.request(**options)
+        weighted = request.weight is not None
+        found = list(slice_results(self.engine, Slicing((self.key,)), states, wanted, {}, weighted=weighted))
+        self.engine.budget.release_spares()
+        return found if request.label.column is not None else [replace(one, positives=None) for one in found]
+
+    def of_night(self, entry: Entry, metric: str, w: MetricRequest, options: Mapping[str, Any]) -> list[Scalar]:
+        """A metric of every slice of a night; none if the night has no rows."""
+        found = self.results([entry], (w.group, w.of), **options) if entry.rows else []
+        return [one for one in found if one.metric == metric]
+
+    def histories(
+        self, entries: Sequence[Entry], metric: str, w: MetricRequest, options: Mapping[str, Any], whole: History
+    ) -> list[History]:
+        """The metric of every slice night by night, slices of most rows first.
+
+        Parameters
+        ----------
+        whole : History
+            The same of all rows, over the same nights.
+        """
+        nights = [self.of_night(entry, metric, w, options) for entry in entries]
+        by_night = [{_values(one): one for one in night} for night in nights]
+        rows: Counter[tuple[Any, ...]] = Counter()
+        named: dict[tuple[Any, ...], dict[str, Any]] = {}
+        for one in chain.from_iterable(nights):
+            rows[_values(one)] += one.rows
+            named.setdefault(_values(one), one.slice or {})
+        found = []
+        for name, _ in rows.most_common():
+            known = [night.get(name) for night in by_night]
+            values = [one or replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0) for one in known]
+            points = zip(whole.points, values, strict=True)
+            told = tuple(replace(point, night=value, cumulative=None) for point, value in points)
+            found.append(replace(whole, points=told, slice=named[name]))
+        return found
+
+    def _check_kept(self, entries: Sequence[Entry], group: str, of: str) -> None:
+        """Raise `MissingInputError` if a night lacks the slices of a column."""
+        absent = [entry.partition for entry in entries if entry.rows and entry.state(group, of) is None]
+        if absent:
+            by = ",".join(self.key.columns)
+            msg = (
+                f"{plural(len(absent), 'night')} without slices of {of} by {by} ({few(absent)}); fold them from their "
+                f"files (add STORE DATA --by {by}), or name other nights"
+            )
+            raise MissingInputError(msg)
+
+
+def _values(result: Scalar) -> tuple[Any, ...]:
+    """The values of a result's slice with their types: two slices may read alike."""
+    return tuple((type(value), value) for value in (result.slice or {}).values())
+
+
+def slice_facts(configuration: Configuration, engine: Engine, files: Compaction, entry: Entry) -> dict[str, float]:
+    """The share of rows and the first metric of each column in every slice of a night that has them."""
+    found: dict[str, float] = {}
+    for key in configuration.slicing.keys if entry.rows else ():
+        try:
+            results = KeptSlices(configuration, engine, files, key).results([entry])
+        except MissingInputError:
+            continue
+        first: dict[str | None, str] = {}
+        for one in results:
+            if first.setdefault(one.of, one.metric) == one.metric:
+                found[f"{slice_name(one.slice)[1:-1]} (share)"] = one.rows / entry.rows
+                found |= {f"{one.metric}[{one.of}]{slice_name(one.slice)}": one.value} if one.value == one.value else {}
+    return found

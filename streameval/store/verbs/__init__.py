@@ -1,0 +1,15 @@
+"""The verbs of `streameval.Store`: what it takes in, what it evaluates, what it judges."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["several"]
+
+
+def several(given: str | Sequence[str] | None) -> list[str]:
+    """One name or several as a list; empty for None."""
+    return [given] if isinstance(given, str) else list(given or ())

@@ -1,0 +1,184 @@
+"""Verbs that change a store: each is one commit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from streameval.options import honoured, refuse
+from streameval.store import ingest
+from streameval.store.backfill import Place
+from streameval.store.vacuum import vacuum
+from streameval.store.verbs import several
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date
+
+    from streameval.store.context import StoreContext
+    from streameval.store.ingest import Update
+    from streameval.store.vacuum import Vacuumed
+
+__all__ = ["Changing"]
+
+
+class Changing:
+    """What changes a store."""
+
+    _context: StoreContext
+
+    def update(
+        self,
+        data: Any,
+        *,
+        dry_run: bool = False,
+        verify: bool = False,
+        on_error: str = "raise",
+        delta_version: int | None = None,
+        **options: Any,
+    ) -> Update:
+        """Fold the partitions that are new or changed since the last update, and nothing else, in one commit.
+
+        Partitions that cannot be folded stop none of the others.
+
+        Parameters
+        ----------
+        data : path, pattern, URI, or list of those
+            A tree of partitions, or some of them.
+        dry_run : bool
+            Only report what would be done.
+        verify : bool
+            Fold every partition again, whatever its size and time, and keep those whose states differ.
+        on_error : {"raise", "skip"}
+            Whether a file that cannot be read makes its partition fail, or is left out: the partition is then
+            incomplete, and such updates fold it again until it is whole.
+        delta_version : int, optional
+            Version of the Delta tables among the data, by default the current one.
+        **options
+            Options of the first update, as in `streameval.evaluate`: ``label, pos_label, score, cluster, sketch,
+            classes, weight, nan, nulls, cluster_scope, approx, approx_agc, sample, sample_seed`` decide for good what
+            is kept; ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles`` are defaults.
+
+        Returns
+        -------
+        Update
+
+        Raises
+        ------
+        OptionError
+            If an option contradicts the store.
+        DataError
+            If partitions cannot be folded, once the others count; the message names all files that cannot be read.
+        StoreError
+            If another update was committed meanwhile.
+        """
+        return ingest.update(
+            self._context,
+            data,
+            options,
+            dry_run=dry_run,
+            verify=verify,
+            on_error=on_error,
+            delta_version=delta_version,
+        )
+
+    def replace(self, data: Any, *, on_error: str = "raise", delta_version: int | None = None) -> Update:
+        """Fold partitions of the store again, whether or not their files look changed: late corrections.
+
+        Parameters
+        ----------
+        data, on_error, delta_version
+            As `update`.
+
+        Raises
+        ------
+        MissingInputError
+            If the store does not have one of them.
+        """
+        return ingest.replace(self._context, data, on_error, delta_version)
+
+    def remove(self, names: str | Sequence[str] = (), *, columns: str | Sequence[str] = ()) -> Update:
+        """Remove partitions by name, such as ``night=2026-01-11``, or columns; earlier versions still have them.
+
+        An update that finds the files of a partition adds it again; `add` adds a column again.
+
+        Parameters
+        ----------
+        names : str or sequence of str
+            Partitions.
+        columns : str or sequence of str
+            Columns of scores, clusters, classes or sketches, with all that was computed of them.
+
+        Raises
+        ------
+        OptionError
+            If the store has no such column, or no other.
+        """
+        named, out = map(several, (names, columns))
+        return ingest.remove(self._context, named, out)
+
+    def add(
+        self,
+        *,
+        data: Any = None,
+        since: str | date | None = None,
+        delta_version: int | None = None,
+        **options: Any,
+    ) -> Update:
+        """Keep more columns or metrics: nights whose files still exist are folded for new columns only, in one commit.
+
+        Metrics of a new column are null for nights that lack it, and for every selection that contains such a night.
+        Later nights must have the column. A weight column changes the states of all scores: nights whose files are gone
+        then have no scores, except in earlier versions (`as_of`).
+
+        Parameters
+        ----------
+        **options
+            Additions, spelled as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight`` name columns;
+            ``metrics, truncate, at`` extend the store's defaults and need no file.
+        data : path, URI, or list of those, optional
+            Where the files of the nights are, if they have moved.
+        since : str or date, optional
+            Only nights from this date on are folded.
+        delta_version : int, optional
+            Version of the Delta tables that hold the nights, by default the current one.
+
+        Returns
+        -------
+        Update
+            `changed` are the nights that were folded, `gone` those whose files are gone or lack the column.
+
+        Raises
+        ------
+        DataError
+            If the files of a night changed since it was folded, or no night has the column.
+        """
+        for name in options:
+            if name not in honoured("add"):
+                refuse("add", name)
+        return ingest.add(self._context, options, Place(data, delta_version), since)
+
+    def vacuum(self, *, keep: str | None = None, grace: str = "1d", dry_run: bool = False) -> Vacuumed:
+        """Delete the files that no version needs, and merge exact states of nights into larger files.
+
+        Histograms are merged by updates. An update that is under way while vacuum deletes files is refused and can be
+        run again.
+
+        Parameters
+        ----------
+        keep : str, optional
+            A span such as ``90d``: exact scores of nights older than the newest one by at least this span are
+            permanently turned into fixed histograms. Their metrics are then certain intervals, and earlier versions of
+            the ledger cannot be evaluated over them.
+        grace : str
+            Files younger than this are kept, since an update may be about to commit them.
+        dry_run : bool
+            Only report what would be deleted, and which nights would lose their exact scores.
+
+        Raises
+        ------
+        OptionError
+            If a span is malformed, or `keep` is given and a partition has no date.
+        StoreError
+            If an update was committed meanwhile; nothing was deleted then.
+        """
+        return vacuum(self._context, keep, grace, dry_run=dry_run)

@@ -1,0 +1,122 @@
+"""Verbs that judge nights by rules."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streameval.store import query
+from streameval.store.verbs import several
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from streameval.store.context import StoreContext
+    from streameval.store.results.diagnosis import Diagnosis
+    from streameval.store.results.gate import Check
+    from streameval.store.results.judgements import Judgement
+
+__all__ = ["Judging"]
+
+
+class Judging:
+    """What judges the nights of a store."""
+
+    _context: StoreContext
+
+    def check(
+        self,
+        rules: str | Sequence[str] | Mapping[str, str],
+        partition: str | Sequence[str] = (),
+        *,
+        since: str | date | None = None,
+        again: bool = False,
+        mature: str | None = None,
+        allow_incomplete: bool = False,
+    ) -> Check:
+        """Judge every night that needs it by rules such as ``roc_auc[score] >= 0.97``, and keep the judgements.
+
+        Each rule judges a night once, and again if the night is folded again. A night that failed keeps failing until
+        it is replaced, removed or accepted (`accept`). A rule that is new to the store judges the newest night and
+        nights folded later. An incomplete night fails. `streameval.rules.grammar` defines the rules.
+
+        Parameters
+        ----------
+        rules : str, sequence of str, or mapping of names to rules
+            A rule without a name is known by its text.
+        partition : str or sequence of str
+            Judge and report only these nights; a night that the store does not have fails.
+        since : str or date, optional
+            Also judge nights from this date on that were folded before a rule was new.
+        again : bool
+            Judge again what was judged before, including accepted failures; with `since`, from that date on.
+        mature : str, optional
+            A span such as ``3d`` after the end of a night in which rules on labels leave it pending.
+        allow_incomplete : bool
+            Do not fail nights from which files were left out.
+
+        Returns
+        -------
+        Check
+            Whether it `passed`, and the judgements: those made now, and those that still fail.
+
+        Raises
+        ------
+        OptionError
+            If a rule is malformed, or names a metric that the store does not have.
+        StoreError
+            If another check was committed meanwhile.
+        """
+        named = several(partition)
+        return query.check(
+            self._context, rules, named, since, again=again, mature=mature, allow_incomplete=allow_incomplete
+        )
+
+    def accept(self, partition: str | Sequence[str], reason: str, rule: str | Sequence[str] = ()) -> list[Judgement]:
+        """Accept the failures of nights recorded by checks; later failures are not accepted.
+
+        Accepted nights pass, and do not count towards the usual values of the rules that they failed.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+        reason : str
+            Kept with the judgements.
+        rule : str or sequence of str
+            Names of rules; by default all that the nights fail.
+
+        Returns
+        -------
+        list of Judgement
+
+        Raises
+        ------
+        DataError
+            If no such failure is recorded.
+        """
+        named, rules = map(several, (partition, rule))
+        return query.accept(self._context, named, rules, reason)
+
+    def diagnose(self, partition: str | Sequence[str] = ()) -> tuple[Diagnosis, ...]:
+        """List what is unusual in nights, largest change first, to lead from a failed rule to its cause.
+
+        Compares rows, positives, nulls (also by file), quantiles of scores and sizes of clusters with the last 7
+        complete earlier nights that fail no rule, and the costs of clusters and classes that `attribute` tells. It
+        reads the states of these nights, not the data.
+
+        Parameters
+        ----------
+        partition : str or sequence of str
+            Nights; by default those that fail.
+
+        Returns
+        -------
+        tuple of Diagnosis
+            One for each night, in order.
+
+        Raises
+        ------
+        MissingInputError
+            If the store does not have a night.
+        """
+        return query.diagnose(self._context, several(partition))

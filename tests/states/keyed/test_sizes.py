@@ -1,0 +1,78 @@
+"""Clusters counted by size, straight from segments: the same table as by sorting, whatever the ids."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from streameval.budget import Budget
+from streameval.kernels.keyed import sizes as kernels
+from streameval.kernels.keys import MIX
+from streameval.states.clusters import counts
+from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
+from streameval.states.clusters.sizes import SizeTable
+from streameval.states.protocol import Batch
+
+ROWS = st.lists(st.tuples(st.sampled_from([0, 1, 2, 2**62, -1, -(2**63)]), st.integers(0, 1)), min_size=1, max_size=60)
+
+
+def folded(ids: pa.Array, label: np.ndarray, capacity: int) -> ClusterCounts:
+    """The state of some rows."""
+    builder = ClusterSpec("cluster", id_type(ids.type)).builder(Budget(), capacity)
+    builder.update(Batch(label, None, {"cluster": ids}))
+    return builder.state()
+
+
+def table_of(state: ClusterCounts) -> dict[int, tuple[int, int]]:
+    """Clusters and positives by size."""
+    found = SizeTable.union(table for shard in state.shards() for table in state.parts(shard))
+    columns = (found.clusters.tolist(), found.positives.tolist())
+    return dict(zip(found.size.tolist(), zip(*columns, strict=True), strict=True))
+
+
+def expected(ids: list[object], label: list[int]) -> dict[int, tuple[int, int]]:
+    """The same from a Counter."""
+    sizes, positives = Counter(ids), Counter(i for i, one in zip(ids, label, strict=True) if one)
+    return {
+        size: (sum(s == size for s in sizes.values()), sum(positives[i] for i, s in sizes.items() if s == size))
+        for size in set(sizes.values())
+    }
+
+
+@given(ROWS, st.booleans(), st.integers(1, 70), st.integers(1, 80), st.integers(2, 9))
+def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int, largest: int, small: int) -> None:
+    """Ids of one word and of two, in any number of segments, some of them counted, in buckets of any size."""
+    ids, label = [str(row[0]) if text else row[0] for row in rows], [row[1] for row in rows]
+    entries = pa.array(ids).dictionary_encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts, "LARGEST", largest)
+        patch.setattr(counts, "_SMALL", small)
+        state = folded(pa.array(ids), np.array(label, np.uint8), capacity)
+        both = state.merge(folded(entries, np.array(label, np.uint8), 1 << 10))
+        assert table_of(state) == expected(ids, label)
+        assert table_of(both) == expected(2 * ids, 2 * label)
+
+
+def test_ids_that_collide_are_sorted() -> None:
+    """Ids whose hashes share their upper bits are left to sorting, and the buckets after theirs are not."""
+    order = 1 << 64
+    spread = pow(int(kernels._SPREAD), -1, order)
+    number = np.arange(1 << 21, dtype=np.uint64)
+    mixed = number * np.uint64(spread)  # whose hash is the number
+    key = mixed ^ (mixed >> np.uint64(32))
+    ours = key[(key & np.uint64(1) == 1) & (key >> np.uint64(54) == 5)]
+    assert ours.size > 500
+    words = (ours >> np.uint64(1)) | np.uint64(0)
+    ids = np.concatenate((words, words, np.arange(5000, dtype=np.uint64))) * np.uint64(pow(MIX, -1, order))
+    label = (np.arange(ids.size) % 3 == 0).astype(np.uint8)
+    state = folded(pa.array(ids.view(np.int64)), label, 1 << 14)
+    [shard] = state.shards()
+    places = state.keyed.places(*shard)
+    stop, *_ = kernels.tally_clusters(places.at, (), 0, *np.zeros((2, 10), np.int64))
+    assert stop < shard[1] - shard[0]
+    assert table_of(state) == expected(ids.tolist(), label.tolist())

@@ -1,0 +1,39 @@
+"""Block counts: every row is counted once, however many share a cell and however the bins come."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from streameval.kernels.blocks.grid import codes
+from streameval.states.blocks import blocks_of
+from streameval.states.protocol import Batch
+from streameval.states.scores.blocks import BlockSpec
+
+
+@pytest.mark.parametrize(("bins", "blocks"), [(4, 2), (64, 8), (2048, 128)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rows_are_counted_by_bin_block_and_label(bins: int, blocks: int, *, weighted: bool) -> None:
+    """Also where a cell has more rows than a byte holds, where scores are missing, and where bins have to be joined."""
+    rng = np.random.default_rng(bins)
+    scores = np.concatenate([rng.random(3000), np.full(3000, 0.25), rng.normal(size=3000) * 1e3, [np.nan] * 50])
+    label, unit = rng.integers(0, 2, scores.size).astype(np.uint8), rng.integers(0, 500, scores.size)
+    weight = rng.random(scores.size) if weighted else None
+    builder = BlockSpec("s", "f8", weighted, "half", "unit", blocks, bins).builder(None, 0)  # type: ignore[arg-type]
+    for at in np.array_split(np.arange(scores.size), 3):
+        columns = {"s": pa.array(scores[at], from_pandas=False), "unit": pa.array(unit[at])}
+        builder.update(Batch(label[at], None if weight is None else weight[at], columns))
+    state = builder.state()
+    assert 1 < state.prefixes.size <= bins
+    block, there = blocks_of(unit.astype(np.uint64), blocks), ~np.isnan(scores)
+    expected = np.zeros_like(state.table)
+    bin_ = np.searchsorted(state.ends[:, 0], codes(scores), side="right") - 1
+    np.add.at(expected, (bin_[there], block[there], label[there]), 1)
+    assert np.array_equal(state.table, expected)
+    assert state.nan_rows.sum() == 50
+    if weight is not None:
+        sums = np.zeros(expected.shape)
+        np.add.at(sums, (bin_[there], block[there], label[there]), weight[there])
+        assert state.sums == pytest.approx(sums, rel=1e-12)
+        assert state.nan_weights.sum() == pytest.approx(weight[~there].sum())

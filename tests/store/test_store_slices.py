@@ -1,0 +1,142 @@
+"""Slices that a store keeps: equal to those of the files, added later, in histories, rules, info and diagnose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from streameval import Store, evaluate
+from streameval.errors import MissingInputError, OptionError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+COLUMNS: dict[str, Any] = {"score": ["f4", "f8"], "cluster": "cluster", "classes": "classes", "nan": "drop"}
+BY = ["country", "country,length=0,5"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five nights of two countries and null, one of them absent in the last night."""
+    folder = tmp_path_factory.mktemp("data")
+    for night in range(1, 6):
+        rng = np.random.default_rng(night)
+        rows = 120
+        score = np.where(rng.random(rows) < 0.05, np.nan, rng.integers(0, 30, rows) / 30)
+        country = np.array(["DE", "FR", None], object)[rng.integers(0, 2 if night == 5 else 3, rows)]
+        label = (rng.random(rows) < np.where(country == "FR", 0.5, 0.2 + score)).astype(np.int8)
+        ids = rng.integers(0, 20, (2, rows))
+        columns = {"f4": score.astype(np.float32), "f8": score, "cluster": ids[0], "classes": ids[1], "label": label}
+        table = pa.table(columns | {"country": pa.array(country), "length": rng.integers(-1, 9, rows)})
+        (folder / f"night=2026-01-0{night}").mkdir()
+        pq.write_table(table, folder / f"night=2026-01-0{night}" / "part.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def store(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store that keeps slices from the start."""
+    made = Store(tmp_path_factory.mktemp("store") / "s")
+    made.update(data, **COLUMNS, by=BY)
+    return made
+
+
+def facts(found: Any) -> list[tuple[Any, ...]]:
+    """What must be equal to the last bit."""
+    return [(r.metric, r.of, r.slice, repr(r.value), r.rows, r.positives, r.reason) for r in found.results]
+
+
+def test_slices_equal_those_of_the_files(store: Store, data: Path) -> None:
+    """For every kind of state, of all nights and of some, whatever the metrics."""
+    assert facts(store.evaluate(by=BY)) == facts(evaluate(data, **COLUMNS, by=BY))
+    some = [data / f"night=2026-01-0{night}" for night in (4, 5)]
+    asked = {"metrics": ["agc@0.1", "aul"], "truncate": 0.1}
+    assert facts(store.evaluate(by="country", last=2, **asked)) == facts(
+        evaluate(some, **COLUMNS, by="country", **asked)
+    )
+    assert [r.slice for r in store.evaluate().results if r.slice] == []
+
+
+def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
+    """Nights are folded for the slices alone; a column takes its slicings with it."""
+    store = Store(tmp_path / "s")
+    store.update(data, **COLUMNS)
+    with pytest.raises(OptionError, match=r"keeps no slices \(add STORE DATA --by country"):
+        store.evaluate(by="country")
+    before = {s.file for e in store.partitions() for s in e.states}
+    assert store.add(data=data, by=["country"], since="2026-01-02").joined == ("country",)
+    assert before <= {s.file for e in store.partitions() for s in e.states}
+    assert facts(store.evaluate(last=4, by="country"))[-1][2] is not None
+    with pytest.raises(MissingInputError, match=r"1 night without slices of f4 by country \(night=2026-01-01\)"):
+        store.evaluate(by="country")
+    store.add(data=data, by=["country,length=0,5"])
+    assert facts(store.evaluate(by=BY[1], last=4)) == facts(
+        evaluate([data / f"night=2026-01-0{night}" for night in range(2, 6)], **COLUMNS, by=BY[1])
+    )
+    store.remove((), columns=["length"])
+    assert store.info().columns["by"] == ["country"]
+
+
+def test_history_by_slice(store: Store, data: Path) -> None:
+    """A series for each slice; a night without its rows has no value, and says so."""
+    found = store.history("roc_auc", "f4", by="country", cumulative=False)
+    assert found.series[0].name == "roc_auc[f4]"
+    assert {one.name for one in found.series[1:]} == {f"roc_auc[f4]{{country={c}}}" for c in ("DE", "FR", "null")}
+    [null] = [one for one in found.series if one.slice == {"country": None}]
+    assert [point.night.reason for point in null.points] == [None] * 4 + ["no rows"]
+    alone = evaluate(data / "night=2026-01-03", **COLUMNS, by="country")
+    assert null.points[2].night.value == alone.value("roc_auc", "f4", slice={"country": None})
+    assert found.to_dict()["series"][1]["slice"]["country"] in ("DE", "FR", None)
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome", "reason"),
+    [
+        ("roc_auc[f4]{country=*} >= 0.99", "failed", "2 of 2 slices: {country=FR}"),
+        ("roc_auc[f4]{country=*} >= 0", "passed", "the worst of 2 slices: {country=FR}"),
+        ("roc_auc[f4]{country=DE} >= 0.5", "passed", ""),
+        ("roc_auc[f4]{country=null} >= 0.5", "failed", "there is no such slice"),
+        ("aul{length=*,country=DE} >= 0", "passed", "the worst of 3 slices"),
+        ("roc_auc[f4]{country=*} drop <= 90%", "passed", "the worst of 2 slices"),
+    ],
+)
+def test_rules_on_slices(store: Store, data: Path, rule: str, outcome: str, reason: str) -> None:
+    """In a check of the newest night, and on data where the rule needs no other nights."""
+    [one] = store.check([rule], "night=2026-01-05").judgements
+    assert (one.outcome, reason in one.reason) == (outcome, True), one.reason
+    if " drop " not in rule:
+        [same] = evaluate(data / "night=2026-01-05", **COLUMNS, by=BY).judge([rule]).judgements
+        assert (same.outcome, same.value, same.reason) == (
+            one.outcome,
+            pytest.approx(one.value, nan_ok=True),
+            one.reason,
+        )
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("roc_auc[f4]{nation=*} >= 0.9", "keeps slices by country; country,length=0,5"),
+        ("rows{country=*} >= 9", "rows is of the night"),
+        ("roc_auc[f4]{country} >= 0.9", "a slice names columns and values"),
+        ("roc_auc[f4]{country=DE} >= 0.9 @95%", "judged by their values"),
+    ],
+)
+def test_rules_that_cannot_be_judged_are_refused(store: Store, rule: str, reason: str) -> None:
+    """By what they lack."""
+    with pytest.raises(OptionError, match=reason):
+        store.check([rule])
+
+
+def test_info_and_diagnose_tell_of_slices(store: Store) -> None:
+    """What they cost, and which moved most."""
+    told = store.info()
+    assert list(told.slices) == BY
+    assert all(size > 0 for size in told.slices.values())
+    assert any(name == "slices" and "bytes a row" in text for name, text in told.lines())
+    [found] = store.diagnose("night=2026-01-05")
+    assert any("country=" in one.what for one in found.findings)
