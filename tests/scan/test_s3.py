@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import distributed
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 from moto.server import DomainDispatcherApplication, create_backend_app
 from pyarrow import fs
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from streameval import evaluate
+from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.evaluation import explain
 from streameval.scan import footers, plan, read
@@ -41,7 +45,8 @@ class Quiet(WSGIRequestHandler):
 class Counting:
     """The application, which counts the bytes it serves and refuses those that it is told to.
 
-    A request that is sent again, because the answer took more than three seconds, is still one.
+    A request that is sent again, because its answer took more than three seconds or its connection was lost, is still
+    one: what is sent again has the same invocation id, and may arrive after a later request.
     """
 
     def __init__(self, app: Callable[..., Any]) -> None:
@@ -52,14 +57,17 @@ class Counting:
         self.refuse: dict[str, range] = {}
         self.short: Callable[[str, int], int] | None = None  # bytes of an answer that are left out
         self.after: Callable[[str], None] | None = None  # called when an object has been read from
+        self.seen: set[str] = set()  # invocation ids
         self.lock = threading.Lock()  # requests come side by side
 
     def __call__(self, environ: dict[str, Any], start: Callable[..., Any]) -> Any:
         """Answer a request."""
         get, head = (environ["REQUEST_METHOD"] == method for method in ("GET", "HEAD"))
-        first = environ.get("HTTP_AMZ_SDK_REQUEST", "attempt=1").split(";")[0] == "attempt=1"
+        invocation = environ.get("HTTP_AMZ_SDK_INVOCATION_ID", uuid4().hex)  # deltalake's client sends none
         path = environ["PATH_INFO"]
         with self.lock:
+            first = invocation not in self.seen
+            self.seen.add(invocation)
             self.gets[path] += get and first
             self.heads[path] += head and first
             refused = get and self.gets[path] in self.refuse.get(path, ())
@@ -157,6 +165,27 @@ def test_a_uri_with_options_is_read_by_threads_and_by_a_cluster(
     uri = f"s3://bucket/{name}{server[1]}"
     for where in ({"threads": 2}, {"client": client}):
         assert evaluate(uri, score="score", **where).to_json() == expected()
+
+
+def test_storage_options_stand_beside_the_data(server: tuple[Counting, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """``--storage`` says on the command line what a URI or the environment may say; `evaluate` and `sketch` take it."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name)
+    endpoint = server[1].partition("endpoint_override=")[2].partition("&")[0]
+    options = [
+        f"AWS_ENDPOINT_URL={endpoint}",
+        "AWS_ACCESS_KEY_ID=te/st",
+        "AWS_SECRET_ACCESS_KEY=t@est",
+        "AWS_REGION=eu",
+    ]
+    storage = [word for option in options for word in ("--storage", option)]
+    data = "s3://bucket/scores/night=*/part.parquet"
+    done = CliRunner().invoke(main, ["evaluate", data, "--score", "score", "--json", "-", "--quiet", *storage])
+    assert json.loads(done.stdout)["results"] == json.loads(expected())["results"]
+    done = CliRunner().invoke(main, ["sketch", data, "--column", "score", *storage])
+    assert (done.exit_code, str(FILES * ROWS) in done.stdout.replace(",", "")) == (0, True), done.output
+    done = CliRunner().invoke(main, ["evaluate", "here", "--score", "score", *storage])
+    assert "--storage would change nothing: no input is on S3" in done.output
 
 
 def test_only_the_columns_asked_for_are_read(server: tuple[Counting, str], client: Any) -> None:
