@@ -19,7 +19,8 @@ interval takes t with B − 1 degrees of freedom. From 5 to 50 it takes max(1, 3
 deviations of the replicates from their mean. Below 5 there is none.
 
 Blocks depend on the ids alone. So the replicates of two metrics, slices, nights or columns over the same units are
-paired, and the difference of two estimates is an estimate with replicates of its own (`Estimate.minus`).
+paired, and the difference of two estimates is an estimate with replicates of its own (`Estimate.minus`). Its interval
+ends where differences end: shares differ by at most 1.
 
 References
 ----------
@@ -152,6 +153,7 @@ class Estimate:
     reason : why there is no interval, if that is known beforehand
     grid : the value where replicates come from an approximation; NaN where they do not
     known : the standard error, where it is known without replicates
+    bounds : the least and the greatest value that can be, if the scale does not say it: that of a difference
 
     Examples
     --------
@@ -167,6 +169,7 @@ class Estimate:
     reason: str | None = None
     grid: float = math.nan
     known: float | None = None
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     @property
     def deviations(self) -> Array:
@@ -249,7 +252,7 @@ class Estimate:
         scale, value = SCALES[self.scale], self.scalar.value
         half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.stderr * scale.slope(value)
         centre = scale.to(value)
-        ends = scale.back(centre - half), scale.back(centre + half)
+        ends = max(scale.back(centre - half), self.bounds[0]), min(scale.back(centre + half), self.bounds[1])
         return replace(told, stderr=self.stderr, ci_lower=ends[0], ci_upper=ends[1])
 
     def minus(self, other: Estimate) -> Estimate:
@@ -285,7 +288,9 @@ class Estimate:
                 reason = f"{side.scalar.metric} of {side.scalar.of}: {side.scalar.reason or 'undefined'}"
                 scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
         smaller = min(self.sizes, other.sizes, key=lambda sizes: sizes.governing[0])
-        return Estimate(scalar, replicates, smaller, "plain", reason, self.grid - other.grid)
+        mine, its = SCALES[self.scale], SCALES[other.scale]
+        bounds = mine.low - its.high, mine.high - its.low
+        return Estimate(scalar, replicates, smaller, "plain", reason, self.grid - other.grid, bounds=bounds)
 
     def p_value(self, against: float = 0) -> float:
         """Two-sided p of the value being `against`, by t; NaN where there is no interval or no spread.

@@ -92,6 +92,17 @@ def test_a_difference_is_paired():
     assert not difference.equivalent(0.005, 0.95)
 
 
+def test_an_interval_of_a_difference_ends_where_differences_end():
+    """Two shares differ by at most 1, however few units there are; p and the standard error are as they were."""
+    shares, blocks = np.array([0.0, 1, 1, 0, 1, 0]), np.arange(6)
+    a, b = (mean_estimate(values, blocks, of, "logit") for values, of in ((shares, "a"), (1 - shares, "b")))
+    told = a.minus(b).scalar_with(0.999)
+    assert (told.ci_lower, told.ci_upper) == (-1, 1)
+    assert told.stderr == replace(a.minus(b), bounds=(-math.inf, math.inf)).stderr
+    plain = (mean_estimate(values, blocks, of) for values, of in ((shares, "a"), (1 - shares, "b")))
+    assert next(plain).minus(next(plain)).scalar_with(0.999).ci_lower < -1
+
+
 def test_identical_columns_have_no_p_and_are_equivalent():
     """Identical columns have no p and are equivalent."""
     one = mean_estimate(RNG.normal(size=5000), RNG.integers(0, 128, 5000))
