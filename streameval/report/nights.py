@@ -212,8 +212,9 @@ def check_page(found: Checked, source: Source) -> Page:
         verb = "fail" if len(failing) > 1 else "fails"
         said = f"{len(failing):,} of {plural(found.nights, 'night')} {verb}: {joined(named)}."
     else:
-        nights = "The night passes" if found.nights == 1 else f"All {found.nights:,} nights pass"
-        said = f"{nights}, up to {found.partition}."
+        judged = dict.fromkeys(one.partition for one in (*found.recent, *found.judgements))
+        alone = f"{found.partition} passes" if list(judged) == [found.partition] else ""
+        said = f"{alone or f'No judged night fails, up to {found.partition}'}."
     odd = [Text(f"Unusual: {'; '.join(found.odd)}.")] if found.odd else []
     rules: tuple[Block, ...] = (_rules(found.judgements),) if found.judgements else ()
     rules = (*rules, *_recent(found.recent))
