@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import multiply_add, two_sum
-from streameval.kernels.jit import jit
+from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
+from streameval.kernels.jit import inlined, jit
 
 __all__ = [
     "drift_counts",
@@ -22,21 +22,30 @@ __all__ = [
 ]
 
 _ONE = np.uint64(1 << 62)
-_SMALL = 1 << 31  # counts whose products fit a word
+_FIT = 1 << 31  # counts whose products fit a word
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+@inlined
+def _square(share):
+    """The square of a share as a word."""
+    return np.uint64(np.int64(np.rint(share * share * 4611686018427387904.0)))
 
 
 @jit
 def square_counts(neg, pos, score):
     """Σ p·(1 − s)² + n·s² in units of 2⁻⁶², as two words."""
     high, low = np.uint64(0), np.uint64(0)
+    if neg.sum() + pos.sum() < HELD:
+        upper, lower = np.uint64(0), np.uint64(0)
+        for i in range(neg.size):
+            of_pos, of_neg = _square(1.0 - score[i]), _square(score[i])
+            upper += np.uint64(pos[i]) * (of_pos >> _HALF) + np.uint64(neg[i]) * (of_neg >> _HALF)
+            lower += np.uint64(pos[i]) * (of_pos & _LOW) + np.uint64(neg[i]) * (of_neg & _LOW)
+        return add_words(high, low, upper, lower)
     for i in range(neg.size):
-        s = score[i]
-        if pos[i]:
-            square = np.uint64(np.int64(np.rint((1.0 - s) * (1.0 - s) * 4611686018427387904.0)))
-            high, low = multiply_add(high, low, np.uint64(pos[i]), square)
-        if neg[i]:
-            square = np.uint64(np.int64(np.rint(s * s * 4611686018427387904.0)))
-            high, low = multiply_add(high, low, np.uint64(neg[i]), square)
+        high, low = multiply_add(high, low, np.uint64(pos[i]), _square(1.0 - score[i]))
+        high, low = multiply_add(high, low, np.uint64(neg[i]), _square(score[i]))
     return high, low
 
 
@@ -56,10 +65,15 @@ def drift_counts(neg, pos, words):
     least_high, least_low, most_high, most_low = high, low, high, low
     for i in range(neg.size):
         s = np.uint64(words[i])
-        high, low = multiply_add(high, low, np.uint64(pos[i]), _ONE - s)
-        down_high, down_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(neg[i]), s)
-        high = high - down_high - np.uint64(low < down_low)
-        low = low - down_low
+        if neg[i] + pos[i] == 1:
+            step = np.uint64(pos[i]) * _ONE - s  # in two's complement
+            low = low + step
+            high = high + np.uint64(low < step) + np.uint64(np.int64(step) >> 63)
+        else:
+            high, low = multiply_add(high, low, np.uint64(pos[i]), _ONE - s)
+            down_high, down_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(neg[i]), s)
+            high = high - down_high - np.uint64(low < down_low)
+            low = low - down_low
         if _less(high, low, least_high, least_low):
             least_high, least_low = high, low
         if _less(most_high, most_low, high, low):
@@ -83,7 +97,7 @@ def drift_weights(neg, pos, score):
 @jit
 def _at_least(a, b, c, d):
     """Whether a·b ≥ c·d, for counts."""
-    if max(a, b) < _SMALL and max(c, d) < _SMALL:
+    if max(a, b) < _FIT and max(c, d) < _FIT:
         return a * b >= c * d
     zero = np.uint64(0)
     high, low = multiply_add(zero, zero, np.uint64(a), np.uint64(b))
@@ -101,12 +115,12 @@ def pool_counts(neg, pos):
     n, p, last = np.empty(neg.size, np.int64), np.empty(neg.size, np.int64), np.empty(neg.size, np.int64)
     count = 0
     for i in range(neg.size):
-        n[count], p[count], last[count] = neg[i], pos[i], i
-        while count and _at_least(p[count], n[count - 1] + p[count - 1], p[count - 1], n[count] + p[count]):
-            n[count - 1] += n[count]
-            p[count - 1] += p[count]
-            last[count - 1] = i
+        of_neg, of_pos = neg[i], pos[i]
+        while count and _at_least(of_pos, n[count - 1] + p[count - 1], p[count - 1], of_neg + of_pos):
+            of_neg += n[count - 1]
+            of_pos += p[count - 1]
             count -= 1
+        n[count], p[count], last[count] = of_neg, of_pos, i
         count += 1
     return n[:count].copy(), p[:count].copy(), last[:count].copy()
 
@@ -143,14 +157,26 @@ def logit_counts(neg, pos, logits, scale, span, negatives, positives, offsets):
         offsets[at] += (neg[i] + pos[i]) * np.int64(np.rint(off * 1048576.0))
 
 
+@inlined
+def _halves(value, whole):
+    """The rest of a number above a whole one in units of 2⁻⁶², as its upper and its lower half."""
+    rest = np.uint64(np.int64((value - whole) * 4611686018427387904.0))
+    return rest >> _HALF, rest & _LOW
+
+
 @jit
-def _add_fixed(sums, i, value):
-    """Add a number to a sum in fixed point: whole units, and the rest in units of 2⁻⁶² below 1."""
-    whole = np.floor(value)
-    rest = sums[i, 1] + np.int64((value - whole) * 4611686018427387904.0)
-    carry = rest >> 62
-    sums[i, 0] += np.int64(whole) + carry
-    sums[i, 1] = rest - (carry << 62)
+def _fixed(values, sums):
+    """Sum numbers in fixed point: whole units, and the rest in units of 2⁻⁶² below 1."""
+    whole, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)
+    for i in range(values.size):
+        floor = np.floor(values[i])
+        high, low = _halves(values[i], floor)
+        whole += np.int64(floor)
+        upper += high
+        lower += low
+    upper += lower >> _HALF
+    sums[0] = whole + np.int64(upper >> np.uint64(30))
+    sums[1] = np.int64((upper & np.uint64((1 << 30) - 1)) << _HALF | lower & _LOW)
 
 
 @jit
@@ -159,21 +185,22 @@ def newton_counts(neg, pos, logits, lost, turn):
 
     Parameters
     ----------
-    neg, pos : counts of each group
+    neg, pos : counts of each group, fewer than 2³¹ groups
     logits : x
     lost : exp(−|z|), z = a + b·x
     turn : whether z is negative
     """
-    sums = np.zeros((5, 2), np.int64)
+    sums, terms = np.zeros((5, 2), np.int64), np.empty((5, neg.size))
     for i in range(neg.size):
         one = 1.0 / (1.0 + lost[i])
-        share, other = (lost[i] * one, one) if turn[i] else (one, lost[i] * one)
+        rest = lost[i] * one
+        share = rest if turn[i] else one
+        other = one if turn[i] else rest
         slack = pos[i] * other - neg[i] * share
         curve = (neg[i] + pos[i]) * share * other
         x = logits[i]
-        _add_fixed(sums, 0, slack)
-        _add_fixed(sums, 1, slack * x)
-        _add_fixed(sums, 2, curve)
-        _add_fixed(sums, 3, curve * x)
-        _add_fixed(sums, 4, curve * x * x)
+        terms[0, i], terms[1, i], terms[2, i], terms[3, i] = slack, slack * x, curve, curve * x
+        terms[4, i] = curve * x * x
+    for k in range(5):
+        _fixed(terms[k], sums[k])
     return sums

@@ -14,9 +14,21 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["Pair", "add_pairs", "divide_pairs", "multiply_add", "multiply_pairs", "two_product", "two_sum"]
+__all__ = [
+    "HELD",
+    "Pair",
+    "add_pairs",
+    "add_words",
+    "divide_pairs",
+    "multiply_add",
+    "multiply_pairs",
+    "two_product",
+    "two_sum",
+]
 
 Pair = tuple[float, float]
+
+HELD = 1 << 31  # number of points whose products with 32-bit halves sum to less than 2⁶³
 
 _SPLIT = 134217729.0  # 2^27 + 1
 _LOW = np.uint64(0xFFFFFFFF)
@@ -84,3 +96,11 @@ def multiply_add(high, low, a, b):
     total = low + ((bottom & _LOW) | (middle << _HALF))
     carry = np.uint64(1) if total < low else np.uint64(0)
     return high + a1 * b1 + (cross0 >> _HALF) + (cross1 >> _HALF) + (middle >> _HALF) + carry, total
+
+
+@jit
+def add_words(high, low, upper, lower):
+    """128-bit ``(high, low) + upper * 2³² + lower``."""
+    high, low = multiply_add(high, low, upper, _LOW + np.uint64(1))
+    total = low + lower
+    return high + np.uint64(total < low), total

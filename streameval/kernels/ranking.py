@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import multiply_add, two_sum
+from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
 from streameval.kernels.jit import jit
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "deepest_counts",
     "deepest_weights",
     "delong_counts",
+    "dot_counts",
     "exact_parts",
     "informedness_counts",
     "informedness_weights",
@@ -35,15 +36,6 @@ UNIT = 1 << 62
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_HELD = 1 << 31  # number of points whose products with 32-bit halves sum to less than 2⁶³
-
-
-@jit
-def _joined(high, low, upper, lower):
-    """128-bit ``(high, low) + upper * 2³² + lower``."""
-    high, low = multiply_add(high, low, upper, _LOW + np.uint64(1))
-    total = low + lower
-    return high + np.uint64(total < low), total
 
 
 @jit
@@ -55,22 +47,22 @@ def area_counts(neg, pos, before_neg, total_neg):
     for i in range(neg.size):
         p, factor = np.uint64(pos[i]), np.uint64(2 * below - neg[i])
         held += pos[i]
-        if held >= _HELD:
-            high, low = _joined(high, low, upper, lower)
+        if held >= HELD:
+            high, low = add_words(high, low, upper, lower)
             high, low = multiply_add(high, low, p, factor)
             upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
         else:
             upper += p * (factor >> _HALF)
             lower += p * (factor & _LOW)
         below -= neg[i]
-    return _joined(high, low, upper, lower)
+    return add_words(high, low, upper, lower)
 
 
 @jit
 def _hold(words, first, upper, lower):
-    """Add to two sums of 128 bits: one word, and halves as `_joined` takes them."""
-    words[0], words[1] = _joined(words[0], words[1], np.uint64(0), first)
-    words[2], words[3] = _joined(words[2], words[3], upper, lower)
+    """Add to two sums of 128 bits: one word, and halves as `add_words` takes them."""
+    words[0], words[1] = add_words(words[0], words[1], np.uint64(0), first)
+    words[2], words[3] = add_words(words[2], words[3], upper, lower)
 
 
 @jit
@@ -87,7 +79,7 @@ def delong_counts(neg, pos, before_neg, before_pos, total_pos, drop_neg, drop_po
         a = np.uint64((2 * false + neg[i]) >> drop_neg)
         b = np.uint64((2 * true - pos[i]) >> drop_pos)
         held += neg[i] + pos[i]
-        if held >= _HELD:
+        if held >= HELD:
             _hold(words[:4], a1, a2_upper, a2_lower)
             _hold(words[4:], b1, b2_upper, b2_lower)
             a1, a2_upper, a2_lower, b1, b2_upper, b2_lower, held = zero, zero, zero, zero, zero, zero, np.int64(0)
@@ -119,6 +111,23 @@ def product_counts(neg, pos):
 
 
 @jit
+def dot_counts(counts, values, unit):
+    """Σ counts·values, the values rounded to multiples of 1/unit, which makes them words below 2⁶³; in that unit."""
+    high, low = np.uint64(0), np.uint64(0)
+    if counts.sum() < HELD:
+        upper, lower = np.uint64(0), np.uint64(0)
+        for i in range(counts.size):
+            word = np.uint64(np.int64(np.rint(values[i] * unit)))
+            upper += np.uint64(counts[i]) * (word >> _HALF)
+            lower += np.uint64(counts[i]) * (word & _LOW)
+        return add_words(high, low, upper, lower)
+    for i in range(counts.size):
+        word = np.uint64(np.int64(np.rint(values[i] * unit)))
+        high, low = multiply_add(high, low, np.uint64(counts[i]), word)
+    return high, low
+
+
+@jit
 def _share(part, whole):
     """``part / whole`` in units of 2⁻⁶²; 1 where both are 0."""
     return np.uint64(np.int64((part / whole if whole else 1.0) * _UNIT))  # the processor converts to signed words
@@ -138,14 +147,14 @@ def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
             if trapezoid:
                 rate += _share(true - pos[i], true - pos[i] + false - neg[i])
             held += pos[i]
-            if held >= _HELD:
-                high, low = _joined(high, low, upper, lower)
+            if held >= HELD:
+                high, low = add_words(high, low, upper, lower)
                 high, low = multiply_add(high, low, p, rate)
                 upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
             else:
                 upper += p * (rate >> _HALF)
                 lower += p * (rate & _LOW)
-    return _joined(high, low, upper, lower)
+    return add_words(high, low, upper, lower)
 
 
 @jit

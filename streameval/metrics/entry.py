@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ class Entry:
         OptionError
             If a value in the name is out of its range.
         """
-        pattern = "".join("([^,/@=]+)" if c.isupper() else re.escape(c) for c in self.name)
-        found = re.fullmatch(pattern, name)
+        found = None if self.made is None else _pattern(self.name).fullmatch(name)
         if self.made is None or found is None:
             return None
         try:
@@ -78,3 +78,9 @@ class Entry:
         facts = {name: getattr(self, name) for name in self.__slots__ if name not in ("metric", "made", "rowwise")}
         facts = {name: list(fact) if isinstance(fact, tuple) else fact for name, fact in facts.items()}
         return facts | {end: facts[end] if math.isfinite(facts[end]) else None for end in ("low", "high")}
+
+
+@lru_cache(maxsize=1_000)
+def _pattern(name: str) -> re.Pattern[str]:
+    """The names that a row stands for, with a group for each value."""
+    return re.compile("".join("([^,/@=]+)" if c.isupper() else re.escape(c) for c in name))

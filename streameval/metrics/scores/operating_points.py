@@ -31,7 +31,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.scores.point_bounds import Vertex, bounds
-from streameval.metrics.scores.sums import best_share, deepest, last_within, limit, reached, sum_of
+from streameval.metrics.scores.sums import best_share, deepest, held, integers, last_within, limit, reached
 from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS
 from streameval.results import Scalar
 from streameval.wording import format_number
@@ -157,25 +157,30 @@ class OperatingPoint:
         found = self._vertex(part)
         if self.kind != "precision" or found is not None:
             return found
-        at, true, false = best_share(part)  # how near a part comes that does not reach it
+        at, true, false = part.once("best", lambda: best_share(part))  # how near a part comes that does not reach it
         return Vertex(-1, true, false, part.score(at)) if at >= 0 else None
 
     def _vertex(self, part: ScorePart) -> Vertex | None:
         """The best vertex of exact groups."""
         if self.kind in ("precision", "recall"):
-            at, true, false = (
-                deepest(part, self.at)
-                if self.kind == "precision"
-                else best_share(part, self.due(part.total), later=True)
-            )
-            rows = part.before.rows + sum_of(part.rows[: at + 1])
-            return Vertex(rows, true, false, part.score(at)) if at >= 0 else None
+            at, true, false = deepest(part, self.at) if self.kind == "precision" else self._most_precise(part)
+            return Vertex(part.before.rows + held(part, at + 1)[0], true, false, part.score(at)) if at >= 0 else None
         last = self._last(part)
         if last is None or last < 0:
             return None
-        before, end = part.before, last + 1
-        T, F = before.p + sum_of(part.p[:end]), before.n + sum_of(part.n[:end])
-        return Vertex(before.rows + sum_of(part.rows[:end]), T, F, part.score(last))
+        before, (rows, n, p) = part.before, held(part, last + 1)
+        return Vertex(before.rows + rows, before.p + p, before.n + n, part.score(last))
+
+    def _most_precise(self, part: ScorePart) -> tuple[int, Any, Any]:
+        """The last of the groups with the largest precision that reach the recall, with its T and F; −1 if none."""
+        due, before = self.due(part.total), part.before.p
+        if integers(part.n):
+            if before + held(part, part.n.size)[2] < due:
+                return -1, 0, 0
+            if before >= due:  # every group does, whatever the recall
+                found: tuple[int, Any, Any] = part.once("most_precise", lambda: best_share(part, later=True))
+                return found
+        return best_share(part, due, later=True)
 
     def _last(self, part: ScorePart) -> int | None:
         """The last group that is taken; −1 or None if there is none."""
@@ -183,14 +188,15 @@ class OperatingPoint:
             return _reaching(part, self.at) - 1
         due = self.due(part.total)
         if self.kind in ("k", "share"):
-            return reached(part.rows, part.before.rows, due)
+            rows = part.before.rows
+            return reached(part.rows, rows, due) if rows < due <= rows + held(part, part.n.size)[0] else None
         if self.kind == "fpr":
             return last_within(part.n, part.p, part.before.n, due)
         last = 0 if part.before.p >= due and part.n.size else reached(part.p, part.before.p, due)
         if last is None:
             return None
-        misses = np.flatnonzero(part.n[last + 1 :] > 0)
-        free = part.p[last + 1 :][: misses[0] if misses.size else None]  # groups that add no negatives
+        misses = part.n[last + 1 :] > 0
+        free = part.p[last + 1 :][: misses.argmax() if misses.any() else None]  # groups that add no negatives
         hits = np.flatnonzero(free > 0)
         return last + (int(hits[-1]) + 1 if hits.size else 0)
 
@@ -257,6 +263,10 @@ class OperatingPoint:
 def _reaching(part: ScorePart, threshold: float) -> int:
     """Groups at or above a threshold, by bisection: a score is decoded when it is asked for."""
     low, high = 0, part.n.size
+    if high and part.score(high - 1) >= threshold:
+        return high
+    if high and part.score(0) < threshold:
+        return 0
     while low < high:
         middle = (low + high) // 2
         if part.score(middle) >= threshold:

@@ -38,6 +38,7 @@ __all__ = [
     "doubt",
     "exact_sum",
     "gain_sums",
+    "held",
     "integers",
     "last_within",
     "limit",
@@ -126,7 +127,7 @@ def words(values: Array, bits: int = BITS) -> Array:
 def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
     """Σ measure·value, for values from 0 to 2^(62 − bits): for counts an integer in units of 2^−bits."""
     if integers(measure):
-        return _integer(ranking.product_counts(measure, words(values, bits)))
+        return _integer(ranking.dot_counts(measure, values, float(1 << bits)))
     return exact_sum(measure * values)
 
 
@@ -193,6 +194,19 @@ def pooled(n: Array, p: Array) -> tuple[Array, Array, Array]:
 _WORD = 1 << 62
 
 
+def held(part: ScorePart, end: int) -> tuple[int, Any, Any]:
+    """Rows of the first `end` groups, and their negatives and positives in the measure."""
+    found: tuple[int, Any, Any] = (
+        part.once("held", lambda: _held(part, end)) if end == part.n.size else _held(part, end)
+    )
+    return found
+
+
+def _held(part: ScorePart, end: int) -> tuple[int, Any, Any]:
+    n, p = sum_of(part.n[:end]), sum_of(part.p[:end])
+    return n + p if part.counts is None else int(part.counts[:end].sum()), n, p
+
+
 def best_share(
     part: ScorePart, least: Any = 0, fixed: Fraction = Fraction(0), *, later: bool = False
 ) -> tuple[int, Any, Any]:
@@ -216,6 +230,9 @@ def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     at = part.n, part.p, part.before.n, part.before.p
     share = _decimal(float(precision))
     if integers(part.n) and share.denominator < _WORD:
+        most = part.before.p + held(part, part.n.size)[2]
+        if most * share.denominator < share.numerator * (most + part.before.n):
+            return -1, 0, 0  # even with all positives first
         found = ranking.deepest_counts(*at, share.numerator, share.denominator)
         return int(found[0]), int(found[1]), int(found[2])
     part = _weighing(part)
@@ -285,6 +302,9 @@ def last_within(n: Array, p: Array, start: Any, bound: Any) -> int | None:
     """The last group with positives up to which the negatives stay within `bound`."""
     if start > bound:
         return None
+    if integers(n) and start + n.sum() <= bound:
+        hit = int(np.argmax(p[::-1] > 0)) if p.size else 0
+        return p.size - 1 - hit if p.size and p[p.size - 1 - hit] > 0 else None
     hits = np.flatnonzero(p[: int(np.searchsorted(running(n, start), bound, side="right"))] > 0)
     return int(hits[-1]) if hits.size else None
 

@@ -10,7 +10,7 @@ its value adds to the sum over the groups, each taken as tied, the doubt of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +61,22 @@ class ScorePart:
     ends: Callable[[Any], Ends]
     bins: Array | None = None
     counts: Array | None = None
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What several metrics derive from these groups, made for the first that asks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from streameval.states.scores.counts import fold_arrays
+        >>> [part] = fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9])).parts()
+        >>> part.once("size", lambda: part.n.size), part.once("size", lambda: 1 / 0)
+        (2, 2)
+        """
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
 
     @property
     def exact(self) -> bool:
@@ -75,22 +91,31 @@ class ScorePart:
     @property
     def rows(self) -> Array:
         """Rows of each group, as an int64 array of shape (n_groups,)."""
-        return self.n + self.p if self.counts is None else self.counts
+        if self.counts is not None:
+            return self.counts
+        found: Array = self.once("rows", lambda: self.n + self.p)
+        return found
+
+    @property
+    def bounds(self) -> Ends:
+        """The ends of all groups."""
+        found: Ends = self.once("bounds", lambda: self.ends(slice(None)))
+        return found
 
     @property
     def scores(self) -> Array:
         """The threshold of each group: its only score, or the lower edge of its bin."""
-        return self.ends(slice(None))[0]
+        return self.bounds[0]
 
     @property
     def low(self) -> Array:
         """A score that no score of the group is below."""
-        return self.ends(slice(None))[1]
+        return self.bounds[1]
 
     @property
     def high(self) -> Array:
         """A score that no score of the group is above; equal to `low` for a single score."""
-        return self.ends(slice(None))[2]
+        return self.bounds[2]
 
     def score(self, i: int) -> float:
         """The threshold of one group."""

@@ -81,8 +81,8 @@ class CorpFit:
 
 def _pooled(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
     """Pooled groups, and the ends of the scores of each block."""
-    some = n + p > 0
-    if not some.all():
+    if not (n + p).all():
+        some = n + p > 0
         n, p, low, high = n[some], p[some], low[some], high[some]
     blocks, hits, last = pooled(n, p)
     first = np.append(0, last[:-1] + 1)[: last.size]

@@ -50,6 +50,11 @@ _SEPARATED = "the fit does not converge: the scores separate the classes, or nea
 
 def _logits(part: ScorePart) -> Array | str:
     """The logit of each group's score; a reason where there is none."""
+    found: Array | str = part.once("logits", lambda: _made_logits(part))
+    return found
+
+
+def _made_logits(part: ScorePart) -> Array | str:
     found = Probabilities.of(part)
     if found is None:
         return OUTSIDE

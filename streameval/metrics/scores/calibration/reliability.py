@@ -166,6 +166,13 @@ class ReliabilityBins:
     def _of_scores(self, scores: Array) -> Array:
         return np.searchsorted(self.edges[1:-1], scores)
 
+    def _stretches(self, scores: Array) -> Iterator[tuple[int, slice]]:
+        """The bins of scores that descend: the number and where it stands."""
+        cuts = scores.size - np.searchsorted(scores[::-1], self.edges[-2:0:-1], side="right")
+        cuts = np.concatenate(([0], cuts, [scores.size]))
+        for i in np.flatnonzero(np.diff(cuts)).tolist():
+            yield int(self.bins) - 1 - i, slice(int(cuts[i]), int(cuts[i + 1]))
+
     def _of_rows(self, below: Array, rows: int) -> Array:
         found: Array = below * int(self.bins) // max(rows, 1)
         return np.minimum(found, int(self.bins) - 1)
@@ -176,8 +183,8 @@ class ReliabilityBins:
         if found is None:
             return None
         below = part.total.rows - running(part.rows, part.before.rows) if self.equal_count else np.empty(0)
-        at = self._of_rows(below, part.total.rows) if self.equal_count else self._of_scores(found.middle)
-        exact = {i: _cell(part, found, g) for i, g in _spans(at)}
+        filled = _spans(self._of_rows(below, part.total.rows)) if self.equal_count else self._stretches(found.middle)
+        exact = {i: _cell(part, found, g) for i, g in filled}
         return exact if part.exact else self._bounded(part, found, below, exact)
 
     def _bounded(self, part: ScorePart, found: Probabilities, below: Array, exact: dict[int, Cell]) -> dict[int, Cell]:
@@ -211,7 +218,8 @@ def _cell(part: ScorePart, found: Probabilities, groups: slice) -> Cell:
     """The cell of consecutive groups."""
     n, p = part.n[groups], part.p[groups]
     ends = float(found.low[groups][-1]), float(found.high[groups][0])
-    return Cell(sum_of(n), sum_of(p), dot(n + p, found.middle[groups]), least=ends[0], most=ends[1])
+    size = part.once("measure", lambda: part.n + part.p)[groups]
+    return Cell(sum_of(n), sum_of(p), dot(size, found.middle[groups]), least=ends[0], most=ends[1])
 
 
 def _spans(at: Array) -> Iterator[tuple[int, slice]]:

@@ -47,8 +47,13 @@ class Probabilities(NamedTuple):
         An open bin of a histogram whose lower edge is 0 or 1 is cut at 0 and 1: scores closer to these than a unit of
         float32 cannot be told from them.
         """
-        scores, low, high = part.ends(slice(None))
-        if scores.size and not (scores.min() >= 0.0 and scores.max() <= 1.0):
+        found: Probabilities | None = part.once("probabilities", lambda: cls._made(part))
+        return found
+
+    @classmethod
+    def _made(cls, part: ScorePart) -> Probabilities | None:
+        scores, low, high = part.bounds
+        if scores.size and not (scores[-1] >= 0.0 and scores[0] <= 1.0):  # they descend
             return None
         if part.exact:
             return cls(scores, scores, scores)
@@ -95,6 +100,10 @@ class BrierScore:
 
     def partial(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
         """Σ p·(1 − s)² + n·s²: the least, at the middle of open bins, the most."""
+        sums: tuple[Any, Any, Any] | None = part.once("squares", lambda: self._sums(part))
+        return sums
+
+    def _sums(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
         found = Probabilities.of(part)
         if found is None:
             return None
@@ -163,12 +172,14 @@ class LogLoss:
         """The sum in fixed point, or infinity; a logarithm is taken where there are rows."""
         sums: Any = 0
         for measure, logarithm, scores in ((part.p, np.log, of_pos), (part.n, np.log1p, -of_neg)):
-            here = measure > 0
             with np.errstate(divide="ignore"):
-                terms = -logarithm(scores[here])
-            if np.isinf(terms).any():
-                return math.inf
-            sums += dot(measure[here], terms, _LOG_BITS)
+                terms = -logarithm(scores)
+            endless = np.isinf(terms)
+            if endless.any():
+                if (measure[endless] > 0).any():
+                    return math.inf
+                terms[endless] = 0.0
+            sums += dot(measure, terms, _LOG_BITS)
         return sums
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
