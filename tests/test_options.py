@@ -54,6 +54,7 @@ OTHER: dict[str, Any] = {  # a value of every option of `evaluate` that is not i
     "ci": 0.9,
     "unit": "id",
     "baseline": "s",
+    "against": "rest",
     "resample_bins": 512,
     "approx": True,
     "approx_agc": True,
@@ -180,15 +181,15 @@ def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     return "honoured"
 
 
-@pytest.mark.parametrize("name", [*OTHER, *MORE])
+@pytest.mark.parametrize("name", dict.fromkeys((*OTHER, *MORE)))
 def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path, tmp_path: Path, store: Store) -> None:
     """None is ignored: where the table does not have the verb, the message names the option."""
     value = {**OTHER, **MORE}[name]
     needed: dict[str, Any] = {"approx_agc": True} if name in SAMPLED else {"sketch": "s"} if name == "sketch" else {}
     needed |= {"metrics": ["roc_auc", "log_loss"]} if name == "clip" else {}
     needed |= {"ci": 0.9} if name == "resample_bins" else {}
-    needed |= {"mean_over": "id"} if name == "mean_weight" else {}
-    options = {name: value} | BASE | needed | {name: value}
+    needed |= {"mean_over": "id"} if name == "mean_weight" else {"by": "id"} if name == "against" else {}
+    options = {name: value} | BASE | needed | {name: OTHER.get(name, value)}
     if needed and "update" in {verb for option in OPTIONS if option.name == name for verb in option.verbs}:
         store = Store(tmp_path / "estimates")
         store.update(data, **BASE | needed)
@@ -228,8 +229,8 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
 def test_results_record_what_decides_them(name: str, data: Path) -> None:
     """`to_dict()["options"]` has the options that were given, but for those that decide nothing."""
     options = {**BASE, "approx_agc": name in SAMPLED, name: OTHER[name]}
-    if name == "mean_weight":
-        options["mean_over"] = "id"
+    if name in ("mean_weight", "against"):
+        options["mean_over" if name == "mean_weight" else "by"] = "id"
     if name == "resample_bins":
         options["ci"] = 0.9
     if name in ("sample_by", "clip"):
@@ -257,6 +258,8 @@ def test_a_key_holds_exactly_what_decides_a_result(name: str) -> None:
         other["classes"] = "w"
     if name in ("mean_over", "mean_weight"):
         options, other = ({**each, "approx_agc": False} for each in (options, other))
+    if name == "against":
+        options["by"] = other["by"] = "id"
     if name == "mean_weight":
         options["mean_over"] = other["mean_over"] = "id"
     same = result_key(checked(options)) == result_key(checked(other))

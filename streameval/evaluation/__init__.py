@@ -71,6 +71,7 @@ def evaluate(
     ci: float | None = None,
     unit: str | None = None,
     baseline: str | Sequence[str] | None = None,
+    against: str | None = None,
     resample_bins: str | int = "2048",
     approx: bool = False,
     approx_agc: bool = False,
@@ -165,13 +166,18 @@ def evaluate(
         Refuse more slices of one slicing, as soon as they are met.
     ci : float, optional
         Give values their sampling intervals at this level, such as 0.95: where the value of other data drawn alike
-        would lie (`streameval.metrics.estimates`). `unit` and `baseline` imply 0.95.
+        would lie (`streameval.metrics.estimates`). `unit`, `baseline` and `against`
+        imply 0.95.
     unit : str, optional
         Column of what is drawn together, such as the campaign of a message (integers, strings, binaries; a null is a
         unit of its own). Without it each row is a unit, and intervals are too narrow if rows come in groups.
     baseline : str or sequence of str, optional
         Columns to compare the other scores, or cluster columns, with: `results` has the differences as well. Rows that
         lack one of the columns are left out, as with `common_rows`.
+    against : {"rest"}, optional
+        Compare slices with all other rows, paired over the same units: of each slicing the 100 slices with the most
+        rows, whatever their values. `results` has the differences, of ``"score − score (rest)"``, with p adjusted for
+        all of the slicing (Holm).
     resample_bins : str or int
         Bins of scores in which the blocks of `ci` are counted, or ``"exact"`` to keep all scores of each block, in the
         memory of a second exact state. Intervals for which the bins do not do are left out, with the reason.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streameval.metrics.estimates import Estimate
     from streameval.results import Scalar
 
-__all__ = ["compare", "compare_named"]
+__all__ = ["compare", "compare_named", "minus_named", "of_one_unit"]
 
 
 def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
@@ -64,8 +64,8 @@ def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple
         raise OptionError(msg)
     pairs = []
     for key in common:
-        old, new = _of_one_unit(sides[0][key], sides[1][key], names)
-        pairs.append((_named(new, names[1]).minus(_named(old, names[0])), better_end(new.scalar.metric)))
+        old, new = of_one_unit(sides[0][key], sides[1][key], names)
+        pairs.append((minus_named(new, names[1], old, names[0]), better_end(new.scalar.metric)))
     return tuple(compared(pairs, b.ci_level or LEVEL))
 
 
@@ -80,7 +80,7 @@ def _known(side: Evaluation, name: str) -> dict[tuple[str, str | None], Estimate
     return {(one.own.scalar.metric, one.own.scalar.of): one for one in side.estimates}
 
 
-def _of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple[Estimate, Estimate]:
+def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple[Estimate, Estimate]:
     """What is compared: over the units of `unit`; or over those of the intervals, as clusters, where these are kept.
 
     Raises
@@ -98,5 +98,12 @@ def _of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tupl
     return found
 
 
+def minus_named(new: Estimate, side: str, old: Estimate, other: str) -> Estimate:
+    """The difference of two estimates of one column, named by their sides; without a name it is the column alone."""
+    return _named(new, side).minus(_named(old, other))
+
+
 def _named(estimate: Estimate, side: str) -> Estimate:
+    if not side:
+        return estimate
     return replace(estimate, scalar=replace(estimate.scalar, of=f"{estimate.scalar.of} ({side})"))

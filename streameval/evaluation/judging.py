@@ -174,7 +174,8 @@ def _of_slices(rule: Rule, results: Sequence[Scalar]) -> dict[str, Scalar]:
     if not sliced:
         msg = f"{rule.text!r}: there are no slices by {','.join(sorted(columns))}; name them (--by)"
         raise OptionError(msg)
-    own = [r for r in sliced if r.metric in (rule.metric, canonical(rule.metric)) and rule.of in (None, r.of)]
+    named = [r for r in sliced if r.metric in (rule.metric, canonical(rule.metric))]
+    own = [r for r in named if (r.of == rule.of if rule.of else r.baseline is None)]
     if len(of := list(dict.fromkeys(r.of for r in own))) != 1:
         there = f"it is of {', '.join(map(str, of))}; say which in brackets" if of else "it was not computed"
         msg = f"{rule.text!r}: {rule.metric} of slices: {there}"

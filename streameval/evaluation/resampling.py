@@ -31,18 +31,20 @@ class Resampling:
     unit : column of what is drawn together; None where each row is a unit
     baselines : columns that others are compared with
     bins : of scores, in which blocks are counted; None to keep all scores
+    rest : whether slices are compared with all other rows
 
     Examples
     --------
-    >>> options = {"ci": None, "unit": "campaign", "baseline": (), "resample_bins": "exact"}
-    >>> Resampling.of(options | {"score": ("a",), "cluster": ()})
-    Resampling(level=0.95, unit='campaign', baselines=(), bins=None)
+    >>> options = {"ci": None, "unit": "campaign", "baseline": (), "against": None}
+    >>> Resampling.of(options | {"score": ("a",), "cluster": (), "resample_bins": "exact"})
+    Resampling(level=0.95, unit='campaign', baselines=(), bins=None, rest=False)
     """
 
     level: float | None = None
     unit: str | None = None
     baselines: tuple[str, ...] = ()
     bins: int | None = 2048
+    rest: bool = False
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Resampling:
@@ -63,14 +65,14 @@ class Resampling:
             if all(len(options[kind]) < 2 for kind in kinds):
                 msg = f"baseline={name!r} has no other {kinds[0]} column to compare with; name one (--{kinds[0]})"
                 raise OptionError(msg, "baseline")
-        level = options["ci"]
-        if level is None and (unit or baselines):
+        level, rest = options["ci"], options["against"] == "rest"
+        if level is None and (unit or baselines or rest):
             level = LEVEL
         bins = options["resample_bins"]
         if level is None and bins != honoured("evaluate")["resample_bins"].rest:
             msg = f"resample_bins={bins!r} would change nothing without intervals: set ci, unit or baseline (--ci)"
             raise OptionError(msg, "resample_bins")
-        return cls(level, unit, baselines, None if bins == "exact" else int(bins))
+        return cls(level, unit, baselines, None if bins == "exact" else int(bins), rest)
 
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if the unit is no id; `name` is a file."""

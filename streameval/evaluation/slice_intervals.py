@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.intervals import Estimated, differences, estimated
+from streameval.evaluation.rests import rest_differences
 from streameval.states.scores.block_slices import BlockSlicesSpec
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class SampledSlices:
 
     Attributes
     ----------
-    results : slicing by slicing and slice by slice, in the order given: values, then differences
+    results : slicing by slicing and slice by slice, in the order given: values, then differences; after the slices of
+        a slicing their differences from all other rows
     estimates : the values, with their replicates
     """
 
@@ -74,6 +76,8 @@ def sampled_slices(
             told += [one.own.scalar_with(resampling.level or 0) for one in estimates]
             told += pairs
             kept += estimates
+        if resampling.rest:
+            told += rest_differences(engine, slicing, key, states, wanted, found, resampling)
     return SampledSlices(tuple(told), tuple(kept))
 
 

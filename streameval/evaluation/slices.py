@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import Counted
     from streameval.evaluation.slicing import Slicing
 
-__all__ = ["Swept", "slice_results", "sweep", "whole_results"]
+__all__ = ["Swept", "slice_results", "sweep", "usable", "whole_results"]
 
 _CHUNK = 64  # slices that are finalized together
 
@@ -42,9 +42,10 @@ def slice_results(
         groups = list(
             dict.fromkeys(group for w, state in grouped for group in (own[w] if w in own else state.groups()))
         )
+        cut = {w: w.family.cut(engine, state) for w, state in grouped if w.metrics and state is not None}
         found = []
         for start in range(0, len(groups), _CHUNK):
-            found += _finalized(engine, grouped, groups[start : start + _CHUNK], own, weighted=weighted)
+            found += _finalized(engine, grouped, groups[start : start + _CHUNK], own, cut, weighted=weighted)
         found.sort(key=lambda slice_: -slice_[0])
         for _, group, scalars in found:
             named = dict(zip(key.columns, group, strict=True))
@@ -95,6 +96,7 @@ def _finalized(
     grouped: Sequence[tuple[MetricRequest, Any]],
     groups: Sequence[Any],
     swept: Mapping[MetricRequest, Mapping[Any, _Found]],
+    cut: Mapping[MetricRequest, Mapping[Any, int]],
     *,
     weighted: bool,
 ) -> list[tuple[int, Any, list[Scalar]]]:
@@ -109,6 +111,9 @@ def _finalized(
             known = swept.get(w, {}).get(group)
             more, own = known or _alone(*next(alone), values, weighted=weighted)
             rows, _, scalars = found[i]
+            shared = cut.get(w, {}).get(group)
+            if shared is not None:
+                own = [replace(scalar, cut_share=shared / max(1, scalar.rows)) for scalar in own]
             found[i] = max(rows, more), group, [*scalars, *own]
     return found
 
@@ -117,8 +122,13 @@ def _alone(wanted: MetricRequest, state: Any, values: Iterator[Scalar], *, weigh
     """The rows of a slice that was finalized on its own, and its results."""
     counted = wanted.family.counted(wanted, state)
     own = [next(values) for _ in wanted.metrics]
-    reason = _unusable(wanted, state) if weighted else ""
-    return _rows(counted), [_undefined(scalar, reason) for scalar in own] if reason else own
+    return _rows(counted), usable(wanted, state, own) if weighted else own
+
+
+def usable(wanted: MetricRequest, state: Any, values: Sequence[Scalar]) -> list[Scalar]:
+    """The values of some rows, undefined where their weights cannot be used."""
+    reason = _unusable(wanted, state)
+    return [_undefined(scalar, reason) for scalar in values] if reason else list(values)
 
 
 def _unusable(wanted: MetricRequest, state: Any) -> str:

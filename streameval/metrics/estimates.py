@@ -256,21 +256,23 @@ class Estimate:
         return replace(told, stderr=self.stderr, ci_lower=ends[0], ci_upper=ends[1])
 
     def minus(self, other: Estimate) -> Estimate:
-        """The difference of two estimates over the same blocks, paired.
+        """The difference of two estimates over the same blocks, paired; without replicates where one side has none.
 
         Raises
         ------
         OptionError
             If they have different units or numbers of blocks.
         """
-        if self.sizes.unit != other.sizes.unit or self.replicates.size != other.replicates.size:
+        a, b = self.replicates, other.replicates
+        if not (a.size and b.size):
+            a = b = np.empty(0)
+        elif self.sizes.unit != other.sizes.unit or a.size != b.size:
             msg = (
                 f"cannot compare {self.scalar.metric} over {self.replicates.size} blocks of {self.sizes.unit} with "
                 f"{other.scalar.metric} over {other.replicates.size} blocks of {other.sizes.unit}: evaluate both with "
                 "the same unit (--unit)"
             )
             raise OptionError(msg)
-        a, b = self.replicates, other.replicates
         either = ~(np.isnan(a) & np.isnan(b))
         filled = [np.where(np.isnan(r), e.scalar.value, r) for r, e in ((a, self), (b, other))]
         replicates = np.where(either, filled[0] - filled[1], math.nan)

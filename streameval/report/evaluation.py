@@ -14,7 +14,7 @@ from streameval.report.provenance import read_section
 from streameval.report.rules import rules_said, rules_section
 from streameval.report.sentences import differences_said, values_said
 from streameval.report.slices import slice_section
-from streameval.report.terminal.notes import means, sampling_notes
+from streameval.report.terminal.notes import means, sampling_said
 from streameval.results import Source
 from streameval.wording import plural
 
@@ -65,7 +65,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     values = [result for result in whole if result.baseline is None]
     differences = [result for result in whole if result.baseline is not None]
     by_subject = _by_subject(values, evidence.meanings)
-    plain = [result for result in found.results if result.baseline is None]
+    plain = [result for result in found.results if result.baseline is None or result.from_rest]
     drawn = pictures.Drawn(tuple(plain), tuple(evidence.curves))
     curves: list[Text | Figure] = [
         *curve_figures(evidence.curves, _colours(values, evidence.meanings)),
@@ -133,8 +133,7 @@ def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings:
     tables: list[Block] = [*value_tables(values, meanings)]
     if differences:
         tables = [*pictures.differences(differences), difference_table(differences), *tables]
-    notes = [f"{note.removeprefix('warning: ')}." for note in sampling_notes([*values, *differences])]
-    said = " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)
+    said = sampling_said([*values, *differences])
     return [*tables, Text(said, "note")] if said else tables
 
 

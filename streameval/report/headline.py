@@ -9,6 +9,7 @@ from streameval.report.alike import alike
 from streameval.report.elements import Cell, Head, Row, Table
 from streameval.report.sentences import compared
 from streameval.report.values import NONE, best_of, digits, number, value_cell
+from streameval.results import slice_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -71,7 +72,7 @@ def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
     return notes
 
 
-def difference_table(differences: Sequence[Scalar]) -> Table:
+def difference_table(differences: Sequence[Scalar], caption: str = "Differences", note: str = "") -> Table:
     """One row a difference: its size, interval, p value and verdict; what the metrics mean stands with their values."""
     rows = []
     for one in differences:
@@ -91,9 +92,10 @@ def difference_table(differences: Sequence[Scalar]) -> Table:
             Cell(_p(one.p_value), order=one.p_value),
             Cell(_VERDICTS.get(verdict, verdict), one.reason or one.ci_reason or "", mark),
         )
-        rows.append(Row((one.metric,), cells))
+        rows.append(Row((*map(slice_text, (one.slice or {}).values()), one.metric), cells))
     level = next((one.ci_level for one in differences if one.ci_level is not None), None)
     heads = (
+        *(Head(name) for name in differences[0].slice or ()),
         Head("metric"),
         Head("column"),
         Head("against"),
@@ -102,7 +104,7 @@ def difference_table(differences: Sequence[Scalar]) -> Table:
         Head("p", number=True, about="two-sided, adjusted for all differences of this table (Holm)"),
         Head("verdict"),
     )
-    return Table("Differences", heads, tuple(rows))
+    return Table(caption, heads, tuple(rows), note)
 
 
 _SHARES = ("precision", "recall", "fpr", "f1", "mcc", "share")

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streameval.report import pictures
-from streameval.report.elements import Cell, Head, Row, Section, Table
-from streameval.report.terminal.slices import by_slicing
+from streameval.report.elements import Cell, Head, Row, Section, Table, Text
+from streameval.report.headline import difference_table
+from streameval.report.terminal.notes import sampling_said
+from streameval.report.terminal.slices import by_slicing, rests
 from streameval.report.values import digits, value_cell
 from streameval.results import slice_text
 from streameval.wording import plural
@@ -26,6 +28,7 @@ __all__ = ["slice_section"]
 
 MOST = 200  # slices of a slicing on a page
 _WIDE = 8  # columns of values in a table
+_CUT = "share of the rows in clusters that have rows of other slices as well; only the rows of the slice count here"
 
 
 def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], drawn: pictures.Drawn) -> Section:
@@ -37,6 +40,7 @@ def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], dr
         if len(slices) > 1:
             blocks += pictures.slices(drawn, by, slices[0][0], names, f"slices-{i}")
         blocks.append(_table(by, slices, whole, meanings))
+        blocks += _rests(by, rests(results, by))
     return Section("slices", "Slices", tuple(blocks))
 
 
@@ -54,12 +58,14 @@ def _table(
         base = whole.get((leading.metric, leading.of))
         shown.sort(key=lambda row: _hurt(row[picked[0]], base, meanings), reverse=True)
     counts = [digits(row[i].value for row in shown) for i in picked]
+    cut = next((i for i, result in enumerate(first) if result.cut_share is not None), None)
     rows = tuple(
         Row(
             tuple(slice_text(value) for value in (row[0].slice or {}).values()),
             (
                 Cell(f"{_rows(row):,}", order=_rows(row)),
                 Cell(f"{_positives(row):,}", order=_positives(row)),
+                *([] if cut is None else [_cut(row[cut])]),
                 *(value_cell(row[i], count) for i, count in zip(picked, counts, strict=True)),
             ),
         )
@@ -69,9 +75,20 @@ def _table(
         *(Head(name) for name in first[0].slice or ()),
         Head("rows", number=True),
         Head("positive", number=True),
+        *([] if cut is None else [Head("cut", number=True, about=_CUT, note=first[cut].of or "")]),
         *(_head(first[i], meanings) for i in picked),
     )
     return Table(f"By {by}", heads, rows, _note(len(slices), len(shown), first, picked, leading))
+
+
+def _rests(by: str, found: Sequence[Scalar]) -> list[Block]:
+    """The slices of a slicing against all other rows, as far as a page holds them."""
+    left = len(found) - MOST
+    note = f"{plural(left, 'more difference')} in --out FILE.csv (or .parquet, .json)." if left > 0 else ""
+    if not found:
+        return []
+    table = difference_table(found[:MOST], f"By {by}, against all other rows", note)
+    return [table, Text(sampling_said(found), "note")]
 
 
 def _picked(first: Sequence[Scalar]) -> list[int]:
@@ -87,6 +104,12 @@ def _picked(first: Sequence[Scalar]) -> list[int]:
 
 def _rows(row: Sequence[Scalar]) -> int:
     return max(result.rows for result in row)
+
+
+def _cut(result: Scalar) -> Cell:
+    """The share of rows in clusters that a slice cuts."""
+    share = result.cut_share or 0.0
+    return Cell(f"{share:.1%}", order=share)
 
 
 def _positives(row: Sequence[Scalar]) -> int:

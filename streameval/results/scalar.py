@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["COLUMNS", "Scalar", "plain_slice_value", "slice_name", "slice_text"]
+__all__ = ["COLUMNS", "REST", "Scalar", "plain_slice_value", "slice_name", "slice_text"]
+
+REST = "rest"  # of a slice: all other rows
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -42,6 +44,7 @@ class Scalar:
     slice : the values of the slicing columns; None where all rows are meant
     mean_over : the column of groups, where the value is the mean of their own values
     groups, groups_left_out, rows_left_out : groups with a value, groups without one, and the rows of these
+    cut_share : of a cluster metric of a slice, the share of its rows in clusters that have rows of other slices as well
 
     Examples
     --------
@@ -80,6 +83,7 @@ class Scalar:
     groups: int | None = None
     groups_left_out: int | None = None
     rows_left_out: int | None = None
+    cut_share: float | None = None
 
     @classmethod
     def certain(cls, metric: str, value: float, threshold: float | None = None) -> Scalar:
@@ -105,6 +109,21 @@ class Scalar:
             if not silent or each.name in ("metric", "value"):
                 told.append(f"{each.name}={value!r}")
         return f"Scalar({', '.join(told)})"
+
+    @property
+    def from_rest(self) -> bool:
+        """Whether it is the difference of a slice from all other rows.
+
+        Examples
+        --------
+        >>> one = Scalar("roc_auc", -0.1, of="s − s (rest)", baseline="s (rest)", slice={"country": "DE"})
+        >>> one.from_rest
+        True
+        """
+        base = self.baseline or ""
+        rest = f" ({REST})"
+        named = self.slice is not None and base.endswith(rest)
+        return named and self.of == f"{base.removesuffix(rest)} − {base}"
 
     @property
     def ends(self) -> tuple[float, float]:

@@ -76,7 +76,7 @@ def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
     """One row for each slice of a slicing; see `streameval.Evaluation.slices`."""
     import pyarrow as pa
 
-    sliced = [result for result in results if result.slice]
+    sliced = [result for result in results if result.slice and not result.from_rest]
     found = [result for result in sliced if ",".join(result.slice or ()) == by]
     if not found:
         have = "; ".join(dict.fromkeys(",".join(result.slice or ()) for result in sliced))

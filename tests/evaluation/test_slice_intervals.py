@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from streameval import evaluate
+from streameval import compare, evaluate
 from streameval.errors import OptionError
 
 SCORES: dict[str, Any] = {"score": ["v1", "v2"], "metrics": ["roc_auc", "average_precision"]}
@@ -97,3 +97,85 @@ def test_blocks_beyond_the_budget_are_refused(data: pa.Table) -> None:
         evaluate(many, by="cluster", unit="kind", memory="16MiB", threads=1, **SCORES)
     with pytest.raises(OptionError, match=r"leave out by \(--by\) or resample_bins"):
         evaluate(data, by="country", ci=0.95, resample_bins="exact", **SCORES)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"score": "v1", "by": ["country", "odd"]}, {"weight": "weight"}, {"approx": True}],
+    ids=lambda more: ", ".join(more),
+)
+def test_a_slice_is_compared_with_the_rows_of_all_others(data: pa.Table, more: dict[str, Any]) -> None:
+    """As evaluations of the two sets of rows are: paired, whatever the layout of the states."""
+    options: dict[str, Any] = {**SCORES, "unit": "unit", "by": "country", "threads": 1, **more}
+    data = _odd(data)
+    found = evaluate(data, against="rest", **options)
+    by = options.pop("by")
+    rests = [r for r in found.results if r.from_rest]
+    assert [r for r in found.results if not r.from_rest] == list(evaluate(data, by=by, **options).results)
+    for country in ("DE", None):
+        others = pc.invert(pc.is_null(data["country"]) if country is None else pc.equal(data["country"], country))
+        sides = [evaluate(rows, **options) for rows in (data.filter(pc.fill_null(others, True)), alone(data, country))]
+        mine = [r for r in rests if r.slice == {"country": country}]
+        for one, same in zip(mine, compare(*sides), strict=True):
+            told = ("value", "stderr", "ci_lower", "ci_upper", "rows", "effective_units")
+            assert [getattr(one, name) for name in told] == pytest.approx([getattr(same, name) for name in told], 1e-11)
+            assert one.of == f"{one.baseline.removesuffix(' (rest)')} − {one.baseline}"
+    one_class = next(r for r in rests if r.slice == {"country": "IT"})
+    assert np.isnan(one_class.value)
+    assert one_class.ci_lower is one_class.p_value is None
+    assert "one class" in str(one_class.reason)
+
+
+def test_p_is_adjusted_over_the_slices_of_a_slicing(data: pa.Table) -> None:
+    """By Holm over the comparisons of one slicing; values of slices are still found by their metric alone."""
+    found = evaluate(data, score="v1", metrics="roc_auc", by="country", unit="unit", against="rest", threads=1)
+    tested = [r for r in found.results if r.p_value is not None]
+    assert len(tested) == 3
+    smallest = min(tested, key=lambda r: r.p_value or 1)
+    others = data.filter(pc.fill_null(pc.not_equal(data["country"], (smallest.slice or {})["country"]), True))
+    sides = [evaluate(rows, score="v1", metrics="roc_auc", unit="unit", threads=1) for rows in
+             (others, alone(data, (smallest.slice or {})["country"]))]  # fmt: skip
+    assert smallest.p_value == pytest.approx(min(1, 3 * (compare(*sides)[0].p_value or 1)))
+    assert found.value("roc_auc", slice={"country": "DE"}) == found.value("roc_auc", "v1", slice={"country": "DE"})
+    assert found.slices("country").column_names == ["country", "rows", "positives", "roc_auc[v1]"]
+    told = str(found), found.to_html(), found.to_json()
+    assert all("(rest)" in text for text in told)
+    assert "by country, against all other rows" in told[0]
+    assert found.judge("roc_auc[v1]{country=DE} >= 0").passed
+
+
+def test_the_slices_of_most_rows_are_compared() -> None:
+    """A hundred of them, whatever their values; and one slice alone has nothing to be compared with."""
+    rows, random = 3000, np.random.default_rng(1)
+    group = np.minimum(random.integers(0, 110, rows), random.integers(0, 200, rows))
+    label = random.random(rows) < 0.5
+    data = pa.table({"label": label, "score": label + random.normal(size=rows), "group": group, "one": group * 0})
+    options: dict[str, Any] = {"score": "score", "metrics": "brier_score", "against": "rest", "threads": 1}
+    found = evaluate(data, by="group", **options)
+    compared = [r.rows for r in found.results if r.from_rest]
+    sizes = sorted((r.rows for r in found.results if r.slice and not r.from_rest), reverse=True)
+    assert len(sizes) > 105
+    assert compared == sizes[:100]
+    alone = [r for r in evaluate(data, by="one", **options).results if r.from_rest]
+    assert [(r.p_value, r.verdict) for r in alone] == [(None, "not shown")]
+    with pytest.raises(OptionError, match="would change nothing without slices"):
+        evaluate(data, **options)
+
+
+def test_what_a_cut_changes_has_no_verdict(data: pa.Table) -> None:
+    """Nights drawn at random have smaller clusters; so have slices that cut any. Their values are still told."""
+    options: dict[str, Any] = {"cluster": "unit", "classes": "kind", "score": "v1", "unit": "unit"}
+    metrics = ["aul", "v_measure", "precision@k=100", "roc_auc"]
+    found = evaluate(_odd(data), by=["country", "odd"], against="rest", metrics=metrics, **options)
+    reasons = {(r.metric, *(r.slice or ())): r.ci_reason for r in found.results if r.from_rest and r.value == r.value}
+    assert "cuts clusters" in str(reasons["aul", "odd"])
+    assert "how many classes" in str(reasons["v_measure", "odd"])
+    assert "another share" in str(reasons["precision@k=100", "odd"])
+    assert reasons["roc_auc", "odd"] is None
+    uncut = [r for r in found.results if r.slice and r.metric == "aul" and "country" in r.slice and not r.from_rest]
+    assert {r.cut_share for r in uncut} == {0.0}
+
+
+def _odd(data: pa.Table) -> pa.Table:
+    """With every other row in another slice."""
+    return data.append_column("odd", pa.array(np.arange(data.num_rows) % 2))

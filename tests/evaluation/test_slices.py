@@ -89,8 +89,21 @@ def same(one: Any, other: Any) -> bool:
 
 
 def told(results: Any) -> list[str]:
-    """Results to the last bit, without the reasons, which may name what all rows lack."""
-    return [repr(replace(result, reason=None)) for result in results]
+    """Results to the last bit, without reasons, which may name what all rows lack, and without what other rows cut."""
+    return [repr(replace(result, reason=None, cut_share=None)) for result in results]
+
+
+def cut_shares(data: pa.Table, by: str, nulls: str) -> list[tuple[str, float]]:
+    """The share of the rows of every slice in clusters that have rows of other slices, row by row."""
+    groups = list(map(repr, zip(*parts(data, by), strict=True)))
+    clusters = data["cluster"].to_pylist()
+    pairs = {(cluster, group) for cluster, group in zip(clusters, groups, strict=True) if cluster is not None}
+    parted = {cluster for cluster, _ in pairs if sum(cluster == other for other, _ in pairs) > 1}
+    found = []
+    for group in set(groups):
+        own = [c for c, g in zip(clusters, groups, strict=True) if g == group and (c is not None or nulls != "drop")]
+        found.append((group, sum(cluster in parted for cluster in own) / max(1, len(own))))
+    return found
 
 
 BY = [
@@ -139,6 +152,9 @@ def test_a_slice_is_its_rows_alone(data: pa.Table, by: list[str], draws: st.Data
         assert len(slices) == len({tuple(map(repr, values)) for values in zip(*parts(data, each), strict=True)})
         for one in slices.values():
             assert told(r for r in rows if r.slice is one) == told(alone(data, one, **options))
+        if found.columns("cluster") and any(r.metric == "aul" for r in rows):
+            shares = {repr(tuple((r.slice or {}).values())): r.cut_share for r in rows if r.metric == "aul"}
+            assert sorted(shares.values()) == sorted(share for _, share in cut_shares(data, each, options["nulls"]))
     json.loads(found.to_json())
 
 
@@ -195,6 +211,7 @@ def test_many_groups_over_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(builder, "APART", 8)
     joined = evaluate(folder, by=["user", "country"], threads=2, **SLICED)
     assert told(joined.results) == told(in_memory.results)
+    assert [r.cut_share for r in joined.results] == [r.cut_share for r in in_memory.results]
     assert told(r for r in over_files.results if "night" not in (r.slice or {})) == told(in_memory.results)
     user = {"user": "17"}
     expected = alone(many(), user, **SLICED)

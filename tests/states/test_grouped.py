@@ -22,6 +22,8 @@ from streameval.budget import Budget
 from streameval.engine.fold import Plan, fold
 from streameval.errors import FormatError, NullError, OptionError, SchemaError
 from streameval.kernels.hashing import hash_bytes
+from streameval.kernels.keyed.sizes import LARGEST
+from streameval.kernels.keys import unmix
 from streameval.scan import plan as scan_plan
 from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
@@ -30,6 +32,7 @@ from streameval.states.clusters.sizes import SizeTable
 from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped.builder import GroupedBuilder
+from streameval.states.grouped.cuts import cut_rows
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
@@ -280,6 +283,16 @@ def test_books_are_shared_by_the_builders_of_a_budget() -> None:
     }
     alone = merged.woven.alone()
     assert all(alone[f"3:s{name}".encode()] == merged.only((name,)) for name in ("DE", "FR", "IT"))
+
+
+def test_clusters_of_a_crowded_bucket_are_told_apart() -> None:
+    """Beyond what a table holds they are sorted, with the same rows in clusters that both groups have."""
+    rows = LARGEST + 2
+    cluster = unmix(np.arange(rows, dtype=np.uint64)).view(np.int64)  # all in the first bucket
+    columns = {"cluster": pa.array(np.append(cluster, cluster[:3])), "g": pa.array(np.arange(rows + 3) // rows)}
+    builder = GroupedSpec(ClusterSpec("cluster"), By(("g",))).builder(Budget(), rows)
+    builder.update(Batch(np.zeros(rows + 3, np.uint8), None, columns))
+    assert cut_rows(builder.state(), lambda function, items, _: list(map(function, items))) == {(0,): 3, (1,): 3}
 
 
 def test_there_is_no_such_group() -> None:

@@ -10,15 +10,17 @@ from streameval.evaluation.families.sharded import Sharded, totals
 from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, WithoutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import GroupedSpec
+from streameval.states.grouped.cuts import cut_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from streameval.engine import Engine
     from streameval.evaluation.families.protocol import KeyTypes
     from streameval.evaluation.request import Request
     from streameval.evaluation.resampling import Resampling
     from streameval.metrics.resampling import Resampled
+    from streameval.results import Scalar
     from streameval.states.clusters.size_blocks import SizeChanges
 
 __all__ = ["Clusters"]
@@ -46,6 +48,14 @@ class Clusters(Sharded):
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
         """All rows in clusters."""
         return Counted(*totals(state), ((f"null cluster {wanted.of}", int(state.dropped_rows.sum())),))
+
+    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
+        """Rows of each slice in clusters that also have rows of other slices."""
+        return cut_rows(grouped, engine.each, engine.budget)
+
+    def unlike(self, value: Scalar) -> str:
+        """A slice that cuts clusters has smaller ones, even if it is drawn at random."""
+        return "the slice cuts clusters (cut_share), which alone changes their sizes" if value.cut_share else ""
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
         """Its size table, with and without each block of clusters."""

@@ -12,7 +12,7 @@ from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencySpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.protocol import Job
@@ -67,6 +67,14 @@ class Contingency:
         replicates, limit = first.merge(others).replicates(summary), _assignment_cells(wanted.metrics)
         engine.budget.release_spares()
         return SweptTable(state, replicates, summary if limit is None else engine.summary(state, limit))
+
+    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
+        """None: its values speak of classes, and the sizes of clusters alone do not say what a cut does to them."""
+        return {}
+
+    def unlike(self, value: Scalar) -> str:
+        """Such values have no limit as classes are added."""
+        return "values against classes depend on how many classes and clusters there are, fewer in a slice"
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """One table after the other: two passes summarise it, and the summary is the one part that metrics see."""

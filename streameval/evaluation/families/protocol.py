@@ -10,7 +10,7 @@ from streameval.states.keyed.ids import id_type
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.protocol import Job
@@ -92,6 +92,12 @@ class Family(Protocol):
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
         """What takes the state's place where it is to have replicates: often one sweep gives these and its values."""
+
+    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
+        """Rows of each slice of a sliced state in clusters that the slice cuts; empty where there are no clusters."""
+
+    def unlike(self, value: Scalar) -> str:
+        """Why the value of a slice differs from that of other rows for their numbers alone; empty if it does not."""
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """The results of several states."""

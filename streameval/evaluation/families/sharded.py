@@ -9,7 +9,7 @@ from streameval.metrics.finalize import computed, in_rounds
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streameval.engine import Engine
     from streameval.engine.protocol import Job
@@ -42,6 +42,14 @@ class Sharded:
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
         """The state itself."""
         return state
+
+    def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
+        """There are no clusters."""
+        return {}
+
+    def unlike(self, value: Scalar) -> str:
+        """It does not."""
+        return ""
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """All shards of all states side by side, once more for metrics that take several steps."""

@@ -30,7 +30,7 @@ class LookUp:
             msg = f"there is no slice {slice!r}; there are slices by: {slicings or 'nothing, since by was not given'}"
             raise OptionError(msg)
         names = {metric, canonical(metric)}
-        found = [r for r in results if r.metric in names and of in (None, r.of)]
+        found = [r for r in results if r.metric in names and (r.of == of if of else r.baseline is None)]
         if len(found) == 1:
             return found[0]
         if found:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval.report.alike import alike
-from streameval.report.terminal.cells import cell, with_interval
+from streameval.report.terminal.cells import cell
 from streameval.report.terminal.fitted import Points, SideBySide, new_table
 from streameval.report.terminal.notes import means, sampling_notes
-from streameval.report.terminal.slices import by_slicing, slice_tables
+from streameval.report.terminal.slices import by_slicing, differences, rest_table, rests, slice_tables
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -74,25 +73,9 @@ def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, A
     parts += [escape(line) for line in means(found.results)]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
+        if other := rests(found.results, by):
+            parts += ["", rest_table(by, other, plain=plain), *map(escape, sampling_notes(other))]
     return Group(*parts)
-
-
-def differences(results: Sequence[Scalar], *, plain: bool = False) -> Table:
-    """Differences from baselines, one row each: metric, columns, value with interval, p, verdict, unit."""
-    from rich.markup import escape
-
-    table = new_table(plain=plain)
-    for name in ("metric", "difference", "value", "p", "verdict", "unit"):
-        table.add_column(name, justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict")
-    for result in results:
-        value = "–"
-        if result.ci_lower is not None:
-            value = with_interval(replace(result, threshold=None), signed=True)
-        elif result.value == result.value:
-            value = f"{result.value:+.6f}".replace("-", "−")
-        p = "" if result.p_value is None else f"{result.p_value:.2g}"
-        table.add_row(*map(escape, (result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")))
-    return table
 
 
 def series(title: str, points: Sequence[tuple[str, Scalar, Scalar | None]], *, plain: bool = False) -> Table:

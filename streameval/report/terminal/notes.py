@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["means", "sampling_notes"]
+__all__ = ["means", "sampling_notes", "sampling_said"]
 
 _FEW_UNITS = 50  # effective units below which intervals are rough
 
@@ -62,8 +62,14 @@ def sampling_notes(results: Sequence[Scalar]) -> list[str]:
     for result in asked:
         if result.ci_lower is None and result.ci_reason and result.value == result.value:
             why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]")
-    notes += [f"no interval of {few(names)}: {reason}" for reason, names in why.items()]
+    notes += [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
     tested = sum(result.p_value is not None for result in asked)
     if tested > 1:
         notes.append(f"p is adjusted for {plural(tested, 'comparison')} (Holm); intervals are not")
     return notes
+
+
+def sampling_said(results: Sequence[Scalar]) -> str:
+    """The same as sentences, for a page."""
+    notes = [f"{note.removeprefix('warning: ')}." for note in sampling_notes(results)]
+    return " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)

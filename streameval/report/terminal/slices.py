@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streameval.report.terminal.cells import cell
+from streameval.report.terminal.cells import cell, with_interval
 from streameval.report.terminal.fitted import new_table
 from streameval.results import slice_text
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.table import Table
 
     from streameval.results import Scalar
 
-__all__ = ["by_slicing", "slice_tables"]
+__all__ = ["by_slicing", "differences", "rest_table", "rests", "slice_tables"]
 
 _SLICES = 40  # slices in a table for a terminal
 _WIDE = 6  # metrics in a table of slices for a terminal
 
 
-def by_slicing(results: Sequence[Scalar]) -> dict[str, list[list[Scalar]]]:
-    """The results of each slice, by slicing, in the order of the results."""
+def by_slicing(results: Iterable[Scalar]) -> dict[str, list[list[Scalar]]]:
+    """The results of each slice, by slicing, in the order of the results; without differences from all other rows."""
     slicings: dict[str, list[list[Scalar]]] = {}
     for result in results:
-        if result.slice is not None:
+        if result.slice is not None and not result.from_rest:
             slices = slicings.setdefault(",".join(result.slice), [])
             if not slices or slices[-1][0].slice is not result.slice:
                 slices.append([])
             slices[-1].append(result)
     return slicings
+
+
+def rests(results: Iterable[Scalar], by: str) -> list[Scalar]:
+    """The differences of the slices of a slicing from all other rows, the smallest p first, unknown ones last."""
+    found = [result for result in results if result.from_rest and ",".join(result.slice or ()) == by]
+    return sorted(found, key=lambda result: math.inf if result.p_value is None else result.p_value)
+
+
+def rest_table(by: str, found: Sequence[Scalar], *, plain: bool = False) -> Table:
+    """Slices against all other rows: one row a difference, at most `_SLICES` on a terminal."""
+    shown = found if plain else found[:_SLICES]
+    left = f" (without {plural(len(found) - len(shown), 'difference')}; --json has all)" * (len(shown) < len(found))
+    return differences(shown, plain=plain, title=f"by {by}, against all other rows{left}")
+
+
+def differences(results: Sequence[Scalar], *, plain: bool = False, title: str | None = None) -> Table:
+    """Differences, one row each: the slice if there is one, metric, columns, value with interval, p, verdict, unit."""
+    from rich.markup import escape
+
+    table = new_table(plain=plain, title=title and escape(title))
+    for name in (*(results[0].slice or ()), "metric", "difference", "value", "p", "verdict", "unit"):
+        table.add_column(escape(name), justify="right" if name in ("value", "p") else "left", no_wrap=name != "verdict")
+    for result in results:
+        value = "–"
+        if result.ci_lower is not None:
+            value = with_interval(replace(result, threshold=None), signed=True)
+        elif result.value == result.value:
+            value = f"{result.value:+.6f}".replace("-", "−")
+        p = "" if result.p_value is None else f"{result.p_value:.2g}"
+        named = map(slice_text, (result.slice or {}).values())
+        cells = (*named, result.metric, result.of or "", value, p, result.verdict or "", result.unit or "")
+        table.add_row(*map(escape, cells))
+    return table
 
 
 def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = False) -> Iterator[Table]:
@@ -52,13 +87,15 @@ def slice_tables(by: str, slices: Sequence[Sequence[Scalar]], *, plain: bool = F
         table = new_table(plain=plain, title=escape(title))
         for name in first[0].slice or ():
             table.add_column(escape(name))
-        for name in ("rows", "positive", *(first[i].metric for i in at[: len(at) - more[1]])):
+        cut = any(row[at[0]].cut_share is not None for row in shown)
+        for name in ("rows", "positive", *["cut"] * cut, *(first[i].metric for i in at[: len(at) - more[1]])):
             table.add_column(escape(name), justify="right")
         for row in shown:
             own = [row[i] for i in at]
             values = [slice_text(value) for value in (row[0].slice or {}).values()]
             cells = [_short(result) for result in own[: len(at) - more[1]]]
-            table.add_row(*map(escape, (*values, f"{own[0].rows:,}", _count(own[0].positives), *cells)))
+            shared = [f"{own[0].cut_share or 0:.1%}"] * cut
+            table.add_row(*map(escape, (*values, f"{own[0].rows:,}", _count(own[0].positives), *shared, *cells)))
         yield table
 
 

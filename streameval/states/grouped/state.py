@@ -242,36 +242,38 @@ class Grouped(Small):
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
         woven = [self.woven.total(budget)] if self.woven else []
-        return self._union(self.apart, np.ones(len(self.joined.table), np.bool_), woven)
+        return self._union(self.apart, np.ones(len(self.joined.table), np.bool_), woven, budget)
 
-    def only(self, group: Group) -> Any:
+    def only(self, group: Group, budget: Budget | None = None) -> Any:
         """The inner state of one group; of no rows where there is no such group."""
         names = [self._names[group]] if group in self._names else []
-        woven = [self.woven.restored(self.woven.marks(names))] if self.woven else []
+        woven = [self.woven.restored(self.woven.marks(names), budget)] if self.woven else []
         apart = {name: self.apart[name] for name in names if name in self.apart}
-        return self._union(apart, self.joined.marked(names), woven)
+        return self._union(apart, self.joined.marked(names), woven, budget)
 
-    def several(self, groups: Sequence[Group]) -> list[Any]:
+    def several(self, groups: Sequence[Group], budget: Budget | None = None) -> list[Any]:
         """The inner states of some groups; of no rows where there is no such group."""
         if self.woven and not self.apart and not len(self.joined.table):
             names = (self._names.get(group, b"") for group in groups)
             return [self._unwoven.get(name, self.spec.inner.empty()) for name in names]
-        return [self.only(group) for group in groups]
+        return [self.only(group, budget) for group in groups]
 
     @cached_property
     def _unwoven(self) -> dict[bytes, Any]:
         return self.woven.alone() if self.woven else {}
 
-    def without(self, *groups: Group) -> Any:
+    def without(self, *groups: Group, budget: Budget | None = None) -> Any:
         """The inner state of all groups but these; of all rows where there are no such groups."""
         names = [self._names[group] for group in groups if group in self._names]
         apart = {other: state for other, state in self.apart.items() if other not in names}
-        woven = [self.woven.restored(~self.woven.marks(names))] if self.woven else []
-        return self._union(apart, ~self.joined.marked(names), woven)
+        woven = [self.woven.restored(~self.woven.marks(names), budget)] if self.woven else []
+        return self._union(apart, ~self.joined.marked(names), woven, budget)
 
-    def _union(self, apart: Mapping[bytes, Any], marks: Array, others: Sequence[Any]) -> Any:
+    def _union(
+        self, apart: Mapping[bytes, Any], marks: Array, others: Sequence[Any], budget: Budget | None = None
+    ) -> Any:
         """The inner state of some groups apart, of the marked joined ones, and of further states."""
-        states = [*apart.values(), *([self.joined.restored(marks)] if marks.any() else []), *others]
+        states = [*apart.values(), *([self.joined.restored(marks, budget)] if marks.any() else []), *others]
         return reduce(lambda one, other: one.merge(other), states, self.spec.inner.empty())
 
     def totals(self) -> Totals:

@@ -137,15 +137,15 @@ class Woven:
         )
         return self._inner(narrow, self.table.facts.sum(axis=0))
 
-    def restored(self, marks: Array) -> Any:
+    def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
-        segments = []
+        segments, hold = [], (budget or Budget()).hold
         for each, words in self._wide():
             kept = np.flatnonzero(marks[words & _LOW])
             if kept.size:
                 counts = each.counts.read()[kept] if each.counts else NO_COUNTS
                 codes = np.repeat(each.codes, np.diff(each.starts))[kept]
-                segments.append(_segment(codes, words[kept], counts))
+                segments.append(_segment(codes, words[kept], counts, hold))
         return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
 
     def alone(self) -> dict[bytes, Any]:
@@ -274,10 +274,10 @@ def _complete(score: pa.Array, kind: str) -> Array | None:
     return None if values.dtype.kind == "f" and np.isnan(values).any() else values
 
 
-def _segment(codes: Array, words: Array, counts: Array) -> Segment:
+def _segment(codes: Array, words: Array, counts: Array, hold: Callable[[Array], Buffer] = Buffer) -> Segment:
     """A segment of `ScoreCounts` from items in the order of their codes."""
     first = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=-1))
     rows = np.add.reduceat(counts, first) if counts.size else np.diff(np.append(first, codes.size))
-    held = Buffer(counts) if counts.size else None
-    narrow = Buffer((words >> _HALF).astype(np.uint16))
+    held = hold(counts) if counts.size else None
+    narrow = hold((words >> _HALF).astype(np.uint16))
     return Segment(codes[first], np.append(first, codes.size), rows, None, narrow, None, held)

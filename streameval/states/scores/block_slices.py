@@ -27,7 +27,7 @@ from streameval.states.scores.blocks import BlockCounts, BlockSpec
 from streameval.wording import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
     from streameval.states.protocol import Batch, Builder, Totals
@@ -188,13 +188,30 @@ class BlockSlices(Small):
         left = [self._names[group] for group in groups if group in self._names]
         return self._union([name for name in self.slices if name not in left])
 
+    def each_without(self, groups: Sequence[Group]) -> Iterator[BlockCounts]:
+        """The block counts of all rows but one group's, for each of some groups.
+
+        They are halved again and again, so that a group takes as many merges as its number has bits.
+        """
+        names = [self._names.get(group, b"") for group in groups]
+        yield from self._each_without(self._union([name for name in self.slices if name not in names]), names)
+
+    def _each_without(self, others: BlockCounts, names: list[bytes]) -> Iterator[BlockCounts]:
+        """The union of `others` and of all slices named but one, for each of these."""
+        if len(names) < 2:
+            yield from [others] * len(names)
+            return
+        first, second = names[: len(names) // 2], names[len(names) // 2 :]
+        yield from self._each_without(others.merge(self._union(second)), first)
+        yield from self._each_without(others.merge(self._union(first)), second)
+
     def total(self, budget: Budget | None = None) -> BlockCounts:
         """The block counts of all rows."""
         return self._union(list(self.slices))
 
     def _union(self, names: list[bytes]) -> BlockCounts:
         """The block counts of some slices, in the order of their names: sums of weights keep their digits."""
-        states = (self.slices[name] for name in sorted(names))
+        states = (self.slices[name] for name in sorted(names) if name in self.slices)
         found: BlockCounts = reduce(BlockCounts.merge, states, self.spec.inner.empty())
         return found
 
