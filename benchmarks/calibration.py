@@ -3,7 +3,7 @@
 Scores are drawn in memory: `distinct` has float32 scores that mostly occur once or twice, `cents` has 99 distinct
 scores, such as probabilities that are rounded for display. The time is that of the whole `evaluate` on one thread, the
 best of `--repeats` alternating runs. scikit-learn computes Brier score, log loss, reliability in ten bins and the
-isotonic fit of the same arrays.
+isotonic fit of the same arrays. An `Accumulator` takes batches of 100,000 rows, its result included.
 
     python benchmarks/calibration.py --rows 10_000_000
 """
@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval import evaluate
+from streameval import Accumulator, evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 RANKING = ["roc_auc", "average_precision"]
-PEERS = ["brier_score", "log_loss"]
+PEERS = ["brier_score", "log_loss", "ece", "corp.mcb"]  # the last two find what the curves show
 POINTS = [
     *(f"fpr={x}" for x in (1e-5, 1e-4, 1e-3, 0.01, 0.1)),
     *(f"recall={x}" for x in (0.5, 0.8, 0.9, 0.95)),
@@ -80,12 +80,19 @@ def compare(rows: int, repeats: int, *, cents: bool) -> None:
         for curve in curves:
             found.curve(curve)
 
+    def accumulate() -> None:
+        stream = Accumulator(score="score", label="label", metrics=RANKING)
+        for batch in table.to_batches(max_chunksize=100_000):
+            stream.update(batch)
+        stream.result()
+
     tasks = {
         "AUC and AP": lambda: run(RANKING),
         "with 20 points": lambda: run(RANKING, POINTS),
         "with calibration": lambda: run([*RANKING, "calibration"]),
         "with both": lambda: run([*RANKING, "calibration"], POINTS),
         "as the peers": lambda: run(PEERS, curves=("reliability", "corp")),
+        "accumulated": accumulate,
     }
     for task in tasks.values():
         task()  # compiles

@@ -24,7 +24,7 @@ from streameval.engine.fold import (
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.errors import SpillError
 from streameval.metrics.contingency.finalize import matching
-from streameval.metrics.finalize import combine, partials
+from streameval.metrics.finalize import combine, ingredients, partials, remember
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -152,6 +152,13 @@ class ThreadEngine:
 
     def finalize(self, jobs: Sequence[Job]) -> list[list[Any]]:
         """The values of each job's metrics; shards of all states are finalized in parallel."""
+        asked = [(state, [*metrics, *ingredients(state, metrics)]) for state, metrics in jobs]
+        values = self._finalized(asked)
+        for (state, metrics), row in zip(asked, values, strict=True):
+            remember(state, metrics, row)
+        return [row[: len(metrics)] for row, (_, metrics) in zip(values, jobs, strict=True)]
+
+    def _finalized(self, jobs: Sequence[Job]) -> list[list[Any]]:
         work = [(i, shard) for i, (state, _) in enumerate(jobs) for shard in state.shards()]
 
         def one(item: tuple[int, tuple[int, int]]) -> list[list[Any]]:

@@ -22,6 +22,7 @@ __all__ = [
 ]
 
 _ONE = np.uint64(1 << 62)
+_STRIDE = 64
 _FIT = 1 << 31  # counts whose products fit a word
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
@@ -110,8 +111,38 @@ def pool_counts(neg, pos):
     """Pool adjacent violators: the blocks of the isotonic fit as negatives, positives and last group of each.
 
     The share of positives falls strictly from block to block, so the blocks are unique: the vertices of the convex hull
-    of the cumulative sums.
+    of the cumulative sums. Every group holds something.
+
+    A vertex is not below the hull of the sums after every 64th group, and few sums are above it: only these are pooled.
     """
+    if neg.size < 4 * _STRIDE or neg.sum() + pos.sum() >= HELD:
+        return _pooled(neg, pos)
+    strides = (neg.size + _STRIDE - 1) // _STRIDE
+    n, p = np.zeros(strides, np.int64), np.zeros(strides, np.int64)
+    for i in range(neg.size):
+        n[i // _STRIDE] += neg[i]
+        p[i // _STRIDE] += pos[i]
+    n, p, edges = _pooled(n, p)
+    sums, place = np.empty((2, neg.size), np.int64), np.empty(neg.size, np.int64)
+    count, start = 0, 0
+    for k in range(edges.size):
+        stop, width, rise = min((edges[k] + 1) * _STRIDE, neg.size), n[k] + p[k], p[k]
+        x, y, x_before, y_before = 0, 0, 0, 0
+        for i in range(start, stop):
+            x += neg[i] + pos[i]
+            y += pos[i]
+            if y * width > rise * x or i == stop - 1:
+                sums[0, count], sums[1, count], place[count] = x - x_before - y + y_before, y - y_before, i
+                x_before, y_before = x, y
+                count += 1
+        start = stop
+    n, p, last = _pooled(sums[0, :count], sums[1, :count])
+    return n, p, place[last]
+
+
+@jit
+def _pooled(neg, pos):
+    """`pool_counts`, group by group."""
     n, p, last = np.empty(neg.size, np.int64), np.empty(neg.size, np.int64), np.empty(neg.size, np.int64)
     count = 0
     for i in range(neg.size):

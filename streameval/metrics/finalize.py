@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.metrics.protocol import Metric
 
-__all__ = ["combine", "compute", "computed", "in_rounds", "partials"]
+__all__ = ["combine", "compute", "computed", "in_rounds", "ingredients", "partials", "recalled", "remember"]
 
 
 def partials(
@@ -48,6 +48,29 @@ def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[An
         else metric.combine([row[i] for row in rows], state)
         for i, metric in enumerate(metrics)
     ]
+
+
+def ingredients(state: Any, metrics: Sequence[Metric]) -> list[Metric]:
+    """What curves are drawn from and some of these metrics sum up anyway, for states that remember it.
+
+    Such a metric has an attribute `drawn`: the metric whose value the curve needs, made of the same partials.
+    """
+    if not hasattr(state, "found"):
+        return []
+    return list(dict.fromkeys(metric.drawn for metric in metrics if hasattr(metric, "drawn")))
+
+
+def remember(state: Any, metrics: Sequence[Metric], values: Sequence[Any]) -> None:
+    """Keep the values of metrics and their `ingredients` with the state."""
+    if more := ingredients(state, metrics):
+        kept = {*more, *(metric for metric in metrics if hasattr(metric, "drawn"))}
+        state.found.update((m, value) for m, value in zip(metrics, values, strict=True) if m in kept)
+
+
+def recalled(state: Any, metrics: Sequence[Metric]) -> list[Any] | None:
+    """The values that the state remembers; None if one is missing."""
+    found = getattr(state, "found", {})
+    return [found[metric] for metric in metrics] if all(metric in found for metric in metrics) else None
 
 
 def in_rounds(

@@ -8,7 +8,7 @@ from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.result.counts import Counts
 from streameval.evaluation.result.curves import curves_of, with_bands
 from streameval.metrics.curves import curve_kind
-from streameval.metrics.finalize import in_rounds
+from streameval.metrics.finalize import in_rounds, recalled
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.options.kinds import of_column
 from streameval.states.scores.missing import numbers_only
@@ -33,8 +33,9 @@ class Drawing(Counts):
         """A curve for drawing.
 
         At most 10,000 points; the area is that of the full curve, without NaN scores whatever `nan` says. The states of
-        the evaluation are read once more. Where the evaluation has sampling intervals, ``roc``, ``precision_recall``,
-        ``gain`` and ``lift`` have a band of pointwise intervals.
+        the evaluation are read once more, except on threads for ``reliability`` after ``ece`` and for ``corp`` after
+        ``corp.mcb``. Where the evaluation has sampling intervals, ``roc``, ``precision_recall``, ``gain`` and ``lift``
+        have a band of pointwise intervals.
 
         Parameters
         ----------
@@ -63,7 +64,8 @@ class Drawing(Counts):
         engine, column, state = self._counts(kind.family, of, f"{name} curve", kind.default)
         state = kind.drawn(state)
         threshold = of_column(self._threshold, column)
-        values = engine.finalize([(state, kind.metrics(threshold))])[0]
+        metrics = kind.metrics(threshold)
+        values = recalled(state, metrics) or engine.finalize([(state, metrics)])[0]
         curve = kind.make(values, state, column, threshold)
         return with_bands([curve], self._resampled, self._threshold, self.ci_level or LEVEL)[0]
 

@@ -185,6 +185,7 @@ class ScoreCounts:
     keyed : KeyedCounts
     nan_rows : int64 array of shape (2,), rows with a missing score, by label
     nan_weights : float64 array of shape (2,), the weight of those rows
+    found : what metrics found that curves are drawn from, see `streameval.metrics.finalize.ingredients`
 
     Examples
     --------
@@ -198,6 +199,7 @@ class ScoreCounts:
     keyed: KeyedCounts
     nan_rows: Array = field(default_factory=lambda: np.zeros(2, np.int64))
     nan_weights: Array = field(default_factory=lambda: np.zeros(2))
+    found: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     def runs(self) -> Mapping[str, KeyedCounts]:
         """The keyed counts, which grow with the rows."""

@@ -80,4 +80,6 @@ def halved(state: Any) -> Totals:
 
 def numbers_only(state: Any) -> Any:
     """The same score state without its missing scores."""
+    if not state.nan_rows.any():
+        return state
     return replace(state, nan_rows=np.zeros(2, np.int64), nan_weights=np.zeros(2))

@@ -136,6 +136,11 @@ class Corp:
     term: str
 
     @property
+    def drawn(self) -> CorpFit:
+        """The fit, which the curve shows."""
+        return CorpFit()
+
+    @property
     def name(self) -> str:
         """``corp.mcb``, ``corp.dsc`` or ``corp.unc``."""
         return f"corp.{self.term}"

@@ -273,9 +273,14 @@ class CalibrationError:
     def __post_init__(self) -> None:
         ReliabilityBins(self.bins, self.equal_count)
 
+    @property
+    def drawn(self) -> ReliabilityBins:
+        """The bins, which the curve shows."""
+        return ReliabilityBins(self.bins, self.equal_count)
+
     def basis(self, part: ScorePart) -> ReliabilityBins:
         """The bins, which metrics of equal bins share."""
-        return ReliabilityBins(self.bins, self.equal_count)
+        return self.drawn
 
     def partial(self, part: ScorePart) -> Any:
         """The partial of the basis."""
