@@ -11,6 +11,9 @@ that. Where it does not (weights, few rows, classes that the scores nearly separ
 The likelihood is concave; a step that lowers it is halved. Sums are in fixed point or exact expansions, so the fit does
 not depend on the order of the rows.
 
+Bins of a histogram that hold one score each give the same fit. Open bins bound the shift of calibration in the large
+(`streameval.metrics.scores.calibration.shift`), but not a slope.
+
 References: Cox (1958), *Two further applications of a model for binary regression*, Biometrika 45; Steyerberg (2019),
 *Clinical Prediction Models*, chapter 15.
 """
@@ -25,7 +28,8 @@ import numpy as np
 
 from streameval.kernels.calibration import logit_counts, newton_counts
 from streameval.kernels.ranking import exact_parts
-from streameval.metrics.scores.calibration.scoring import Probabilities, missing
+from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
+from streameval.metrics.scores.calibration.shift import SLACK, ShiftEnds
 from streameval.metrics.scores.sums import integers
 from streameval.metrics.scores.undefined import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED
 from streameval.results import Scalar
@@ -58,7 +62,7 @@ def _made_logits(part: ScorePart) -> Array | str:
     found = Probabilities.of(part)
     if found is None:
         return OUTSIDE
-    if not part.exact:
+    if part.open.any():
         return UNBOUNDED
     s = found.middle
     if s.size and not (s[-1] > 0.0 and s[0] < 1.0):
@@ -96,12 +100,17 @@ class LogitTable:
         return (at + 0.5 + offsets / (1 << 20) / (n + p)) / _SCALE - _SPAN, n, p
 
 
+def _are_ends(partial: Any) -> bool:
+    """Whether it comes from open bins: three shifts, not a table or the sums of a step."""
+    return isinstance(partial, tuple) and isinstance(partial[0], float)
+
+
 def _refused(partials: Sequence[Any], state: Any) -> str | None:
     """Why there is no fit."""
     if reason := missing([part for part in partials if part is not None], state):
         return reason
     if refused := [part for part in partials if isinstance(part, str)]:
-        return str(min(refused, key=[OUTSIDE, UNBOUNDED, NO_LOGIT].index))
+        return str(min(refused, key=[OUTSIDE, UNBOUNDED, NO_LOGIT, ONE_CLASS].index))
     return None if state.totals().n and state.totals().p else ONE_CLASS
 
 
@@ -249,8 +258,8 @@ class Recalibration:
     fit: LogisticFit | None = None
 
     def basis(self, part: ScorePart) -> Any:
-        """The table, then the step, which metrics of the same fit share."""
-        return self.fit or LogitTable()
+        """The table, then the step, which metrics of the same fit share; from open bins the shift has ends."""
+        return self.fit or (LogitTable() if self.joint or not part.open.any() else ShiftEnds())
 
     def partial(self, part: ScorePart) -> Any:
         """The partial of the basis."""
@@ -259,6 +268,8 @@ class Recalibration:
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar | Recalibration:
         """The value, or the metric that takes the next step."""
         found: Any
+        if not self.joint and partials and _are_ends(partials[0]):
+            return spread(self.name, partials[0], -math.inf, math.inf, SLACK * (1.0 + max(map(abs, partials[0]))))
         if self.fit is None:
             table = LogitTable().combine(partials, state)
             ends = [part[2] for part in partials if isinstance(part, tuple) and part[2]]

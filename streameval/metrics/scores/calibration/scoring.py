@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["BrierScore", "LogLoss", "Probabilities", "missing", "spread"]
+__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "missing", "spread"]
 
+Ends = tuple[float, float, float]  # the lower end, the value, the upper end
 _LOG_BITS = 52  # in fixed point: −ln of the smallest float is below 2^10
 
 
@@ -71,9 +72,7 @@ def missing(partials: Sequence[Any], state: Any) -> str | None:
     return None if measure.n + measure.p else NO_WEIGHT
 
 
-def spread(
-    name: str, ends: tuple[float, float, float], least: float = 0.0, most: float = 1.0, slack: float = SLACK
-) -> Scalar:
+def spread(name: str, ends: Ends, least: float = 0.0, most: float = 1.0, slack: float = SLACK) -> Scalar:
     """A value between its ends (lower, value, upper), which are moved outward by their rounding unless they agree."""
     lower, value, upper = ends
     if lower == upper:
