@@ -17,6 +17,7 @@ from streameval.kernels.jit import jit
 __all__ = [
     "HELD",
     "Pair",
+    "add_at",
     "add_pairs",
     "add_words",
     "divide_pairs",
@@ -41,6 +42,19 @@ def two_sum(a: float, b: float) -> Pair:
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
+
+
+@jit
+def add_at(places, values, sums, errors, inexact):
+    """Add each value to ``sums`` at its place, rounded, and what that rounds off to ``errors``.
+
+    Where the errors were rounded as well, `inexact` is set; elsewhere sum + error is the sum, to be rounded once.
+    """
+    for i in range(values.size):
+        at = np.uint64(places[i])
+        sums[at], error = two_sum(sums[at], values[i])
+        errors[at], further = two_sum(errors[at], error)
+        inexact[at] |= further != 0
 
 
 @jit

@@ -14,7 +14,7 @@ from streameval.kernels.jit import jit
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["SLOTS", "Addresses", "emit_others", "shared_rows"]
+__all__ = ["SLOTS", "Addresses", "emit_others", "shared_rows", "spread_starts"]
 
 SLOTS = 8  # for each row of the largest bucket, at least
 
@@ -35,6 +35,17 @@ class Addresses(NamedTuple):
     words: np.ndarray
     rest: np.ndarray
     counts: np.ndarray
+
+
+@jit
+def spread_starts(codes, starts, first, out):
+    """Where each code from `first` on starts, for a segment of some `codes`; places count from its first row here."""
+    at = 0
+    for j in range(codes.size):
+        code = np.int64(codes[j]) - first
+        out[at : code + 1] = starts[j] - starts[0]
+        at = code + 1
+    out[at:] = starts[codes.size] - starts[0]
 
 
 @jit

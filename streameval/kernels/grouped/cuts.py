@@ -1,7 +1,9 @@
 """Which rows lie in clusters that several groups have a part of.
 
-The rows of a bucket are looked at twice: first every cluster's key is entered in a hash table with the group that it
-was met in, or with `SHARED` once another one has it; then the rows of shared clusters are counted by group.
+Rows are gathered bucket by bucket with the number of their group. Two looks at a bucket find the slots, chosen by some
+bits of the key, that rows of several groups share: all other rows are in no shared cluster. Of the rest every key is
+entered in a hash table with the group that it was met in, or with `_SHARED` once another one has it; then the rows of
+shared keys are counted by group.
 """
 
 from __future__ import annotations
@@ -10,101 +12,37 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.sizes import LARGEST
-from streameval.kernels.prefetch import word_at
+from streameval.kernels.keys import ID_BUCKETS
 
-__all__ = ["count_shared"]
+__all__ = ["collect_rows", "count_shared"]
 
-_SHARED = np.uint64(0)
+_SHARED = np.int64(-1)
+_BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _ONE, _HALF, _WORD = np.uint64(1), np.uint64(32), np.uint64(64)
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
+_MARKS = 4  # slots for each row that is marked, at least
 _PATIENCE = 32  # steps for each row, on average, after which keys are taken to collide on purpose
-_KEY, _GROUP, _FURTHER = np.uint64(0), np.uint64(1), np.uint64(2)  # columns of a table
-
-
-@inlined
-def _found(rows, r, i, further, width, table, bits):
-    """Where the key of a row is in the table, or would be, and the steps to get there."""
-    mask, steps = (_ONE << bits) - _ONE, np.int64(0)
-    key = (word_at(rows.words[r], i) << _ONE) | _ONE
-    mixed = key
-    for c in range(len(further)):
-        mixed = (mixed ^ (mixed >> _HALF)) * _SPREAD + word_at(rows.rest[r], i * width + c)
-    at = ((mixed ^ (mixed >> _HALF)) * _SPREAD) >> (_WORD - bits)
-    while table[at, _KEY]:
-        same = table[at, _KEY] == key
-        for c in range(len(further)):
-            same &= table[at, _FURTHER + np.uint64(c)] == word_at(rows.rest[r], i * width + c)
-        if same:
-            break
-        at = (at + _ONE) & mask
-        steps += 1
-    return at, steps
 
 
 @jit
-def count_shared(rows, groups, further, width, first, shared):
-    """Add the rows of each group in clusters of several groups, bucket by bucket, from bucket `first` on.
+def collect_rows(words, rest, counts, pieces, buckets, group, cursor, out, out_rest, out_counts, owners):
+    """Move the pieces of a segment of one group to the cursors of their buckets, which advance.
 
-    Parameters
-    ----------
-    rows : `streameval.kernels.singletons.Addresses` of the buckets; the rows of a run are of one group
-    groups : int64 array of shape (n_runs,), the group of each run
-    further : tuple as long as a cluster's key has further words
-    width : further words of a row, at least as many
-    first : number of the first bucket to count
-    shared : int64 array of shape (n_groups,), added to
-
-    Returns
-    -------
-    stop : the first bucket that is not counted, as it has more than `LARGEST` items or keys that collide
+    Piece j is rows ``pieces[j]`` to ``pieces[j + 1]``, of the bucket ``buckets[j]``. `rest` and `counts` may be empty;
+    a row without a count counts one. `owners` has the group of each row.
     """
-    buckets, most = (rows.starts.shape[1] - 1) // 2, np.int64(0)
-    for b in range(first, buckets):
-        most = max(most, min(_items(rows.starts, b), LARGEST))
-    table = np.empty((np.int64(1) << np.int64(_bits(2 * most)), 2 + len(further)), np.uint64)
-    for b in range(first, buckets):
-        items = _items(rows.starts, b)
-        bits = _bits(2 * items)
-        if items > LARGEST or not _entered(rows, b, groups, further, width, table, bits):
-            return b
-        for r in range(groups.size):
-            for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
-                at, _ = _found(rows, r, i, further, width, table, bits)
-                if table[at, _GROUP] == _SHARED:
-                    shared[groups[r]] += np.int64(word_at(rows.counts[r], i)) if rows.counts[r] else 1
-    return buckets
-
-
-@inlined
-def _entered(rows, b, groups, further, width, table, bits):
-    """Enter the clusters of a bucket; whether they do not collide too often."""
-    for at in range(np.int64(1) << np.int64(bits)):
-        table[at, _KEY] = 0
-    steps, seen = np.int64(0), np.int64(64)
-    for r in range(groups.size):
-        group = np.uint64(groups[r] + 1)
-        for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
-            at, more = _found(rows, r, i, further, width, table, bits)
-            steps += more
-            seen += 1
-            if not table[at, _KEY]:
-                table[at, _KEY], table[at, _GROUP] = (word_at(rows.words[r], i) << _ONE) | _ONE, group
-                for c in range(len(further)):
-                    table[at, _FURTHER + np.uint64(c)] = word_at(rows.rest[r], i * width + c)
-            elif table[at, _GROUP] != group:
-                table[at, _GROUP] = _SHARED
-        if steps > _PATIENCE * seen:
-            return False
-    return True
-
-
-@inlined
-def _items(starts, b):
-    """Items of a bucket, over all runs."""
-    items = np.int64(0)
-    for r in range(starts.shape[0]):
-        items += starts[r, 2 * b + 2] - starts[r, 2 * b]
-    return items
+    first = pieces[0]
+    for j in range(buckets.size):
+        at = np.uint64(cursor[buckets[j]])
+        for i in range(pieces[j] - first, pieces[j + 1] - first):
+            out[at] = words[i]
+            owners[at] = group
+            for c in range(out_rest.shape[1]):
+                out_rest[at, c] = rest[i, c]
+            if out_counts.size:
+                out_counts[at] = counts[i] if counts.size else 1
+            at += _ONE
+        cursor[buckets[j]] = at
 
 
 @inlined
@@ -114,3 +52,84 @@ def _bits(slots):
     while (1 << bits) < slots:
         bits += 1
     return np.uint64(bits)
+
+
+@inlined
+def _place(words, rest, i, keys, seconds, bits):
+    """Where the key of a row is in the table, or would be, and the steps to get there."""
+    mask, steps = (_ONE << bits) - _ONE, np.int64(0)
+    key = (words[i] << _ONE) | _ONE  # the bit that is lost is the same in a bucket
+    mixed = key
+    for c in range(rest.shape[1]):
+        mixed = (mixed ^ (mixed >> _HALF)) * _SPREAD + rest[i, c]
+    at = ((mixed ^ (mixed >> _HALF)) * _SPREAD) >> (_WORD - bits)
+    while keys[at]:
+        same = keys[at] == key
+        for c in range(rest.shape[1]):
+            same &= seconds[at, c] == rest[i, c]
+        if same:
+            break
+        at = (at + _ONE) & mask
+        steps += 1
+    return at, steps
+
+
+@jit
+def count_shared(words, rest, counts, owners, starts, first, shared):
+    """Add the rows of each group in keys of several groups, bucket by bucket, from bucket `first` on.
+
+    Parameters
+    ----------
+    words, rest : uint64 arrays of shapes (n,) and (n, n_further), the keys
+    counts : int64 array of shape (n,); empty where each row counts one
+    owners : int32 array of shape (n,), the group of each row
+    starts : int64 array of shape (n_buckets + 1,)
+    first : number of the first bucket to count
+    shared : int64 array of shape (n_groups,), added to
+
+    Returns
+    -------
+    stop : the first bucket that is not counted, as it has more than `LARGEST` rows or keys that collide
+    """
+    most = np.int64(0)
+    for b in range(first, starts.size - 1):
+        most = max(most, min(starts[b + 1] - starts[b], LARGEST))
+    marks, kept = np.empty(1 << _bits(_MARKS * most), np.int32), np.empty(most + 1, np.int64)
+    keys, held = np.empty(1 << _bits(2 * most), np.uint64), np.empty(1 << _bits(2 * most), np.int32)
+    seconds = np.empty((held.size, rest.shape[1]), np.uint64)
+    for b in range(first, starts.size - 1):
+        items = starts[b + 1] - starts[b]
+        if items > LARGEST:
+            return b
+        bits = _bits(_MARKS * items)
+        shift = _WORD - bits
+        marks[: 1 << bits] = 0
+        for i in range(starts[b], starts[b + 1]):
+            slot = (words[i] << _BUCKET_BITS) >> shift
+            mark = owners[i] + 1
+            marks[slot] = mark if marks[slot] == 0 or marks[slot] == mark else _SHARED
+        n = 0
+        for i in range(starts[b], starts[b + 1]):
+            kept[n] = i
+            n += marks[(words[i] << _BUCKET_BITS) >> shift] == _SHARED
+        bits = _bits(2 * n)
+        keys[: 1 << bits] = 0
+        steps = np.int64(0)
+        for k in range(n):
+            i = kept[k]
+            at, more = _place(words, rest, i, keys, seconds, bits)
+            steps += more
+            if not keys[at]:
+                keys[at], held[at] = (words[i] << _ONE) | _ONE, owners[i]
+                for c in range(rest.shape[1]):
+                    seconds[at, c] = rest[i, c]
+            elif held[at] != owners[i]:
+                held[at] = _SHARED
+            if steps > _PATIENCE * (k + 64):
+                return b
+        for k in range(n):
+            i = kept[k]
+            at, _ = _place(words, rest, i, keys, seconds, bits)
+            if held[at] == _SHARED:
+                shared[owners[i]] += counts[i] if counts.size else 1
+    return starts.size - 1

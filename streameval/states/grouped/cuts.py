@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.grouped.cuts import count_shared
+from streameval.kernels.grouped.cuts import collect_rows, count_shared
 from streameval.states.keyed.counts import KeyedCounts
-from streameval.states.keyed.layout import SegmentAddresses
+from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = ["cut_rows"]
+
+_ITEMS = 1 << 22  # rows that are gathered at a time
+_NO_REST = np.empty((0, 0), np.uint64)
+_LABEL = np.uint32(1)
 
 
 def cut_rows(grouped: Grouped, each: Callable[..., list[Any]], budget: Budget | None = None) -> dict[Group, int]:
@@ -47,26 +51,43 @@ def cut_rows(grouped: Grouped, each: Callable[..., list[Any]], budget: Budget | 
     >>> cut_rows(builder.state(), lambda function, items, name: [function(item) for item in items])
     {('DE',): 2, ('FR',): 1}
     """
-    groups = grouped.groups()
+    inner, groups = grouped.spec.inner, grouped.groups()
     states = [state.keyed for state in grouped.several(groups, budget)]
-    parts = [(number, segment) for number, keyed in enumerate(states) for segment in keyed.segments]
-    keyed = KeyedCounts(grouped.spec.inner.layout, tuple(segment for _, segment in parts))
-    numbers = np.array([number for number, _ in parts], np.int64)
+    keyed = KeyedCounts(inner.layout, tuple(segment for state in states for segment in state.segments))
 
     def counted(interval: Interval) -> Array:
         shared = np.zeros(len(groups), np.int64)
         start, stop = interval
-        rows = SegmentAddresses.of(keyed.segments, start, stop)
-        words = keyed.layout.words - 1
-        given = rows.at, numbers, (0,) * _compared(grouped.spec.inner), words
-        first = 0
-        while (first := count_shared(*given, first, shared)) < stop - start:
-            shared += _sorted(grouped.spec.inner, states, (start + first, start + first + 1), budget)
+        starts = np.concatenate(([0], np.cumsum(keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1))))
+        rows, first = _collected(states, starts, interval, _compared(inner), counted=keyed.counted), 0
+        while (first := count_shared(*rows, starts, first, shared)) < stop - start:
+            shared += _sorted(inner, states, (start + first, start + first + 1), budget)
             first += 1
         return shared
 
-    found = sum(each(counted, keyed.intervals(), "cut"), np.zeros(len(groups), np.int64))
+    found = sum(each(counted, keyed.intervals(_ITEMS), "cut"), np.zeros(len(groups), np.int64))
     return dict(zip(groups, found.tolist(), strict=True))
+
+
+def _collected(
+    states: Sequence[KeyedCounts], starts: Array, interval: Interval, words: int, *, counted: bool
+) -> tuple[Array, Array, Array, Array]:
+    """The rows of some buckets: words, further words, counts and the numbers of their groups."""
+    total, cursor, (start, stop) = int(starts[-1]), starts[:-1].copy(), interval
+    columns = np.empty(total, np.uint64), np.empty((total, words), np.uint64), np.empty(total * counted, np.int64)
+    owners = np.empty(total, np.int32)
+    for group, keyed in enumerate(states):
+        for segment in keyed.segments:
+            i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
+            pieces = segment.starts[i : j + 1]
+            a, b = int(pieces[0]), int(pieces[-1])
+            if a < b:
+                rest = segment.rest.read(a, b) if words and segment.rest else _NO_REST
+                counts = segment.counts.read(a, b) if segment.counts else NO_COUNTS
+                buckets = (segment.codes[i:j] >> _LABEL) - np.uint32(start)
+                given = segment.words.read(a, b), rest, counts, pieces, buckets, np.int32(group)
+                collect_rows(*given, cursor, *columns, owners)
+    return *columns, owners
 
 
 def _compared(inner: ClusterSpec) -> int:

@@ -27,6 +27,7 @@ import numpy as np
 from streameval.budget import Budget
 from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import segments as kernels
+from streameval.kernels.exact import add_at
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, words_counted
 from streameval.states.keyed.layout import (
@@ -150,13 +151,18 @@ class KeyedCounts:
         """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
         if self.full_outline is not None:
             return self.full_outline.spread(self.full_outline.sums, self.layout.codes)
-        parts: dict[int, list[float]] = {}
-        for segment in self.segments:
-            if segment.sums is not None:
-                for code, weight in zip(segment.codes.tolist(), segment.sums.tolist(), strict=True):
-                    parts.setdefault(code, []).append(weight)
-        total = np.zeros(self.layout.codes)
-        total[list(parts)] = [weights[0] if len(weights) == 1 else math.fsum(weights) for weights in parts.values()]
+        total, errors = np.zeros((2, self.layout.codes))
+        inexact = np.zeros(self.layout.codes, np.bool_)
+        parts = [(segment.codes, segment.sums) for segment in self.segments if segment.sums is not None]
+        for codes, weights in parts:
+            add_at(codes, weights, total, errors, inexact)
+        total += errors
+        further: dict[int, list[float]] = {}
+        for codes, weights in parts if inexact.any() else ():
+            at = inexact[codes]
+            for code, weight in zip(codes[at].tolist(), weights[at].tolist(), strict=True):
+                further.setdefault(code, []).append(weight)
+        total[list(further)] = [math.fsum(weights) for weights in further.values()]
         return total
 
     @property

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.singletons import Addresses
+from streameval.kernels.singletons import Addresses, spread_starts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,12 +139,11 @@ class SegmentAddresses:
     def of(cls, segments: Sequence[Segment], start: int, stop: int) -> SegmentAddresses:
         """Places of the buckets of some segments; what is spilled is read."""
         width, columns = 2 * (stop - start), []
-        starts, addresses = np.zeros((len(segments), width + 1), np.int64), np.zeros((3, len(segments)), np.uint64)
+        starts, addresses = np.empty((len(segments), width + 1), np.int64), np.zeros((3, len(segments)), np.uint64)
         for r, segment in enumerate(segments):
             i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
             first, last = int(segment.starts[i]), int(segment.starts[j])
-            starts[r, segment.codes[i:j] - np.uint32(2 * start) + np.uint32(1)] = np.diff(segment.starts[i : j + 1])
-            np.cumsum(starts[r], out=starts[r])
+            spread_starts(segment.codes[i:j], segment.starts[i : j + 1], 2 * start, starts[r])
             for at, column in zip(addresses, (segment.words, segment.rest, segment.counts), strict=True):
                 if column is not None:
                     columns.append(column.read(first, last))
