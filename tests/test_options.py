@@ -172,6 +172,13 @@ def test_signatures_of_other_verbs_are_the_table(verb: str) -> None:
             assert any(p.kind is p.VAR_KEYWORD for p in parameters.values()), name
 
 
+def sliced_store(data: Path, folder: Path) -> Store:
+    """A store that keeps slices by id."""
+    made = Store(folder / "sliced")
+    made.update(data, **BASE, by="id")
+    return made
+
+
 def outcome(call: Callable[..., Any], *arguments: Any, **options: Any) -> str:
     """``honoured``, or the message that refused."""
     try:
@@ -196,7 +203,10 @@ def test_every_option_is_honoured_or_refused_by_every_verb(name: str, data: Path
     run = {} if name == "client" else {"threads": 1}  # a client without a scheduler is a ClusterError: see below
     calls: dict[str, Callable[[], str]] = {
         "update": lambda: outcome(Store(tmp_path / "new", **run).update, data, **options),
-        "show": lambda: outcome(store.evaluate, **{name: {"classes": "w", "by": "night"}.get(name, value)}),
+        "show": lambda: outcome(
+            (sliced_store(data, tmp_path) if name == "where" else store).evaluate,
+            **{name: {"classes": "w", "by": "night"}.get(name, value)},
+        ),
         "add": lambda: outcome(store.add, **{"score": "w", name: value}),
         "replace": lambda: outcome(store.replace, data, **{name: value}),
         "remove": lambda: outcome(store.remove, [], **{name: value}),

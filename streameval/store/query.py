@@ -18,6 +18,7 @@ from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
 from streameval.scan.derived import slicing
 from streameval.store.attribution import costs
+from streameval.store.nights.filtered import evaluated_where
 from streameval.store.nights.keys import by_keys
 from streameval.store.nights.merge import evaluated, labels_of, states_of
 from streameval.store.nights.partitions import chosen
@@ -60,17 +61,22 @@ def evaluate(
     entries = chosen(snapshot.entries, **selection)
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # where the store keeps no blocks, differences are null with the reason
+    filtered = options.get("where") is not None
+    if filtered and (against is not None or options.get("by")):
+        msg = "where (--where) of a store is answered for the nights alone: leave out by (--by) and against (--against)"
+        raise OptionError(msg, "where")
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
     of_states = [text for text in by if kept_key(configuration, list(slicing(text)))]
     groups = [group for names in by if names not in of_states for group in _by_keys(configuration, entries, names)]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, entries)
-    cached = not request.selection.own
+    cached = not request.selection.own and not filtered
     known = nightly.recall(key) if cached else None
     if known is not None:
         found = _recalled(known, request, (entries, configuration, engine, context.compaction), options)
     else:
-        found = _evaluator(context)(entries, configuration, engine, context.compaction, **options)
+        evaluator = evaluated_where if filtered else _evaluator(context)
+        found = evaluator(entries, configuration, engine, context.compaction, **options)
         if as_of is None and cached:
             nightly.keep(key, entries, found)
     skipped = tuple(lost for entry in entries for lost in entry.left_out)
@@ -91,7 +97,7 @@ def evaluate(
     made = recorded(request.options) | ({"by": list(by)} if by else {})
     told = selection if against is None else selection | {"against": against}
     source = store_source("show", context.location.name, len(entries), told, request.options, options)
-    more = partial(nights, context, as_of, selection)
+    more = None if filtered else partial(nights, context, as_of, selection)  # which show all rows of each night
     return replace(found, options=made, skipped=skipped, source=source, _more=more)
 
 

@@ -61,6 +61,50 @@ def test_slices_equal_those_of_the_files(store: Store, data: Path) -> None:
     assert [r.slice for r in store.evaluate().results if r.slice] == []
 
 
+@pytest.mark.parametrize(
+    ("where", "more"),
+    [
+        ("country = 'DE'", {}),
+        ("country IS NULL OR country = 'FR'", {"metrics": ["agc@0.1", "aul"], "truncate": 0.1}),
+        ("country <> 'DE'", {"last": 1}),
+        ("NOT country = 'DE' AND \"length=0,5\" = '[0, 5)'", {}),
+    ],
+)
+def test_a_filter_is_answered_from_slices(store: Store, data: Path, where: str, more: dict[str, Any]) -> None:
+    """To the last bit what the files with the filter give, labels and rows left out as well."""
+    found = store.evaluate(where=where, **more)
+    files = [data / "night=2026-01-05"] if more.get("last") else data
+    on_files = where.replace("\"length=0,5\" = '[0, 5)'", "length >= 0 AND length < 5")
+    same = evaluate(files, **COLUMNS, where=on_files, **{k: v for k, v in more.items() if k != "last"})
+    assert facts(found) == facts(same)
+    assert (found.rows, found.positives, found.dropped) == (same.rows, same.positives, same.dropped)
+    assert found.options["where"] == where
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"where": "length > 3"}, OptionError, r"reads length, and the store keeps slices by country; country,length"),
+        ({"where": "country > 3"}, OptionError, "country"),
+        ({"where": "country = 'XX'"}, MissingInputError, "no row meets where: country = 'XX'"),
+        ({"where": "country = 'DE'", "by": "country"}, OptionError, r"leave out by \(--by\)"),
+        ({"where": "country = "}, OptionError, "where"),
+    ],
+)
+def test_filters_that_slices_cannot_answer_are_refused(
+    store: Store, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """By name, with what would do."""
+    with pytest.raises(error, match=message):
+        store.evaluate(**options)
+
+
+def test_the_limit_of_slices_is_the_stores(data: Path, tmp_path: Path) -> None:
+    """Set by the first update; a night of more slices is refused with the remedies."""
+    with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):
+        Store(tmp_path / "few").update(data, **COLUMNS, by="country", max_slices=2)
+
+
 def test_slices_join_and_leave(data: Path, tmp_path: Path) -> None:
     """Nights are folded for the slices alone; a column takes its slicings with it."""
     store = Store(tmp_path / "s")

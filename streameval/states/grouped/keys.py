@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["Blocks", "By", "Group", "Key", "Split", "parts_of", "read_key"]
+__all__ = ["Blocks", "By", "Group", "Key", "Split", "parts_of", "read_key", "tag_of"]
 
 Group = Any  # a tuple of values for `By`, a block number for `Blocks`
 
@@ -225,6 +225,17 @@ def parts_of(name: bytes) -> list[bytes]:
         parts.append(name[:end])
         name = name[end:]
     return parts
+
+
+def tag_of(part: bytes) -> bytes:
+    """The tag of a value in a name: what kind of value it is, such as ``s`` for a text.
+
+    Examples
+    --------
+    >>> tag_of(b"3:sDE"), tag_of(b"1:n")
+    (b's', b'n')
+    """
+    return part.partition(b":")[2][:1]
 
 
 def read_key(fields: dict[str, Any]) -> Key:

@@ -239,6 +239,10 @@ class Grouped(Small):
         """All groups with rows, ascending, null last: tuples of values for `By`, block numbers for `Blocks`."""
         return tuple(self._names)
 
+    def names(self) -> tuple[bytes, ...]:
+        """The name of each group, in the order of `groups`."""
+        return tuple(self._names.values())
+
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
         woven = [self.woven.total(budget)] if self.woven else []

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Configuration", "slices_group"]
 
-_KEPT_SLICES = 10_000  # of one slicing, at most
 _RENAMED = {"threshold": "aul_threshold"}  # in stores of earlier versions
 
 
@@ -166,7 +165,7 @@ class Configuration:
     @property
     def slicing(self) -> Slicing:
         """How the rows of every night are sliced."""
-        return Slicing.of(self.options["by"], _KEPT_SLICES)
+        return Slicing.of(self.options["by"], self.options["max_slices"])
 
     def sliced(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
         """The states of slices that are kept for these requests, by all slicings or some."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
 
-__all__ = ["LazyStates", "PrefixMerge", "columns_kept", "evaluated", "labels_of", "merged", "states_of"]
+__all__ = ["LazyStates", "PrefixMerge", "check_common", "columns_kept", "evaluated", "labels_of", "merged", "states_of"]
 
 
 class LazyStates(Mapping[tuple[str, str], Any]):
@@ -109,7 +109,7 @@ def evaluated(
             raise FormatError(msg) from error
     engine.budget.release_spares()
     plan = Plan(None, label, request.weight, tuple(w.spec for w in there))
-    _check_common(request.resampling.baselines, there, states, label)
+    check_common(request.resampling.baselines, there, states, label)
     threshold, resampling = request.options["aul_threshold"], request.resampling
     found = finalize_all(engine, names, plan, there, Folded(states), threshold=threshold, resampling=resampling)
     return found if all(complete) else _with_absent(found, wanted, there, entries)
@@ -124,7 +124,7 @@ def states_of(
     return LazyStates({(w.group, w.of): partial(merged, w, entries, engine, files) for w in there})
 
 
-def _check_common(
+def check_common(
     baselines: Sequence[str], there: Sequence[MetricRequest], states: Mapping[Any, Any], label: LabelSpec
 ) -> None:
     """Raise `OptionError` if compared columns cover different rows."""

@@ -92,16 +92,26 @@ class KeptSlices:
         wanted = [w for w in wanted if only in (None, (w.group, w.of)) and self.configuration.sliced([w])]
         states: dict[Any, Any] = {}
         for w in wanted:
-            [kept] = self.configuration.sliced([w], [self.key])
-            self._check_kept(entries, kept.group, w.of)
-            state = merged(kept, entries, self.engine, self.files)
-            self.key.check(len(state.groups()))
-            states[GroupedSpec(w.spec, self.key)] = state
+            states[GroupedSpec(w.spec, self.key)] = self.state(entries, w)
         request = self.configuration.request(**options)
         weighted = request.weight is not None
         found = list(slice_results(self.engine, Slicing((self.key,)), states, wanted, {}, weighted=weighted))
         self.engine.budget.release_spares()
         return found if request.label.column is not None else [replace(one, positives=None) for one in found]
+
+    def state(self, entries: Sequence[Entry], w: MetricRequest) -> Any:
+        """The slices of a state over these nights.
+
+        Raises
+        ------
+        MissingInputError
+            If a night lacks them.
+        """
+        [kept] = self.configuration.sliced([w], [self.key])
+        self._check_kept(entries, kept.group, w.of)
+        state = merged(kept, entries, self.engine, self.files)
+        self.key.check(len(state.groups()))
+        return state
 
     def of_night(self, entry: Entry, metric: str, w: MetricRequest, options: Mapping[str, Any]) -> list[Scalar]:
         """A metric of every slice of a night; none if the night has no rows."""

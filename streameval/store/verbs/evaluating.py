@@ -61,8 +61,9 @@ class Evaluating:
             that both have.
         **options
             Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
-            in place of the store's own, ``score, cluster, sketch`` to select some of its columns, and ``by`` for a
-            slice of each value of a key in the names of the partitions, such as ``by="night"``.
+            in place of the store's own, ``score, cluster, sketch`` to select some of its columns, ``by`` for each
+            slice that the store keeps, or of each value of a key in the names of the partitions, such as
+            ``by="night"``, and ``where`` for the rows of some of the slices that it keeps.
 
         Raises
         ------

@@ -1,0 +1,144 @@
+"""A filter over nights, answered from the slices that a store keeps: the slices that meet it are merged.
+
+A filter that only reads columns of a kept slicing is true or false of a whole slice, so nothing else needs to be read.
+The numbers are those of the files with the same filter, to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streameval.engine.fold import Folded, Plan
+from streameval.errors import OptionError
+from streameval.evaluation.conclude import finalize_all
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.grouped import divisible
+from streameval.states.grouped.keys import parts_of, tag_of
+from streameval.states.scores.counts import ScoreSpec
+from streameval.store.nights.merge import check_common, labels_of
+from streameval.store.nights.slices import KeptSlices
+from streameval.wording import few, plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.engine import Engine
+    from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.result import Evaluation
+    from streameval.scan import Where
+    from streameval.states.grouped import By
+    from streameval.states.labels import LabelCounts
+    from streameval.store.files.compaction import Compaction
+    from streameval.store.files.ledger import Entry
+    from streameval.store.nights.configuration import Configuration
+
+__all__ = ["evaluated_where"]
+
+_TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # others are kept as text, or rounded
+
+
+def evaluated_where(
+    entries: Sequence[Entry], configuration: Configuration, engine: Engine, files: Compaction, **changes: Any
+) -> Evaluation:
+    """Evaluate the rows of partitions that meet a filter, from the slices that are kept.
+
+    Parameters
+    ----------
+    entries : the partitions, at least one
+    changes : ``where``, and metrics and their options, if they differ from the store's
+
+    Raises
+    ------
+    OptionError
+        If the store keeps no slicing by the columns of the filter, or of one of the columns to evaluate.
+    MissingInputError
+        If a night lacks the slices, or no row meets the filter.
+    """
+    request, names = configuration.request(**changes), [entry.partition for entry in entries]
+    where: Any = request.where
+    slices = KeptSlices(configuration, engine, files, _covering(configuration, where))
+    wanted = configuration.wanted(names, **changes)
+    if apart := [w.of for w in wanted if not divisible(w.spec)]:
+        msg = f"where={where.text!r}: the store keeps {few(apart)} of all rows alone; evaluate other columns"
+        raise OptionError(msg, "where")
+    states = {w.spec: _meeting(slices.state(entries, w), slices.key, where) for w in wanted}
+    label = replace(request.label, complete=configuration.folding.label.complete)
+    labels: Any = _labels(labels_of(entries, label), wanted, states, where.text)
+    check_common(request.resampling.baselines, wanted, states, label)
+    plan = Plan(None, label, request.weight, tuple(states))
+    return finalize_all(
+        engine, names, plan, wanted, Folded({label: labels, **states}),
+        threshold=request.options["aul_threshold"], resampling=request.resampling, filtered=where.text,
+    )  # fmt: skip
+
+
+def _covering(configuration: Configuration, where: Where) -> By:
+    """The kept slicing of fewest columns that has those of a filter.
+
+    Raises
+    ------
+    OptionError
+        If there is none.
+    """
+    keys = [key for key in configuration.slicing.keys if set(where.columns) <= set(key.columns)]
+    if not keys:
+        have, by = "; ".join(configuration.options["by"]), ",".join(where.columns)
+        msg = (
+            f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; let "
+            f"them join (add STORE DATA --by {by}), or evaluate the files"
+        )
+        raise OptionError(msg, "where")
+    return min(keys, key=lambda key: len(key.columns))
+
+
+def _meeting(grouped: Any, key: By, where: Where) -> Any:
+    """The state of the slices that meet a filter.
+
+    Raises
+    ------
+    OptionError
+        If the filter compares a column with a value of another kind, or values that slices keep as text alone.
+    """
+    parts = [parts_of(name) for name in grouped.names()]
+    at = {name: i for i, name in enumerate(key.columns) if name in where.columns}
+    kinds = {name: {tag_of(each[i]) for each in parts} - {b"n"} for name, i in at.items()}
+    for name, found in kinds.items():
+        if not found <= _TYPES.keys() or len(found) > 1:
+            msg = (
+                f"where={where.text!r}: slices answer filters of booleans, integers and texts, and {name} has other "
+                "values; evaluate the files"
+            )
+            raise OptionError(msg, "where")
+    schema = pa.schema([(name, _TYPES[next(iter(found), b"s")]) for name, found in kinds.items()])
+    groups = grouped.groups()
+    columns = [pa.array([group[i] for group in groups], schema.field(name).type) for name, i in at.items()]
+    kept = where.bound(schema).kept(pa.record_batch(columns, schema=schema)).tolist()
+    chosen = grouped.several([group for group, here in zip(groups, kept, strict=True) if here])
+    return reduce(lambda one, other: one.merge(other), chosen, grouped.spec.inner.empty())
+
+
+def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[Any, Any], text: str) -> LabelCounts:
+    """The label counts of the rows of some slices, by their states."""
+    left = labels.incomplete + (labels.null if labels.spec.column is not None else 0)
+    if left:
+        msg = (
+            f"where={text!r}: {plural(left, 'row')} of these nights have no label or lack a column, and slices do not "
+            "count them; evaluate the files"
+        )
+        raise OptionError(msg, "where")
+    for w in wanted:
+        state = states[w.spec]
+        if isinstance(w.spec, ScoreSpec | ClusterSpec):
+            missing = state.nan_rows if isinstance(w.spec, ScoreSpec) else state.dropped_rows
+            neg, pos = (int(side) for side in (state.totals().neg + missing[0], state.totals().pos + missing[1]))
+            break
+    else:
+        counted = wanted[0].family.counted(wanted[0], states[wanted[0].spec])
+        neg, pos = counted.rows + sum(rows for _, rows in counted.dropped), 0
+    if labels.spec.column is None:
+        return replace(labels, null=neg + pos)
+    return replace(labels, neg=neg, pos=pos)
