@@ -237,8 +237,9 @@ OPTIONS = (
     # a store's own
     Option("partition", NAMES, (), ("show", "check", "diagnose"), "value",
            "Only this one, such as night=2026-01-15; repeat for several."),
-    Option("against", ANY, None, ("show",), "value", metavar="FROM..TO",
-           help="Compare with the nights of these dates, such as 2026-01-01..2026-01-07, paired by units."),
+    Option("against", ANY, None, ("show",), "value", metavar="FROM..TO|rest",
+           help="Compare with the nights of these dates, such as 2026-01-01..2026-01-07, paired by units; or each of "
+           "the 100 kept slices with the most rows with all other rows."),
     Option("since", ANY, None, (*_CHOSEN, "add"), "value", "Only from this date on.", metavar="DATE"),
     Option("since", ANY, None, ("check",), "value", metavar="DATE",
            help="Also judge nights from this date on that were folded before a rule was new."),

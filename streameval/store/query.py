@@ -16,6 +16,7 @@ from streameval.evaluation.result import Evaluation
 from streameval.evaluation.result.recalled import Recalled, RecalledEstimates, RecalledStates
 from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
+from streameval.results import REST
 from streameval.scan.derived import slicing
 from streameval.store.attribution import costs
 from streameval.store.nights.filtered import evaluated_where
@@ -61,12 +62,16 @@ def evaluate(
     entries = chosen(snapshot.entries, **selection)
     if against is not None and options.get("ci") is None:
         options = {**options, "ci": LEVEL}  # where the store keeps no blocks, differences are null with the reason
+    against, rest = (None, True) if against == REST else (against, False)
     filtered = options.get("where") is not None
     if filtered and (against is not None or options.get("by")):
         msg = "where (--where) of a store is answered for the nights alone: leave out by (--by) and against (--against)"
         raise OptionError(msg, "where")
     by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
     of_states = [text for text in by if kept_key(configuration, list(slicing(text)))]
+    if rest and not of_states:
+        msg = f"against={REST!r} compares slices that the store keeps; name some with by (--by)"
+        raise OptionError(msg, "against")
     groups = [group for names in by if names not in of_states for group in _by_keys(configuration, entries, names)]
     engine, request = context.engine(), configuration.request(**options)
     nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, entries)
@@ -93,9 +98,10 @@ def evaluate(
             nightly.write(snapshot)
     for text in of_states:
         slices = KeptSlices.of(configuration, engine, context.compaction, text)
-        found = replace(found, results=(*found.results, *slices.results(entries, **options)))
+        resampling = replace(request.resampling, rest=rest)
+        found = replace(found, results=(*found.results, *slices.results(entries, None, resampling, **options)))
     made = recorded(request.options) | ({"by": list(by)} if by else {})
-    told = selection if against is None else selection | {"against": against}
+    told = {**selection, "against": REST if rest else against, "by": by or None}
     source = store_source("show", context.location.name, len(entries), told, request.options, options)
     more = None if filtered else partial(nights, context, as_of, selection)  # which show all rows of each night
     return replace(found, options=made, skipped=skipped, source=source, _more=more)

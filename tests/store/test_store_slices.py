@@ -99,6 +99,21 @@ def test_filters_that_slices_cannot_answer_are_refused(
         store.evaluate(**options)
 
 
+def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> None:
+    """From the blocks of the unit that a store keeps of every slice, also of slices that join; and so have rests."""
+    options: dict[str, Any] = {"score": "f8", "cluster": "cluster", "nan": "drop", "metrics": ["roc_auc", "aul"]}
+    store, nights = Store(tmp_path / "s", threads=1), [data / f"night=2026-01-0{night}" for night in (1, 2)]
+    store.update(nights, **options, unit="classes")
+    store.add(data=nights, by="country")
+    found = store.evaluate(by="country", against="rest")
+    same = evaluate(nights, **options, by="country", unit="classes", against="rest", threads=1)
+    assert found.results == same.results
+    assert sum(r.ci_lower is not None for r in found.results if r.from_rest) == 3
+    assert str(found.source.command).endswith("--against rest --by country --ci 0.95")
+    with pytest.raises(OptionError, match=r"against='rest' compares slices"):
+        store.evaluate(against="rest")
+
+
 def test_the_limit_of_slices_is_the_stores(data: Path, tmp_path: Path) -> None:
     """Set by the first update; a night of more slices is refused with the remedies."""
     with pytest.raises(OptionError, match="3 slices or more, more than max_slices=2"):

@@ -48,9 +48,8 @@ class MetricRequest:
     @property
     def group(self) -> str:
         """The name of the family, such as ``score``; ``score.blocks`` for blocks."""
-        if self.by:
-            return f"{self.family.name}.by {self.by}"
-        return f"{self.family.name}.blocks" if self.of_blocks else self.family.name
+        own = f"{self.family.name}.blocks" if self.of_blocks else self.family.name
+        return f"{own}.by {self.by}" if self.by else own
 
     def blocks(self, resampling: Resampling) -> MetricRequest | None:
         """The state to build beside this one for sampling intervals, such as ``score.blocks``; None where none is."""

@@ -23,6 +23,8 @@ from streameval.options import active, recorded
 from streameval.options.kinds import ByColumn
 from streameval.scan import Piece, Scan
 from streameval.states.grouped import By, GroupedSpec, divisible
+from streameval.states.scores.block_slices import BlockSlicesSpec
+from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUBSETS, contradiction, plain_options
 from streameval.store.nights.key_types import arrow_type, conformed, key_type
 
@@ -176,6 +178,15 @@ class Configuration:
             if divisible(w.spec)
         ]
 
+    def sliced_blocks(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
+        """The states of blocks of the unit that are kept for the slices of these requests."""
+        return [
+            replace(w, spec=BlockSlicesSpec(w.spec, key), by=",".join(key.columns))
+            for key in (self.slicing.keys if keys is None else keys)
+            for w in self.kept(wanted)
+            if isinstance(w.spec, BlockSpec)
+        ]
+
     @property
     def _all_states(self) -> dict[str, Any]:
         """Options that ask for every state; without labels if no metric of the store needs them."""
@@ -216,7 +227,9 @@ class Configuration:
     def specs(self, names: Sequence[str]) -> dict[tuple[str, str], Any]:
         """The spec of every state, by group and column."""
         wanted = self.wanted(names, **self._all_states) if names else []
-        return {(w.group, w.of): w.spec for w in (*self.kept(wanted), *self.sliced(wanted))}
+        return {
+            (w.group, w.of): w.spec for w in (*self.kept(wanted), *self.sliced(wanted), *self.sliced_blocks(wanted))
+        }
 
     def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
         """What is kept for these requests: their states, and those of blocks of the unit."""

@@ -332,7 +332,7 @@ def _folded(
     asked = planned_metrics(request, found)
     kept = [
         w
-        for w in (*configuration.kept(asked), *configuration.sliced(asked))
+        for w in (*configuration.kept(asked), *configuration.sliced(asked), *configuration.sliced_blocks(asked))
         if configuration.due is None or (w.group, w.of) in configuration.due
     ]
     wanted = [w for w in kept if w.metrics or w.group in FAMILIES]

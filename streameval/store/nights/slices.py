@@ -11,6 +11,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import MissingInputError, OptionError
+from streameval.evaluation.resampling import NO_INTERVALS
+from streameval.evaluation.slice_intervals import sampled_slices
 from streameval.evaluation.slices import slice_results
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_name
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
+    from streameval.evaluation.resampling import Resampling
     from streameval.states.grouped import By
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
@@ -74,13 +77,21 @@ class KeptSlices:
             raise OptionError(msg, "by")
         return cls(configuration, engine, files, key)
 
-    def results(self, entries: Sequence[Entry], only: tuple[str, str] | None = None, **options: Any) -> list[Scalar]:
+    def results(
+        self,
+        entries: Sequence[Entry],
+        only: tuple[str, str] | None = None,
+        resampling: Resampling = NO_INTERVALS,
+        **options: Any,
+    ) -> list[Scalar]:
         """The results of every slice of these nights together, slices of most rows first.
 
         Parameters
         ----------
         entries : Entry
         only : group and column of the one state to evaluate
+        resampling : which sampling intervals and comparisons to make; without the blocks of a night's slices, scores
+            have none, with the reason
         options : metrics and their options, if they differ from the store's
 
         Raises
@@ -95,9 +106,19 @@ class KeptSlices:
             states[GroupedSpec(w.spec, self.key)] = self.state(entries, w)
         request = self.configuration.request(**options)
         weighted = request.weight is not None
-        found = list(slice_results(self.engine, Slicing((self.key,)), states, wanted, {}, weighted=weighted))
+        slicing = Slicing((self.key,))
+        found = list(slice_results(self.engine, slicing, states, wanted, {}, weighted=weighted))
+        if resampling.level is not None:
+            states |= self._blocks(entries, wanted)
+            found = list(sampled_slices(self.engine, slicing, states, wanted, found, resampling).results)
         self.engine.budget.release_spares()
         return found if request.label.column is not None else [replace(one, positives=None) for one in found]
+
+    def _blocks(self, entries: Sequence[Entry], wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
+        """The blocks of the unit in every slice, of the columns for which all of these nights have them."""
+        kept = self.configuration.sliced_blocks(wanted, [self.key])
+        there = [w for w in kept if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
+        return {w.spec: merged(w, entries, self.engine, self.files) for w in there}
 
     def state(self, entries: Sequence[Entry], w: MetricRequest) -> Any:
         """The slices of a state over these nights.

@@ -58,7 +58,8 @@ class Evaluating:
             Evaluate the store as it was at a version, date or time.
         against : str, optional
             Also compare with the nights of a span of dates, such as ``"2026-01-01..2026-01-07"``, paired by the units
-            that both have.
+            that both have. With ``"rest"`` each of the 100 slices of `by` with the most rows, among those that the
+            store keeps, is compared with all other rows.
         **options
             Options of `streameval.evaluate`: ``metrics, truncate, aul_threshold, assignment_cells, at, quantiles``
             in place of the store's own, ``score, cluster, sketch`` to select some of its columns, ``by`` for each
