@@ -155,7 +155,7 @@ class Accumulator:
             accumulator refuses to go on.
         """
         if isinstance(batch, Mapping):
-            batch = pa.table({name: batch[name] for name in self._request.columns if name in batch})
+            batch = scan.from_mapping(batch, self._request.columns)
         with self._lock:
             self._check()
             try:

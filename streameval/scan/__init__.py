@@ -39,6 +39,7 @@ from streameval.scan.derived import Derived
 from streameval.scan.files.listing import details
 from streameval.scan.files.paths import File, locate, locate_all
 from streameval.scan.files.uris import shown
+from streameval.scan.in_memory import from_mapping
 from streameval.scan.lazy import LazySource, uncomputable
 from streameval.scan.messages import READ_ERRORS, reason
 from streameval.scan.pieces import Piece, RowGroups, Scan, TableSource, join, row_groups
@@ -62,6 +63,7 @@ __all__ = [
     "Test",
     "Where",
     "details",
+    "from_mapping",
     "join",
     "locate",
     "locate_all",

@@ -21,11 +21,11 @@ from streameval.scan.messages import reason
 from streameval.scan.pieces import FragmentSource, Piece, StreamSource, TableSource
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from streameval.scan.files.paths import File
 
-__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "holding"]
+__all__ = ["SLICE_ROWS", "Fragment", "as_table", "from_frame", "from_mapping", "holding"]
 
 SLICE_ROWS = 1 << 21  # rows of a table that one piece covers
 
@@ -105,6 +105,23 @@ def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
             raise SchemaError(msg) from error
         names.append(column)
     return pa.table(arrays, names=names)
+
+
+def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
+    """The requested columns of a mapping of names to arrays or lists."""
+    arrays: dict[str, Any] = {}
+    for column in (column for column in columns if column in data):
+        try:
+            given = data[column]
+            arrays[column] = given if isinstance(given, pa.ChunkedArray) else pa.array(given)
+        except (ValueError, TypeError, pa.ArrowException) as error:
+            msg = f"the dict: column {column!r} is not an array of one type ({reason(error)}); convert it first"
+            raise SchemaError(msg) from error
+    if len({len(array) for array in arrays.values()}) > 1:
+        lengths = ", ".join(f"{column} {len(array):,}" for column, array in arrays.items())
+        msg = f"the dict: its columns have different numbers of rows ({lengths}); give arrays of equal length"
+        raise SchemaError(msg)
+    return pa.table(arrays)
 
 
 def _table_holding(
