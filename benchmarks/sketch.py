@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.states.scores.quantile_sketch import sketch
+from streameval.states.scores.quantile_sketch import QuantileSketch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,7 +58,7 @@ def datasketches_of(values: Any) -> Callable[[Any], Any]:
 
 def streameval_of(values: Any) -> Callable[[Any], Any]:
     """Quantiles of streameval's sketch."""
-    return sketch(values).quantile
+    return QuantileSketch.from_values(values).quantile
 
 
 PACKAGES = {"streameval": streameval_of, "tdigest": tdigest_of, "crick": crick_of, "datasketches": datasketches_of}
@@ -123,7 +123,7 @@ def main() -> None:
         for name, make in packages.items():
             some = values[:SLOW] if name == "tdigest" else values
             errors.append(rank_error(make(some), some))
-        first, *rest = [sketch(part) for part in np.array_split(values, 1000)]
+        first, *rest = [QuantileSketch.from_values(part) for part in np.array_split(values, 1000)]
         for part in rest:
             first = first.merge(part)
         errors.append(rank_error(first.quantile, values))

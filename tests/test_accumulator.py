@@ -186,7 +186,7 @@ def test_options_that_it_does_not_honour_are_refused() -> None:
     """None is ignored in silence."""
     with pytest.raises(OptionError, match="takes no sample"):
         Accumulator(score="score", sample=0.5)
-    with pytest.raises(OptionError, match="keep one for each slice"):
+    with pytest.raises(OptionError, match="keep an accumulator for each slice"):
         Accumulator(score="score", by="country")
 
 
@@ -247,7 +247,7 @@ class Mine:
 
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     """By name, with the remedy."""
-    with pytest.raises(OptionError, match="merge those of your workers"):
+    with pytest.raises(OptionError, match="merge the accumulators of your workers"):
         Accumulator(score="score", client="tcp://x:1")
     with pytest.raises(OptionError, match="takes no option 'scores'"):
         Accumulator(scores="score")

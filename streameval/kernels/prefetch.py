@@ -24,6 +24,20 @@ def _place(context, builder, signature, arguments):
     return builder.gep(items.data, [arguments[1]])
 
 
+def _read_at(bits, *, packed=False):
+    """Signature and code to read an unsigned number by the address of an array and an index; of its bytes if packed."""
+    from llvmlite import ir
+    from numba import types
+
+    def generate(_context, builder, _signature, arguments):
+        item = ir.IntType(bits)
+        items = builder.inttoptr(arguments[0], (ir.IntType(8) if packed else item).as_pointer())
+        place = builder.bitcast(builder.gep(items, [arguments[1]]), item.as_pointer())
+        return builder.zext(builder.load(place, align=1 if packed else bits // 8), ir.IntType(64))
+
+    return types.uint64(types.uint64, types.intp), generate
+
+
 @intrinsic
 def prefetch(_typing, array, _number):
     """Prefetch the cache line of an item of a contiguous array; its flat index may lie beyond the end.
@@ -91,14 +105,7 @@ def eight_at(_typing, _address, _start):
     >>> one(np.array([9, 1, 1, 0, 0, 0, 0, 0, 0], np.uint8))
     257
     """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(_context, builder, _signature, arguments):
-        place = builder.inttoptr(builder.add(*arguments), ir.IntType(64).as_pointer())
-        return builder.load(place, align=1)
-
-    return types.uint64(types.uint64, types.int64), generate
+    return _read_at(64, packed=True)
 
 
 @intrinsic
@@ -115,14 +122,7 @@ def byte_at(_typing, _address, _start):
     >>> one(np.array([9, 7], np.uint8))
     7
     """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(_context, builder, _signature, arguments):
-        place = builder.inttoptr(builder.add(*arguments), ir.IntType(8).as_pointer())
-        return builder.zext(builder.load(place), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.int64), generate
+    return _read_at(8)
 
 
 @intrinsic
@@ -139,14 +139,7 @@ def short_at(_typing, _address, _number):
     >>> one(np.array([9, 7, 5], np.uint16))
     7
     """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(_context, builder, _signature, arguments):
-        words = builder.inttoptr(arguments[0], ir.IntType(16).as_pointer())
-        return builder.zext(builder.load(builder.gep(words, [arguments[1]])), ir.IntType(64))
-
-    return types.uint64(types.uint64, types.intp), generate
+    return _read_at(16)
 
 
 @intrinsic
@@ -189,11 +182,4 @@ def word_at(_typing, _address, _number):
     >>> last(np.array([array.ctypes.data for array in arrays], np.uint64), 3)
     [2, 8]
     """
-    from llvmlite import ir
-    from numba import types
-
-    def generate(_context, builder, _signature, arguments):
-        words = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.load(builder.gep(words, [arguments[1]]))
-
-    return types.uint64(types.uint64, types.intp), generate
+    return _read_at(64)

@@ -34,7 +34,7 @@ from streameval.states.sampled.bins import BinsSpec
 from streameval.states.sampled.digests import DigestsSpec
 from streameval.states.sampled.draws import origin_hash
 from streameval.states.scores.counts import fold_arrays
-from streameval.states.scores.quantile_sketch import QuantileSpec, sketch
+from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -278,7 +278,9 @@ def _golden() -> dict[str, Any]:
     return {
         "sampled_digests": folded(DigestsSpec("score", "f8", "drop", sample=0.75, seed=3), table, []),
         "sampled_bins": folded(BinsSpec("score", "f8", "drop", sample=0.75, seed=3, edges=EDGES), table, []),
-        "quantile_sketch": sketch([0.125, 0.875, 0.5, math.nan, math.inf], QuantileSpec("column", "f8")),
+        "quantile_sketch": replace(
+            QuantileSketch.from_values([0.125, 0.875, 0.5, math.nan, math.inf]), spec=QuantileSpec("column", "f8")
+        ),
     }
 
 

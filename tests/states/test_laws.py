@@ -50,7 +50,7 @@ from streameval.states.scores.blocks import BlockSpec
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.groups import GroupScoreSpec
 from streameval.states.scores.histogram import HistogramSpec
-from streameval.states.scores.quantile_sketch import sketch
+from streameval.states.scores.quantile_sketch import QuantileSketch
 from streameval.states.scores.types import decode
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def test_a_state_has_everything_that_the_protocol_says(subject: Subject) -> None
 @given(st.lists(st.lists(st.floats(-1e6, 1e6), max_size=300), min_size=1, max_size=4), st.floats(0, 1))
 def test_a_sketch_keeps_its_rank_error(parts: list[list[float]], q: float) -> None:
     """The rank of an estimated quantile of merged sketches is within 1 % of the rows, or one row, of the rank asked."""
-    merged = reduce(lambda a, b: a.merge(b), (sketch(part) for part in parts))
+    merged = reduce(lambda a, b: a.merge(b), (QuantileSketch.from_values(part) for part in parts))
     numbers = np.sort(np.concatenate([np.array(part) for part in parts]))
     if numbers.size:
         found = merged.quantile(q)

@@ -13,6 +13,7 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
+from streameval.kernels.singletons import items_of
 
 __all__ = ["LARGEST", "tally_clusters"]
 
@@ -34,15 +35,6 @@ def _bits(slots):
     while (1 << bits) < slots:
         bits += 1
     return np.uint64(bits)
-
-
-@inlined
-def _items(starts, b):
-    """Items of a bucket, over all runs."""
-    items = np.int64(0)
-    for r in range(starts.shape[0]):
-        items += starts[r, 2 * b + 2] - starts[r, 2 * b]
-    return items
 
 
 @inlined
@@ -104,6 +96,48 @@ def _count(kept, start, stop, label, columns, table, bits, used, keys):
     return keys
 
 
+@inlined
+def _room(rows, first, small):
+    """Items of the largest bucket that is counted, and a bound on the clusters of at least `small` rows."""
+    most, room = np.int64(0), np.int64(0)
+    for b in range(first, (rows.starts.shape[1] - 1) // 2):
+        items = items_of(rows.starts, 2 * b, 2 * b + 2)
+        most = max(most, min(items, LARGEST))
+        room += items // small
+        for r in range(rows.starts.shape[0]):
+            if rows.counts[r]:
+                room += rows.starts[r, 2 * b + 2] - rows.starts[r, 2 * b]
+    return most, room
+
+
+@inlined
+def _keep_shared(rows, b, columns, marks, kept):
+    """Mark the items of a bucket and keep those that share a slot, negatives first; returns where these and all end."""
+    bits = _bits(_MARKS * items_of(rows.starts, 2 * b, 2 * b + 2))
+    marks[: 1 << bits] = 0
+    _mark(rows, b, _WORD - bits, marks)
+    half = _keep(rows, 2 * b, columns, _WORD - bits, marks, kept, np.uint64(0))
+    stop = _keep(rows, 2 * b + 1, columns, _WORD - bits, marks, kept, half)
+    return np.int64(half), np.int64(stop)
+
+
+@inlined
+def _drain(table, used, keys, clusters, positives, sizes, large, found):
+    """Tally the keys of the table by size and clear it; returns how many clusters were larger than the tallies."""
+    for k in range(keys):
+        at = used[k]
+        size, pos = np.int64(table[at, 1] + table[at, 2]), np.int64(table[at, 2])
+        table[at, 0] = 0
+        if size < clusters.size:
+            clusters[size] += 1
+            positives[size] += pos
+        else:
+            sizes[found] = size
+            large[found] = pos
+            found += 1
+    return found
+
+
 @jit
 def tally_clusters(rows, further, first, clusters, positives):
     """Count the clusters of buckets by size and sum their positives, from bucket `first` on.
@@ -121,14 +155,7 @@ def tally_clusters(rows, further, first, clusters, positives):
     sizes, large : int64 arrays, the sizes and positives of clusters that are larger than the tables
     """
     columns, buckets = len(further), (rows.starts.shape[1] - 1) // 2
-    most, room = np.int64(0), np.int64(0)
-    for b in range(first, buckets):
-        items = _items(rows.starts, b)
-        most = max(most, min(items, LARGEST))
-        room += items // clusters.size
-        for r in range(rows.starts.shape[0]):
-            if rows.counts[r]:
-                room += rows.starts[r, 2 * b + 2] - rows.starts[r, 2 * b]
+    most, room = _room(rows, first, clusters.size)
     marks = np.empty(1 << _bits(_MARKS * most), np.uint8)
     kept = np.empty((most + 1, 2 + columns), np.uint64)  # key, its lost top bit made up by a lowest one; count; further
     table = np.empty((1 << _bits(2 * most), 3 + columns), np.uint64)
@@ -136,37 +163,20 @@ def tally_clusters(rows, further, first, clusters, positives):
     sizes, large = np.empty(room, np.int64), np.empty(room, np.int64)
     found, clean = 0, 0
     for b in range(first, buckets):
-        items = _items(rows.starts, b)
+        items = items_of(rows.starts, 2 * b, 2 * b + 2)
         if items > LARGEST:
             return b, sizes[:found], large[:found]
-        bits = _bits(_MARKS * items)
-        marks[: 1 << bits] = 0
-        _mark(rows, b, _WORD - bits, marks)
-        half = np.int64(_keep(rows, 2 * b, columns, _WORD - bits, marks, kept, np.uint64(0)))
-        n = np.int64(_keep(rows, 2 * b + 1, columns, _WORD - bits, marks, kept, np.uint64(half)))
-        bits = _bits(2 * n)
+        half, stop = _keep_shared(rows, b, columns, marks, kept)
+        bits = _bits(2 * stop)
         for at in range(clean, 1 << bits):
             table[at, 0] = 0
         clean = max(clean, 1 << bits)
         keys = _count(kept, 0, half, np.uint64(0), columns, table, bits, used, 0)
         if keys >= 0:
-            keys = _count(kept, half, n, np.uint64(1), columns, table, bits, used, keys)
+            keys = _count(kept, half, stop, np.uint64(1), columns, table, bits, used, keys)
         if keys < 0:
             return b, sizes[:found], large[:found]
-        alone = np.int64(0)
-        for r in range(rows.starts.shape[0]):
-            alone += rows.starts[r, 2 * b + 2] - rows.starts[r, 2 * b + 1]
-        clusters[1] += items - n
-        positives[1] += alone - (n - half)
-        for k in range(keys):
-            at = used[k]
-            size, pos = np.int64(table[at, 1] + table[at, 2]), np.int64(table[at, 2])
-            table[at, 0] = 0
-            if size < clusters.size:
-                clusters[size] += 1
-                positives[size] += pos
-            else:
-                sizes[found] = size
-                large[found] = pos
-                found += 1
+        clusters[1] += items - stop
+        positives[1] += items_of(rows.starts, 2 * b + 1, 2 * b + 2) - (stop - half)
+        found = _drain(table, used, keys, clusters, positives, sizes, large, found)
     return buckets, sizes[:found], large[:found]

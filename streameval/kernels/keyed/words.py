@@ -10,6 +10,7 @@ import numpy as np
 
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import lowest_bit, short_at, word_at
+from streameval.kernels.singletons import items_of
 
 __all__ = ["WORDS", "tally_words"]
 
@@ -18,15 +19,6 @@ WORDS = 1 << 16
 _SPARSE = 1 << 12  # items of a bucket below which its words are noted
 _ONE, _LOW, _HALF = np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
 _BITS, _INSIDE = np.uint64(6), np.uint64(63)
-
-
-@inlined
-def _items(starts, b):
-    """Items of a bucket, over all runs."""
-    items = np.int64(0)
-    for r in range(starts.shape[0]):
-        items += starts[r, 2 * b + 2] - starts[r, 2 * b]
-    return items
 
 
 @inlined
@@ -68,12 +60,12 @@ def tally_words(rows, bucket, first, room, table, seen):
     """
     buckets, most = (rows.starts.shape[1] - 1) // 2, np.int64(0)
     for b in range(first, buckets):
-        most += min(_items(rows.starts, b), WORDS)
+        most += min(items_of(rows.starts, 2 * b, 2 * b + 2), WORDS)
     room = min(room, most)
     keys, neg, pos = np.empty(room + 1, np.uint64), np.empty(room + 1, np.int64), np.empty(room + 1, np.int64)
     n, stop = np.uint64(0), buckets
     for b in range(first, buckets):
-        items = _items(rows.starts, b)
+        items = items_of(rows.starts, 2 * b, 2 * b + 2)
         if not items:
             continue
         if np.int64(n) + min(items, WORDS) > room:

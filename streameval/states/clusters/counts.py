@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,17 +23,17 @@ from streameval.kernels.blocks.changes import spread_rows
 from streameval.kernels.blocks.clusters import count_lone_units
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.hot import absorb_id
-from streameval.kernels.keyed.sizes import LARGEST, tally_clusters
 from streameval.kernels.keys import ID_BUCKETS, encode_id, unmix
-from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
+from streameval.kernels.lift import keep_shared
 from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.clusters.sizes import SizeTable
+from streameval.states.clusters.tally import KEY_BITS, by_sorting, by_tables, clusters_of
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
-from streameval.states.keyed.grouping import Counts, Labelled, taken_out
+from streameval.states.keyed.grouping import Counts, Labelled
 from streameval.states.keyed.ids import SHIFT, id_codes, id_type, id_words, identify, mixed
 from streameval.states.keyed.layout import NO_WEIGHTS, Interval, Layout
 from streameval.states.keyed.packing import Packing
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterCounts", "ClusterSpec", "id_type"]
 
-_KNOWN = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its bucket fixes: the key's first is lost
 _REPEATS = 4  # rows of a dictionary's entry, on average, from which rows are counted by entry
 _ENTRIES = 1 << 16  # counted entries that are collected at a time
 _SMALL = 1 << 12  # sizes tallied in a table; larger clusters are few
@@ -252,7 +250,7 @@ class ClusterCounts:
 
     def _labelled_table(self, shard: Interval, budget: Budget | None) -> SizeTable:
         """The size table of a shard where some rows have no label."""
-        tables = [SizeTable.of(*each) for each in _clusters_of(self.keyed.grouped(shard, budget))]
+        tables = [SizeTable.of(*each) for each in clusters_of(self.keyed.grouped(shard, budget))]
         if shard == self.shards()[0]:
             rows = int(self.single_rows.sum())
             single = np.array([rows, self.single_rows[1], rows - self.bare_rows[0]])
@@ -286,7 +284,7 @@ class ClusterCounts:
         """The size table of a shard; its impure clusters are added to a list."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         given = self.keyed, shard, budget, clusters, positives
-        large = _tallied(*given) if impure is None else _sorted(*given, impure)
+        large = by_tables(*given) if impure is None else by_sorting(*given, impure)
         tables = [SizeTable.of(*each) for each in large if each[0].size]
         if shard == self.shards()[0]:
             clusters[1] += self.single_rows.sum()
@@ -318,96 +316,6 @@ class ClusterCounts:
         return same_table(self, other)
 
 
-def _tallied(
-    keyed: KeyedCounts, shard: Interval, budget: Budget | None, clusters: Array, positives: Array
-) -> Iterator[tuple[Array, Array]]:
-    """Tally the clusters of a shard by size, bucket by bucket; yields sizes and positives of those beyond the tables.
-
-    Buckets that are too large for it, or whose keys collide, are sorted.
-    """
-    start, stop = shard
-    places, first = None, 0
-    while start + first < stop:
-        if stop - start > 1 or keyed.items[2 * start : 2 * stop].sum() <= LARGEST:
-            places = places or keyed.places(start, stop)
-            first, *large = tally_clusters(places.at, (0,) * (keyed.layout.words - 1), first, clusters, positives)
-            yield tuple(large)
-        if start + first < stop:
-            yield from _sorted(keyed, (start + first, start + first + 1), budget, clusters, positives)
-            first += 1
-
-
-def _sorted(
-    keyed: KeyedCounts,
-    shard: Interval,
-    budget: Budget | None,
-    clusters: Array,
-    positives: Array,
-    impure: list[Counts] | None = None,
-) -> Iterator[tuple[Array, Array]]:
-    """As `_tallied`, by sorting; impure clusters are added to a list."""
-    for rows in keyed.stretches(shard, budget):
-        if isinstance(rows, Counts):
-            yield _sizes(rows, clusters, positives, impure)
-        else:
-            yield from _by_size(rows, clusters, positives, impure)
-
-
-def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
-    """Tally clusters by size; returns the sizes and positives of those larger than the tables."""
-    if impure is not None:
-        at = np.flatnonzero((counts.neg > 0) & (counts.neg + counts.pos > 1))
-        impure.append(Counts(counts.keys[at], counts.rest[at], counts.neg[at], counts.pos[at]))
-    large: tuple[Array, Array] = tally_sizes(counts.neg, counts.pos, clusters, positives)
-    return large
-
-
-def _sizes_of_rows(
-    words: Array, top: int, clusters: Array, positives: Array, impure: list[Counts] | None
-) -> tuple[Array, Array]:
-    """As `_sizes`, of sorted rows."""
-    if impure is not None:
-        keys, *counts = impure_clusters(words, np.uint64(top))
-        impure.append(Counts(keys, np.empty((keys.size, 0), np.uint64), *counts))
-    large: tuple[Array, Array] = tally_labelled(words, clusters, positives)
-    return large
-
-
-def _by_size(
-    rows: Labelled, clusters: Array, positives: Array, impure: list[Counts] | None
-) -> Iterator[tuple[Array, Array]]:
-    """As `_sizes`, of rows that are not counted."""
-    bounds, alone = keep_shared(rows.words, rows.bounds, *rows.counted_words(), _KNOWN)
-    clusters[1] += rows.words.size - bounds[-1]
-    positives[1] += alone
-    for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
-        words = rows.words[start:stop]
-        words.sort()
-        if rows.counted:
-            words, counted = taken_out(words, rows.counted[j])
-            yield _sizes(counted, clusters, positives, impure)
-            yield _sizes_of_rows(words, rows.top, clusters, positives, impure)
-    if not rows.counted:
-        yield _sizes_of_rows(rows.words[: bounds[-1]], rows.top, clusters, positives, impure)
-
-
-def _clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:
-    """Size, positives and labelled rows of every cluster; its rows with and without a label are two adjacent keys."""
-    held = np.empty((0, 3), np.int64)  # the last cluster: a stretch may end between its two keys
-    last: Array | None = None
-    for counts in stretches:
-        rows = counts.neg + counts.pos
-        ids = np.column_stack((counts.keys, counts.rest[:, :-1]))
-        facts = np.column_stack((rows, counts.pos, np.where(counts.rest[:, -1] == 0, rows, 0)))
-        if last is not None:
-            ids, facts = np.concatenate((last, ids)), np.concatenate((held, facts))
-        starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))
-        sums = np.add.reduceat(facts, starts)
-        held, last = sums[-1:], ids[-1:]
-        yield sums[:-1, 0], sums[:-1, 1], sums[:-1, 2]
-    yield held[:, 0], held[:, 1], held[:, 2]
-
-
 def _own_blocks(keys: Array) -> Array:
     """The blocks of clusters with these keys."""
     return blocks_of(unmix(keys), BLOCKS)
@@ -417,7 +325,7 @@ def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
     """Add clusters given as rows; those that are quickly seen to have one row are not sorted."""
     size, top = rows.words.size, np.uint64(rows.top)
     lone = np.empty(size + 1, np.uint64)
-    bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), _KNOWN, lone)
+    bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), KEY_BITS, lone)
     lone = lone[: size - bounds[-1]]
     sweep.add_lone(count_lone_units(lone, top, BLOCKS))
     for counts in replace(rows, words=rows.words[: bounds[-1]], bounds=bounds).counts():

@@ -10,11 +10,11 @@ import numpy as np
 
 from streameval.kernels.contingency import add_margins, number_keys, slots_for
 from streameval.kernels.keys import ID_BUCKETS, unmix
-from streameval.states.keyed.counts import KeyedCounts, cut
-from streameval.states.keyed.layout import Interval, Layout
+from streameval.states.keyed.layout import Interval, Layout, cut
 
 if TYPE_CHECKING:
     from streameval.budget import Budget
+    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.grouping import Columns
     from streameval.typing import Array
 

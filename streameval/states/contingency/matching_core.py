@@ -27,9 +27,9 @@ import numpy as np
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.contingency.cells import Margins, interval_items
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
+from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -35,9 +35,9 @@ from streameval.states.contingency.singletons import without_singletons
 from streameval.states.contingency.size_counts import Sizes
 from streameval.states.contingency.summary import Summary
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
+from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.ids import id_codes
-from streameval.states.keyed.layout import NO_COUNTS, Side
+from streameval.states.keyed.layout import NO_COUNTS, Side, cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -39,6 +39,7 @@ from streameval.states.keyed.layout import (
     Segment,
     SegmentAddresses,
     Side,
+    cut,
 )
 
 if TYPE_CHECKING:
@@ -47,8 +48,7 @@ if TYPE_CHECKING:
     from streameval.budget import Buffer
     from streameval.typing import Array
 
-__all__ = ["KeyedCounts", "cut"]
-
+__all__ = ["KeyedCounts"]
 
 CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the second-level cache
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
@@ -381,21 +381,6 @@ def _check(found: Array, due: Array) -> None:
     if not np.array_equal(found, due):
         msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
         raise ClusterError(msg)
-
-
-def cut(sizes: Array, items: int) -> list[Interval]:
-    """Cut buckets into intervals of about `items` items each, a larger bucket alone, without empty ends.
-
-    Examples
-    --------
-    >>> cut(np.array([0, 2, 1, 9, 0, 1]), 3)
-    [(1, 3), (3, 4), (5, 6)]
-    """
-    used = np.flatnonzero(sizes)
-    before = np.cumsum(sizes[used]) - sizes[used]
-    first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
-    last = np.append(first[1:], used.size)[: first.size] - 1
-    return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))
 
 
 def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:

@@ -1,4 +1,4 @@
-"""Segments: rows in pieces by code; the layout of their words, and an outline of the rows of each code."""
+"""Segments: rows in pieces by code; the layout of their words, an outline of the rows of each code, and intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ if TYPE_CHECKING:
     from streameval.states.keyed.grouping import Columns
     from streameval.typing import Array
 
-__all__ = ["NO_COUNTS", "NO_WEIGHTS", "BucketCounts", "Interval", "Layout", "Segment", "SegmentAddresses", "Side"]
+__all__ = [
+    "NO_COUNTS",
+    "NO_WEIGHTS",
+    "BucketCounts",
+    "Interval",
+    "Layout",
+    "Segment",
+    "SegmentAddresses",
+    "Side",
+    "cut",
+]
 
 Interval = tuple[int, int]  # of buckets
 
@@ -184,3 +194,18 @@ class BucketCounts:
         out = np.zeros(codes, values.dtype)
         out[self.codes] = values
         return out
+
+
+def cut(sizes: Array, items: int) -> list[Interval]:
+    """Cut buckets into intervals of about `items` items each, a larger bucket alone, without empty ends.
+
+    Examples
+    --------
+    >>> cut(np.array([0, 2, 1, 9, 0, 1]), 3)
+    [(1, 3), (3, 4), (5, 6)]
+    """
+    used = np.flatnonzero(sizes)
+    before = np.cumsum(sizes[used]) - sizes[used]
+    first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
+    last = np.append(first[1:], used.size)[: first.size] - 1
+    return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))

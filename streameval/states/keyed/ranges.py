@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.states.keyed.counts import SLAB, KeyedCounts, cut
+from streameval.states.keyed.counts import SLAB, KeyedCounts
+from streameval.states.keyed.layout import cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

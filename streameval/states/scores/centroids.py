@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["FINE", "Centroids", "Gathered", "Gatherer", "joined", "path"]
+__all__ = ["FINE", "Centroids", "Distribution", "Gathered", "Gatherer", "joined"]
 
 FINE = 4  # parts of a k₁ unit that a centroid is kept to
 CHUNK = 1 << 18  # numbers sorted at a time: fits the cache
@@ -115,24 +116,69 @@ class Gatherer:
         return Gathered(*centroids, self._low, self._high, self._below, self._above, self._nan)
 
 
-def path(centroids: Centroids, low: float, high: float) -> tuple[Array, Array]:
-    """Ranks and numbers to interpolate between.
+@dataclass(frozen=True)
+class Distribution:
+    """Numbers as their centroids tell them: interpolated between ranks.
 
     The mean of a centroid stands at the middle of its ranks; that of a single one at the middles of its first and
     its last number, and all between. The smallest and the largest number are the ends, where they are not means.
 
-    Parameters
+    Attributes
     ----------
-    centroids : at least one
-    low, high : the smallest and the largest number
+    mean : float64 array of shape (n_centroids,)
+    ends : float64 array of shape (n_centroids + 1,), finite numbers up to each centroid
+    ranks, points : float64 arrays of equal length, to interpolate between
+    below, finite, above : how many −∞, finite numbers and +∞
     """
-    mean, weight, single = centroids
-    ends = np.cumsum(weight)
-    half = np.where(single, np.minimum(weight, 1.0), weight) / 2
-    ranks = np.column_stack((ends - weight + half, ends - half)).ravel()
-    points = np.repeat(mean, 2)
-    kept = np.ones(ranks.size, np.bool_)
-    kept[1::2] = ranks[1::2] > ranks[::2]
-    inside = low < mean[:1], high > mean[-1:]
-    ranks = np.concatenate((np.zeros(1)[inside[0]], ranks[kept], ends[-1:][inside[1]]))
-    return ranks, np.concatenate((np.full(1, low)[inside[0]], points[kept], np.full(1, high)[inside[1]]))
+
+    mean: Array
+    ends: Array
+    ranks: Array
+    points: Array
+    below: int
+    finite: float
+    above: int
+
+    @classmethod
+    def of(cls, found: Gathered) -> Distribution:
+        """The distribution of gathered numbers."""
+        mean, weight = found.mean, found.weight
+        ends = np.concatenate(([0.0], np.cumsum(weight)))
+        half = np.where(found.single, np.minimum(weight, 1.0), weight) / 2
+        ranks = np.column_stack((ends[1:] - weight + half, ends[1:] - half)).ravel()
+        points = np.repeat(mean, 2)
+        kept = np.ones(ranks.size, np.bool_)
+        kept[1::2] = ranks[1::2] > ranks[::2]
+        first, last = found.low < mean[:1], found.high > mean[-1:]
+        ranks = np.concatenate((np.zeros(1)[first], ranks[kept], ends[-1:][last]))
+        points = np.concatenate((np.full(1, found.low)[first], points[kept], np.full(1, found.high)[last]))
+        return cls(mean, ends, ranks, points, found.below, float(weight.sum()), found.above)
+
+    @property
+    def count(self) -> float:
+        """How many numbers, infinities included."""
+        return self.below + self.finite + self.above
+
+    def quantile(self, share: Array) -> Array:
+        """Estimated quantiles; NaN without numbers."""
+        if not self.count:
+            return np.full(share.shape, np.nan)
+        rank = share * self.count - self.below
+        found = np.interp(rank, self.ranks, self.points) if self.mean.size else np.where(rank < 0, -np.inf, np.inf)
+        outside = rank < 0, (rank > self.finite) & (self.above > 0)
+        return np.where(outside[0], -np.inf, np.where(outside[1], np.inf, found))
+
+    def cdf(self, value: Array) -> Array:
+        """Estimated share of the numbers below each value, plus half of those equal to it; NaN without numbers."""
+        if not self.count:
+            return np.full(value.shape, np.nan)
+        inside = self._finite_below(value) if self.mean.size else np.zeros(value.shape)
+        below = np.where(value == np.inf, self.below + self.finite + self.above / 2, self.below + inside)
+        share = np.where(value == -np.inf, self.below / 2, below) / self.count
+        return np.where(np.isnan(value), np.nan, share)
+
+    def _finite_below(self, value: Array) -> Array:
+        """Finite numbers below each value, plus half of those equal to it."""
+        between = np.interp(value, self.points, self.ranks, 0.0, self.finite)
+        first, last = (np.searchsorted(self.mean, value, side) for side in ("left", "right"))
+        return np.where(first < last, (self.ends[first] + self.ends[last]) / 2, between)

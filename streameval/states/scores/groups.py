@@ -25,19 +25,19 @@ from streameval.kernels.grouped import rankings as kernels
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.keys import unmix as unmix_wide
 from streameval.states.compatible import mergeable, same_table
-from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
 from streameval.states.keyed.grouping import Counts, Labelled
-from streameval.states.keyed.ids import SHIFT, id_codes, id_words, identify, mixed
+from streameval.states.keyed.ids import SHIFT, id_words, identify
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.keyed.ranges import buckets
 from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.group_part import GroupPart
+from streameval.states.scores.group_tables import WORD, TableBuilders, is_narrow
 from streameval.states.scores.missing import refuse_nan
 from streameval.states.scores.types import numbers, rank_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
     from streameval.states.keyed.layout import Interval
@@ -46,9 +46,6 @@ if TYPE_CHECKING:
 __all__ = ["GroupScoreSpec", "GroupScores"]
 
 _SHIFT32 = np.uint32(SHIFT - np.uint64(32))
-_WORD = np.uint64(32)
-_HALF = np.uint64(1 << 31)
-_NARROW = np.uint64(1 << 32)
 
 
 @dataclass(frozen=True)
@@ -118,7 +115,7 @@ class GroupScoreSpec:
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> GroupScores:
         """The state that `GroupScores.to_arrow` wrote."""
-        builders = _Builders(self, budget, SLAB // 4, counted=True)
+        builders = self.table_builders(budget, SLAB // 4, counted=True)
         for batch in batches:
             words = [
                 batch.column(name).to_numpy()
@@ -129,71 +126,17 @@ class GroupScoreSpec:
             for side, name in enumerate(("negatives", "positives")):
                 rows = batch.column(name).to_numpy()
                 builders.add_items(present, words, rows, side)
-        return replace(builders.state(), nan_rows=np.array(header["nan_rows"]))
+        return replace(self.empty().with_runs(builders.tables()), nan_rows=np.array(header["nan_rows"]))
 
-
-class _Builders:
-    """The builders of the three tables, made when they are needed."""
-
-    def __init__(self, spec: GroupScoreSpec, budget: Budget, capacity: int, *, counted: bool = False) -> None:
-        self._spec, self._budget, self._capacity, self._counted = spec, budget, capacity, counted
-        self._made: dict[str, SegmentBuilder] = {}
-
-    def __getitem__(self, name: str) -> SegmentBuilder:
-        if name not in self._made:
-            layout = self._spec.layouts[name]
-            self._made[name] = SegmentBuilder(layout, self._budget, self._capacity, counted=self._counted)
-        return self._made[name]
-
-    def add_items(self, present: Array, words: list[Array], rows: Array, side: int) -> None:
-        """Add lines of the state's table: words of the id, and of the score."""
-        narrow = present & self._spec_narrow(words[0])
-        for name, here in (("narrow", narrow), ("wide", present & ~narrow), ("null", ~present)):
-            at = np.flatnonzero(here & (rows > 0))
-            if at.size:
-                first, rest, codes = _ENCODED[name]([word[at] for word in words])
-                self[name].add_items(first, codes | np.uint32(side), rest, rows[at], NO_WEIGHTS)
-
-    def _spec_narrow(self, ids: Array) -> Array:
-        return _is_narrow(ids, self._spec.group_type) if self._spec.narrow else np.zeros(ids.size, np.bool_)
-
-    def state(self) -> GroupScores:
-        """What was collected."""
-        return self._spec.empty().with_runs({name: KeyedCounts.built(made) for name, made in self._made.items()})
-
-
-def _is_narrow(ids: Array, kind: str) -> Array:
-    """Which ids, as words, have 32 bits: two's complement where they are signed."""
-    found: Array = (ids + _HALF if kind == "signed" else ids) < _NARROW
-    return found
-
-
-def _narrow(words: list[Array]) -> tuple[Array, Array | None, Array]:
-    ids = words[0].astype(np.uint32) * np.uint32(kernels.MIX32)
-    first = (ids.astype(np.uint64) << _WORD) | words[1]
-    return first, None, id_codes(first)
-
-
-def _wide(words: list[Array]) -> tuple[Array, Array | None, Array]:
-    first = mixed(words[0])
-    return first, np.column_stack(words[1:]), id_codes(first)
-
-
-def _null(words: list[Array]) -> tuple[Array, Array | None, Array]:
-    return words[-1], None, np.zeros(words[-1].size, np.uint32)
-
-
-_ENCODED: dict[str, Callable[[list[Array]], tuple[Array, Array | None, Array]]] = {
-    "narrow": _narrow,
-    "wide": _wide,
-    "null": _null,
-}
+    def table_builders(self, budget: Budget, capacity: int, *, counted: bool) -> TableBuilders:
+        """Builders of the tables."""
+        return TableBuilders(self.layouts, self.group_type, budget, capacity, narrow=self.narrow, counted=counted)
 
 
 class _GroupScoreBuilder:
     def __init__(self, spec: GroupScoreSpec, budget: Budget, capacity: int) -> None:
         self.spec = spec
-        self._builders = _Builders(spec, budget, capacity)
+        self._builders = spec.table_builders(budget, capacity, counted=False)
         self._nan_rows = np.zeros(2, np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -226,7 +169,7 @@ class _GroupScoreBuilder:
 
     def _add(self, ids: Array, rest: Array, keys: Array, label: Array) -> None:
         if self.spec.narrow:
-            narrow = _is_narrow(ids, self.spec.group_type)
+            narrow = is_narrow(ids, self.spec.group_type)
             wide = ~narrow
             if not wide.any():
                 self._add_narrow(ids, keys, label)
@@ -243,7 +186,7 @@ class _GroupScoreBuilder:
         )
 
     def state(self) -> GroupScores:
-        return replace(self._builders.state(), nan_rows=self._nan_rows)
+        return replace(self.spec.empty().with_runs(self._builders.tables()), nan_rows=self._nan_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,7 +310,7 @@ class GroupScores:
         """The first words of ids, from the first words of their keys."""
         if name == "null":
             return np.zeros_like(keys)
-        return unmix_wide(keys) if name == "wide" else self._narrow_ids(keys >> _WORD)
+        return unmix_wide(keys) if name == "wide" else self._narrow_ids(keys >> WORD)
 
     def _narrow_ids(self, mixed_ids: Array) -> Array:
         ids = kernels.unmix(mixed_ids)
@@ -394,7 +337,7 @@ def _part(name: str, counts: Counts) -> GroupPart:
     if name == "null":
         ids = np.zeros((counts.keys.size, 1), np.uint64)
     elif name == "narrow":
-        ids = (counts.keys >> _WORD).reshape(-1, 1)
+        ids = (counts.keys >> WORD).reshape(-1, 1)
     else:
         ids = np.column_stack((counts.keys, counts.rest[:, :-1]))
     starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))

@@ -35,7 +35,7 @@ import pyarrow as pa
 from streameval.errors import DataError, FormatError, OptionError
 from streameval.states.compatible import mergeable
 from streameval.states.protocol import Batch, Small, Totals
-from streameval.states.scores.centroids import Centroids, Gathered, Gatherer, joined, path
+from streameval.states.scores.centroids import Centroids, Distribution, Gathered, Gatherer, joined
 from streameval.states.scores.digest_dict import parsed, written
 from streameval.states.scores.types import numbers
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["QuantileSketch", "QuantileSpec", "sketch"]
+__all__ = ["QuantileSketch", "QuantileSpec"]
 
 
 @dataclass(frozen=True)
@@ -145,29 +145,6 @@ class _SketchBuilder:
         return QuantileSketch(self.spec, *found._replace(nan=found.nan + self._null))
 
 
-def sketch(values: Any, spec: QuantileSpec | None = None) -> QuantileSketch:
-    """The sketch of an array of numbers.
-
-    Parameters
-    ----------
-    values : array of shape (n,), floats or integers
-    spec : what to make; column ``value`` at compression 1,000 by default
-
-    Examples
-    --------
-    Beside the truth:
-
-    >>> import numpy as np
-    >>> values = np.random.default_rng(0).normal(size=100_000)
-    >>> estimate = sketch(values).quantile([0.001, 0.5])
-    >>> [float(round((values < x).mean(), 4)) for x in estimate]
-    [0.001, 0.5]
-    """
-    builder = _SketchBuilder(spec or QuantileSpec())
-    builder.add(np.ascontiguousarray(values).ravel())
-    return builder.state()
-
-
 @dataclass(frozen=True, eq=False)
 class QuantileSketch(Small):
     """A t-digest, and what it leaves out: quantiles and cumulative distribution of numbers.
@@ -187,7 +164,7 @@ class QuantileSketch(Small):
 
     Examples
     --------
-    >>> state = sketch([3.0, 1.0, 2.0, float("nan"), float("inf")])
+    >>> state = QuantileSketch.from_values([3.0, 1.0, 2.0, float("nan"), float("inf")])
     >>> state.quantile([0, 0.5, 1]), state.cdf(2.0), state.nan
     (array([1. , 2.5, inf]), 0.375, 1)
     """
@@ -220,6 +197,12 @@ class QuantileSketch(Small):
 
         Examples
         --------
+        Beside the truth, and merged:
+
+        >>> values = np.random.default_rng(0).normal(size=100_000)
+        >>> estimate = QuantileSketch.from_values(values).quantile([0.001, 0.5])
+        >>> [float(round((values < x).mean(), 4)) for x in estimate]
+        [0.001, 0.5]
         >>> nights = [QuantileSketch.from_values(np.arange(n)) for n in (50_000, 100_001)]
         >>> round(nights[0].merge(nights[1]).quantile(0.5), -2)  # the median is 37,500
         37500.0
@@ -228,17 +211,19 @@ class QuantileSketch(Small):
         if array.dtype.kind not in "biuf":
             msg = f"a sketch is of numbers, and these values have type {array.dtype}: convert them"
             raise DataError(msg)
-        return sketch(array, QuantileSpec(compression=compression))
+        builder = _SketchBuilder(QuantileSpec(compression=compression))
+        builder.add(np.ascontiguousarray(array).ravel())
+        return builder.state()
 
     @property
     def finite(self) -> float:
         """How many finite numbers."""
-        return float(self.weight.sum())
+        return self._distribution.finite
 
     @property
     def count(self) -> float:
         """How many numbers, infinities included."""
-        return self.below + self.finite + self.above
+        return self._distribution.count
 
     def merge(self, other: QuantileSketch | TDigest) -> QuantileSketch:
         """The sketch of both inputs; the same whichever of two sketches comes first.
@@ -257,7 +242,7 @@ class QuantileSketch(Small):
         >>> from tdigest import TDigest
         >>> theirs = TDigest()
         >>> theirs.batch_update([1.0, 2.0, 2.0])
-        >>> sketch([4.0]).merge(theirs).quantile([0, 0.5, 1])
+        >>> QuantileSketch.from_values([4.0]).merge(theirs).quantile([0, 0.5, 1])
         array([1., 2., 4.])
         """
         if not isinstance(other, QuantileSketch) and hasattr(other, "centroids_to_list"):
@@ -288,12 +273,7 @@ class QuantileSketch(Small):
         if not ((share >= 0) & (share <= 1)).all():
             msg = f"q={q!r} is not in [0, 1]"
             raise OptionError(msg)
-        if not self.count:
-            return _plain(np.full(share.shape, np.nan))
-        rank = share * self.count - self.below
-        found = np.interp(rank, *self._path) if self.mean.size else np.where(rank < 0, -np.inf, np.inf)
-        outside = rank < 0, (rank > self.finite) & (self.above > 0)
-        return _plain(np.where(outside[0], -np.inf, np.where(outside[1], np.inf, found)))
+        return _plain(self._distribution.quantile(share))
 
     def cdf(self, x: Any) -> Any:
         """Estimated share of the numbers below `x`, plus half of those equal to it.
@@ -315,29 +295,14 @@ class QuantileSketch(Small):
         --------
         A die:
 
-        >>> sketch(np.tile(np.arange(1, 7), 500)).cdf([1, 6, 3.5]) * 12
+        >>> QuantileSketch.from_values(np.tile(np.arange(1, 7), 500)).cdf([1, 6, 3.5]) * 12
         array([ 1., 11.,  6.])
         """
-        value = _floats("x", x)
-        if not self.count:
-            return _plain(np.full(value.shape, np.nan))
-        inside = self._finite_below(value) if self.mean.size else np.zeros(value.shape)
-        below = np.where(value == np.inf, self.below + self.finite + self.above / 2, self.below + inside)
-        share = np.where(value == -np.inf, self.below / 2, below) / self.count
-        return _plain(np.where(np.isnan(value), np.nan, share))
-
-    def _finite_below(self, value: Array) -> Array:
-        """Finite numbers below each value, plus half of those equal to it."""
-        ranks, points = self._path
-        between = np.interp(value, points, ranks, 0.0, self.finite)
-        ends = np.concatenate(([0.0], np.cumsum(self.weight)))
-        first, last = (np.searchsorted(self.mean, value, side) for side in ("left", "right"))
-        return np.where(first < last, (ends[first] + ends[last]) / 2, between)
+        return _plain(self._distribution.cdf(_floats("x", x)))
 
     @cached_property
-    def _path(self) -> tuple[Array, Array]:
-        """Ranks and numbers to interpolate between."""
-        return path(_centroids(self), self.low, self.high)
+    def _distribution(self) -> Distribution:
+        return Distribution.of(_gathered(self))
 
     def to_dict(self) -> dict[str, Any]:
         """The digest as `tdigest.TDigest.to_dict` has it, which `TDigest.update_from_dict` reads.
@@ -348,11 +313,10 @@ class QuantileSketch(Small):
 
         Examples
         --------
-        >>> sketch([1.0, 2.0, 2.0]).to_dict()["centroids"]
+        >>> QuantileSketch.from_values([1.0, 2.0, 2.0]).to_dict()["centroids"]
         [{'m': 1.0, 'c': 1.0}, {'m': 2.0, 'c': 2.0, 'single': True}]
         """
-        facts = (getattr(self, name) for name in _FACTS)
-        return written(Gathered(*_centroids(self), *facts), self.spec.compression)
+        return written(_gathered(self), self.spec.compression)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any], spec: QuantileSpec | None = None) -> QuantileSketch:
@@ -379,7 +343,7 @@ class QuantileSketch(Small):
 
         Examples
         --------
-        >>> sketch(np.arange(1000.0)).to_tdigest().percentile(50)
+        >>> QuantileSketch.from_values(np.arange(1000.0)).to_tdigest().percentile(50)
         499.5
         """
         from tdigest import TDigest
@@ -436,6 +400,10 @@ class QuantileSketch(Small):
 
 def _centroids(state: QuantileSketch) -> Centroids:
     return Centroids(state.mean, state.weight, state.single)
+
+
+def _gathered(state: QuantileSketch) -> Gathered:
+    return Gathered(*_centroids(state), *(getattr(state, name) for name in _FACTS))
 
 
 def _floats(name: str, given: Any) -> Array:

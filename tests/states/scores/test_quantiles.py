@@ -19,7 +19,7 @@ import streameval
 from streameval.budget import Budget
 from streameval.errors import DataError, FormatError, IncompatibleStatesError, OptionError, SchemaError
 from streameval.states.protocol import Batch
-from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec, sketch
+from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 
 QS = np.array([0.001, 0.002, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.998, 0.999])
 DRAWS = {
@@ -29,6 +29,7 @@ DRAWS = {
     "lognormal": lambda rng, n: rng.lognormal(0.0, 2.0, n),
     "beta": lambda rng, n: rng.beta(0.3, 3.0, n),
 }
+sketch = QuantileSketch.from_values
 numbers = st.lists(st.floats(allow_nan=True, width=64), max_size=60)
 
 

@@ -14,8 +14,6 @@ that of `evaluate` with one thread; states beyond `memory` are spilled.
 
 from __future__ import annotations
 
-import base64
-import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,6 +23,8 @@ import numpy as np
 import pyarrow as pa
 
 from streameval import scan
+from streameval.accumulator.options import RUN_OPTIONS, check_names
+from streameval.accumulator.saved import read_index, read_schema, read_states, write
 from streameval.budget import Budget
 from streameval.engine.fold import Folded, Plan, batch_rows, hand_over, label_reader, prepared, raw_batches
 from streameval.engine.threads import ThreadEngine
@@ -41,10 +41,8 @@ from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
 from streameval.evaluation.intervals import block_specs
 from streameval.evaluation.request import Request
-from streameval.options import honoured, recorded, refuse
+from streameval.options import recorded
 from streameval.scan.pieces import Piece, Scan, TableSource
-from streameval.store.files.location import Location
-from streameval.store.files.states import StateFiles
 
 if TYPE_CHECKING:
     import os
@@ -55,39 +53,6 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
 
 __all__ = ["Accumulator"]
-
-_FORMAT = 1
-_INDEX = "accumulator.json"
-_RUN = ("memory", "spill", "threads")
-_TAKEN = {
-    *(
-        "label",
-        "score",
-        "cluster",
-        "classes",
-        "weight",
-        "pos_label",
-        "metrics",
-        "truncate",
-        "aul_threshold",
-        "at",
-        "clip",
-    ),
-    *("assignment_cells", "nan", "nulls", "unlabelled", "cluster_scope", "common_rows", "mean_over", "mean_weight"),
-    *("ci", "unit", "baseline", "resample_bins", "approx", "memory", "spill", "threads"),
-}
-_REFUSED = {
-    "client": "an accumulator folds where it is; merge those of your workers",
-    "progress": "count the batches that you give",
-    "on_error": "there are no files to skip",
-    "where": "filter the batches before",
-    "by": "keep one for each slice",
-    "max_slices": "keep one for each slice",
-    "delta_version": "there are no tables to read",
-    "scheduler_timeout": "it has no scheduler",
-    "sketch": "keep a QuantileSketch beside it",
-    "approx_agc": "samples depend on the rows of files; use evaluate",
-}
 
 
 class Accumulator:
@@ -116,18 +81,13 @@ class Accumulator:
     """
 
     def __init__(self, **options: Any) -> None:
-        for name in options:
-            if name not in honoured("evaluate"):
-                refuse("Accumulator", name, [n for n in honoured("evaluate") if n in _TAKEN])
-            if name not in _TAKEN:
-                msg = f"Accumulator takes no {name}: {_REFUSED.get(name, 'it needs all data at once; use evaluate')}"
-                raise OptionError(msg)
+        check_names(options)
         self._request = Request.checked(options)
         if self._request.scope == "partition":
             msg = "cluster_scope='partition' needs data in files: batches have no partitions; use global ids"
             raise OptionError(msg)
         self._given = options
-        self._engine = ThreadEngine.start(**{name: self._request.options[name] for name in _RUN})
+        self._engine = ThreadEngine.start(**{name: self._request.options[name] for name in RUN_OPTIONS})
         self._lock = threading.RLock()
         self._failed: str | None = None
         self._schema: pa.Schema | None = None
@@ -283,27 +243,12 @@ class Accumulator:
         StoreError
             If it cannot be written.
         """
-        folder = Path(path)
         with self._lock:
             self._check()
             if own := [metric for metric in self._request.options["metrics"] if not isinstance(metric, str)]:
                 msg = f"metric {own[0].name!r} is an object, which cannot be saved; name metrics of the catalogue"
                 raise OptionError(msg)
-            folder.mkdir(parents=True, exist_ok=True)
-            held = {entry.name for entry in folder.iterdir()}
-            if held and _INDEX not in held:
-                msg = f"{folder}: holds something else than an accumulator; choose another directory"
-                raise OptionError(msg)
-            before = set(_index(folder)["states"]) if held else set()
-            files = StateFiles(Location.of(str(folder)))
-            names = [files.write(state)[0] for state in self._settled().values()]
-            schema = None if self._schema is None else base64.b64encode(self._schema.serialize()).decode()
-            record = {"format": _FORMAT, "options": recorded(self._request.options), "schema": schema, "states": names}
-            new = folder / f"{_INDEX}.new"
-            new.write_text(json.dumps(record))
-            new.replace(folder / _INDEX)
-            for name in before - set(names):
-                (folder / name).unlink(missing_ok=True)
+            write(Path(path), recorded(self._request.options), self._schema, self._settled().values())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **run: Any) -> Self:
@@ -322,16 +267,15 @@ class Accumulator:
         OptionError
             If `run` has another option.
         """
-        if other := [name for name in run if name not in _RUN]:
-            msg = f"load takes no option {other[0]!r}: the saved accumulator decides it; it takes {', '.join(_RUN)}"
+        if other := [name for name in run if name not in RUN_OPTIONS]:
+            names = ", ".join(RUN_OPTIONS)
+            msg = f"load takes no option {other[0]!r}: the saved accumulator decides it; it takes {names}"
             raise OptionError(msg)
         folder = Path(path)
-        record = _index(folder)
-        made = cls(**record["options"], **run)
-        if record["schema"] is not None:
-            schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(record["schema"])))
-            files, budget = StateFiles(Location.of(str(folder))), made._engine.budget
-            made._receive(schema, [files.read(name, budget) for name in record["states"]])
+        index = read_index(folder)
+        made = cls(**index["options"], **run)
+        if (schema := read_schema(index)) is not None:
+            made._receive(schema, read_states(folder, index, made._engine.budget))
         return made
 
     def _receive(self, schema: pa.Schema, states: Sequence[Any]) -> None:
@@ -410,17 +354,3 @@ def _carried(given: dict[str, Any], schema: pa.Schema | None, states: list[Any])
     if schema is not None:
         made._receive(schema, states)  # noqa: SLF001 - unpickling needs a function outside the class
     return made
-
-
-def _index(folder: Path) -> dict[str, Any]:
-    """What `save` wrote about the states."""
-    try:
-        record: dict[str, Any] = json.loads((folder / _INDEX).read_text())
-        version = record["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        msg = f"{folder}: holds no accumulator that can be read ({type(error).__name__}); save it again"
-        raise FormatError(msg) from error
-    if version != _FORMAT:
-        msg = f"{folder}: is of format {version}; this version of streameval reads {_FORMAT}: upgrade it"
-        raise FormatError(msg)
-    return record

@@ -1,0 +1,115 @@
+"""Clusters of a shard by size: tallied bucket by bucket in tables, or sorted where that is not possible."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from streameval.kernels.keyed.sizes import LARGEST, tally_clusters
+from streameval.kernels.keys import ID_BUCKETS
+from streameval.kernels.lift import impure_clusters, keep_shared, tally_labelled, tally_sizes
+from streameval.states.keyed.grouping import Counts, Labelled, taken_out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from streameval.budget import Budget
+    from streameval.states.keyed.counts import KeyedCounts
+    from streameval.states.keyed.layout import Interval
+    from streameval.typing import Array
+
+__all__ = ["KEY_BITS", "by_sorting", "by_tables", "clusters_of"]
+
+KEY_BITS = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its bucket fixes: the key's first is lost
+
+
+def by_tables(
+    keyed: KeyedCounts, shard: Interval, budget: Budget | None, clusters: Array, positives: Array
+) -> Iterator[tuple[Array, Array]]:
+    """Tally the clusters of a shard by size, bucket by bucket; yields sizes and positives of those beyond the tables.
+
+    Buckets that are too large for it, or whose keys collide, are sorted.
+    """
+    start, stop = shard
+    places, first = None, 0
+    while start + first < stop:
+        if stop - start > 1 or keyed.items[2 * start : 2 * stop].sum() <= LARGEST:
+            places = places or keyed.places(start, stop)
+            first, *large = tally_clusters(places.at, (0,) * (keyed.layout.words - 1), first, clusters, positives)
+            yield tuple(large)
+        if start + first < stop:
+            yield from by_sorting(keyed, (start + first, start + first + 1), budget, clusters, positives)
+            first += 1
+
+
+def by_sorting(
+    keyed: KeyedCounts,
+    shard: Interval,
+    budget: Budget | None,
+    clusters: Array,
+    positives: Array,
+    impure: list[Counts] | None = None,
+) -> Iterator[tuple[Array, Array]]:
+    """As `by_tables`, by sorting; impure clusters are added to a list."""
+    for rows in keyed.stretches(shard, budget):
+        if isinstance(rows, Counts):
+            yield _sizes(rows, clusters, positives, impure)
+        else:
+            yield from _by_size(rows, clusters, positives, impure)
+
+
+def _sizes(counts: Counts, clusters: Array, positives: Array, impure: list[Counts] | None) -> tuple[Array, Array]:
+    """Tally clusters by size; returns the sizes and positives of those larger than the tables."""
+    if impure is not None:
+        at = np.flatnonzero((counts.neg > 0) & (counts.neg + counts.pos > 1))
+        impure.append(Counts(counts.keys[at], counts.rest[at], counts.neg[at], counts.pos[at]))
+    large: tuple[Array, Array] = tally_sizes(counts.neg, counts.pos, clusters, positives)
+    return large
+
+
+def _sizes_of_rows(
+    words: Array, top: int, clusters: Array, positives: Array, impure: list[Counts] | None
+) -> tuple[Array, Array]:
+    """As `_sizes`, of sorted rows."""
+    if impure is not None:
+        keys, *counts = impure_clusters(words, np.uint64(top))
+        impure.append(Counts(keys, np.empty((keys.size, 0), np.uint64), *counts))
+    large: tuple[Array, Array] = tally_labelled(words, clusters, positives)
+    return large
+
+
+def _by_size(
+    rows: Labelled, clusters: Array, positives: Array, impure: list[Counts] | None
+) -> Iterator[tuple[Array, Array]]:
+    """As `_sizes`, of rows that are not counted."""
+    bounds, alone = keep_shared(rows.words, rows.bounds, *rows.counted_words(), KEY_BITS)
+    clusters[1] += rows.words.size - bounds[-1]
+    positives[1] += alone
+    for j, (start, stop) in enumerate(pairwise(bounds.tolist())):
+        words = rows.words[start:stop]
+        words.sort()
+        if rows.counted:
+            words, counted = taken_out(words, rows.counted[j])
+            yield _sizes(counted, clusters, positives, impure)
+            yield _sizes_of_rows(words, rows.top, clusters, positives, impure)
+    if not rows.counted:
+        yield _sizes_of_rows(rows.words[: bounds[-1]], rows.top, clusters, positives, impure)
+
+
+def clusters_of(stretches: Iterable[Counts]) -> Iterator[tuple[Array, Array, Array]]:
+    """Size, positives and labelled rows of every cluster; its rows with and without a label are two adjacent keys."""
+    held = np.empty((0, 3), np.int64)  # the last cluster: a stretch may end between its two keys
+    last: Array | None = None
+    for counts in stretches:
+        rows = counts.neg + counts.pos
+        ids = np.column_stack((counts.keys, counts.rest[:, :-1]))
+        facts = np.column_stack((rows, counts.pos, np.where(counts.rest[:, -1] == 0, rows, 0)))
+        if last is not None:
+            ids, facts = np.concatenate((last, ids)), np.concatenate((held, facts))
+        starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))
+        sums = np.add.reduceat(facts, starts)
+        held, last = sums[-1:], ids[-1:]
+        yield sums[:-1, 0], sums[:-1, 1], sums[:-1, 2]
+    yield held[:, 0], held[:, 1], held[:, 2]
