@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -210,13 +211,14 @@ class Blocks:
         return {"unit": self.unit, "count": self.count}
 
 
-def parts_of(name: bytes) -> list[bytes]:
+@lru_cache(maxsize=1 << 15)
+def parts_of(name: bytes) -> tuple[bytes, ...]:
     """The name of a group of several columns, column by column.
 
     Examples
     --------
     >>> parts_of(b"3:sDE2:i7")
-    [b'3:sDE', b'2:i7']
+    (b'3:sDE', b'2:i7')
     """
     parts = []
     while name:
@@ -224,7 +226,7 @@ def parts_of(name: bytes) -> list[bytes]:
         end = len(size) + 1 + int(size)
         parts.append(name[:end])
         name = name[end:]
-    return parts
+    return tuple(parts)
 
 
 def tag_of(part: bytes) -> bytes:

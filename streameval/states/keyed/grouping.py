@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels import segments as kernels
+from streameval.kernels.keyed.sorting import sorted_order
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.typing import Array
 
@@ -112,8 +113,11 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
     """Sort items and group them by key."""
     columns = rest, counts, weights
     if any(column.size for column in columns):
-        order = np.argsort(words)
-        words = words[order]
+        if weights.size:  # which are added up in this order
+            order = np.argsort(words)
+            words = words[order]
+        else:
+            words, order = sorted_order(words)
         if rest.size:
             kernels.order_rest(words, rest, order)
         rest, counts, weights = (column[order] if column.size else column for column in columns)

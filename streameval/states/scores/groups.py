@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.kernels.grouped import rankings as kernels
+from streameval.kernels.keyed.sorting import sorted_words
 from streameval.kernels.keys import ID_BUCKETS, encode_id
 from streameval.kernels.keys import unmix as unmix_wide
 from streameval.states.compatible import mergeable, same_table
@@ -266,8 +267,7 @@ class GroupScores:
         for stretch in run.stretches(shard, budget):
             if isinstance(stretch, Labelled) and name == "narrow" and not stretch.counted:
                 for a, b in zip(stretch.bounds[:-1].tolist(), stretch.bounds[1:].tolist(), strict=True):
-                    words = stretch.words[a:b]
-                    words.sort()
+                    words = sorted_words(stretch.words[a:b])
                     if words.size:
                         ends = ((int(word) | stretch.top << 1) >> 33 for word in words[[0, -1]])
                         made = GroupPart(*kernels.narrow_ties(words), *((name, end) for end in ends))

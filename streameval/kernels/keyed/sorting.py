@@ -1,0 +1,118 @@
+"""Sort words whose leading bits are even, as those of mixed ids: scatter them to places of a few, then by insertion.
+
+Places of many words, as of ids with many rows, are sorted by NumPy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import jit
+
+__all__ = ["sorted_order", "sorted_words"]
+
+_ONE = np.uint64(1)
+_FEW = 1 << 8  # words that are sorted at once
+_EACH = 2  # base-2 logarithm of the words of a place, about
+_SHORT = 48  # words of a place that are sorted by insertion
+
+
+def sorted_words(words: np.ndarray) -> np.ndarray:
+    """Words in ascending order.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n,)
+
+    Examples
+    --------
+    >>> sorted_words(np.array([7, 2**40, 3, 2**40 + 1, 3], np.uint64)).tolist()
+    [3, 3, 7, 1099511627776, 1099511627777]
+    """
+    if words.size < _FEW:
+        return np.sort(words)
+    low, shift, starts = _places(words)
+    out = np.empty_like(words)
+    _scatter_words(words, low, shift, starts, out)
+    for place in np.flatnonzero(np.diff(starts) > _SHORT).tolist():
+        out[starts[place] : starts[place + 1]].sort()
+    return out
+
+
+def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Words in ascending order, and the places where they were; equal words are in no certain order.
+
+    Examples
+    --------
+    >>> sorted_order(np.array([7, 2**40, 3], np.uint64))
+    (array([            3,             7, 1099511627776], dtype=uint64), array([2, 0, 1]))
+    """
+    if words.size < _FEW:
+        order = np.argsort(words)
+        return words[order], order
+    low, shift, starts = _places(words)
+    out, order = np.empty_like(words), np.empty(words.size, np.int64)
+    _scatter_order(words, low, shift, starts, out, order)
+    for place in np.flatnonzero(np.diff(starts) > _SHORT).tolist():
+        here = slice(starts[place], starts[place + 1])
+        at = np.argsort(out[here])
+        out[here], order[here] = out[here][at], order[here][at]
+    return out, order
+
+
+def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
+    """The smallest word, the bits below those that choose a place, and room for the starts of all places."""
+    low, high = words.min(), words.max()
+    shift = np.uint64(max(0, int(high - low).bit_length() - (words.size.bit_length() - _EACH)))
+    return low, shift, np.zeros(int((high - low) >> shift) + 2, np.int64)
+
+
+@jit
+def _count(words, low, shift, starts):
+    """The start of each place; returns a copy that may advance."""
+    for i in range(words.size):
+        starts[((words[i] - low) >> shift) + _ONE] += 1
+    for place in range(1, starts.size):
+        starts[place] += starts[place - 1]
+    return starts[:-1].copy()
+
+
+@jit
+def _scatter_words(words, low, shift, starts, out):
+    """Scatter words, and sort places of at most `_SHORT`."""
+    cursor = _count(words, low, shift, starts)
+    for i in range(words.size):
+        place = (words[i] - low) >> shift
+        at = np.uint64(cursor[place])
+        cursor[place] = at + _ONE
+        out[at] = words[i]
+    for place in range(starts.size - 1):
+        a, b = starts[place], starts[place + 1]
+        for i in range(a + 1, b if b - a <= _SHORT else a):
+            word, at = out[i], i
+            while at > a and out[at - 1] > word:
+                out[at] = out[at - 1]
+                at -= 1
+            out[at] = word
+
+
+@jit
+def _scatter_order(words, low, shift, starts, out, order):
+    """As `_scatter_words`, with the place where each word was."""
+    cursor = _count(words, low, shift, starts)
+    for i in range(words.size):
+        place = (words[i] - low) >> shift
+        at = np.uint64(cursor[place])
+        cursor[place] = at + _ONE
+        out[at] = words[i]
+        order[at] = i
+    for place in range(starts.size - 1):
+        a, b = starts[place], starts[place + 1]
+        for i in range(a + 1, b if b - a <= _SHORT else a):
+            word, row, at = out[i], order[i], i
+            while at > a and out[at - 1] > word:
+                out[at] = out[at - 1]
+                order[at] = order[at - 1]
+                at -= 1
+            out[at] = word
+            order[at] = row
