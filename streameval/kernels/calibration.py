@@ -173,19 +173,35 @@ def pool_weights(neg, pos):
 
 
 @jit
-def logit_counts(neg, pos, logits, scale, span, negatives, positives, offsets):
+def logit_counts(neg, pos, logits, scale, span, first, table):
     """Count groups in bins of width 1/scale over (−span, span), the outermost ones open.
 
-    `offsets` takes Σ (p + n)·d in units of 2⁻²⁰, d the distance from a bin's centre in bins, within (−½, ½).
+    Parameters
+    ----------
+    neg, pos, logits : of each group
+    scale, span : of the bins
+    first : number of the first bin of `table`
+    table : int64 array of shape (10, n_bins)
+        Takes Σn, Σp; Σu·d and Σp·d, each as two rows in units of 2⁻²⁰ and 2⁻⁴⁰; Σu·d² … Σu·d⁵ in units of 2⁻³⁰. u is
+        p + n, d the distance from a bin's centre in bins, within (−½, ½).
     """
-    most = negatives.size - 1
+    most = table.shape[1] - 1
     for i in range(neg.size):
-        place = (logits[i] + span) * scale
+        place = (logits[i] + span) * scale - first
         at = min(max(np.int64(np.floor(place)), 0), most)
-        off = min(max(place - at - 0.5, -0.5), 0.5)
-        negatives[at] += neg[i]
-        positives[at] += pos[i]
-        offsets[at] += (neg[i] + pos[i]) * np.int64(np.rint(off * 1048576.0))
+        d = min(max(place - at - 0.5, -0.5), 0.5)
+        p, u = pos[i], neg[i] + pos[i]
+        word = np.int64(np.rint(d * 1099511627776.0))
+        table[0, at] += neg[i]
+        table[1, at] += p
+        table[2, at] += u * (word >> 20)
+        table[3, at] += u * (word & 1048575)
+        table[4, at] += p * (word >> 20)
+        table[5, at] += p * (word & 1048575)
+        power = d * 1073741824.0
+        for k in range(6, 10):
+            power *= d
+            table[k, at] += u * np.int64(np.rint(power))
 
 
 @inlined

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, partials
+from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
 from streameval.states.scores.counts import fold_arrays
 
@@ -71,6 +73,22 @@ def test_calibration_in_the_large_balances_the_sums() -> None:
     assert share.sum() == pytest.approx(data["label"].to_numpy().sum(), rel=1e-10)
 
 
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([0.05, 0.5, 1.0, 3.0, 7.5, 20.0]), st.sampled_from([4, 40, 3000]))
+def test_a_fit_to_the_table_is_that_to_the_groups(seed: int, slope: float, rows: int) -> None:
+    """The same likelihood from bins of the logit as score by score, for gentle and steep slopes, extreme scores."""
+    random = np.random.default_rng(seed)
+    x = random.normal(random.uniform(-4, 4), random.choice([0.01, 0.5, 3.0, 9.0]), rows).clip(-36, 36)
+    label = (random.random(rows) < 1 / (1 + np.exp(-slope * x - random.normal()))).astype(np.uint8)
+    state = fold_arrays(label, 1 / (1 + np.exp(-x)))
+    for name, joint in zip(FITS, (True, True, False), strict=True):
+        table = Recalibration(name, joint, slope=name == FITS[0])
+        one, other = (compute(state, fit) for fit in (table, replace(table, fit=LogisticFit(joint))))
+        assert bool(one.reason) == bool(other.reason)
+        if not one.reason:
+            assert one.value == pytest.approx(other.value, rel=1e-7 if abs(one.value) > 100 else 1e-9, abs=1e-9)
+
+
 def test_bins_are_those_of_scikit_learn() -> None:
     """Scores at an edge belong to the bin below it."""
     label = np.array([0, 1, 1, 0, 1, 1, 0], np.uint8)
@@ -115,7 +133,7 @@ def test_any_scores_are_inside(rows: list[tuple[float, int]], near: bool) -> Non
         assert other.lower - 1e-15 <= one.value <= other.upper + 1e-15, (one, other)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 999), st.floats(0, 1), st.integers(0, 1)), min_size=2, max_size=30))
 def test_the_shift_of_scores_is_inside(rows: list[tuple[int, float, int]]) -> None:
     """Many scores in few bins, each at any place of its bin; bins of one score give the fit itself."""

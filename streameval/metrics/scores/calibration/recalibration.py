@@ -4,10 +4,11 @@
   extreme, above 1 that they are not extreme enough.
 - ``calibration_in_the_large`` is a with b = 1: 0 where the mean score, on the logit scale, fits the share of positives.
 
-The fit is Newton's method on the groups. Each step needs the groups again, so the first look at them is a table: counts
-in bins of logit(s), a thousandth wide. The fit to the table is off by about 10⁻⁷, and each step on the groups squares
-that. Where it does not (weights, few rows, classes that the scores nearly separate) the steps go on:
-`LogisticFit.combine` gives the fit of the next step until it stands still, and metrics of the same fit share its steps.
+The fit is Newton's method. Each step on the groups needs them again, so the only look at them is a table of logit(s)
+(`streameval.metrics.scores.calibration.logit_table`), which is as good as the groups for slopes up to 8 and logits
+below 40. Else (steep slopes, extreme scores, weights, classes that the scores nearly separate) the steps go on, on the
+groups, from the fit to the table where there is one: `LogisticFit.combine` gives the fit of the next step until it
+stands still, and metrics of the same fit share its steps.
 The likelihood is concave; a step that lowers it is halved. Sums are in fixed point or exact expansions, so the fit does
 not depend on the order of the rows.
 
@@ -26,8 +27,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.calibration import logit_counts, newton_counts
+from streameval.kernels.calibration import newton_counts
 from streameval.kernels.ranking import exact_parts
+from streameval.metrics.scores.calibration.logit_table import GENTLE, BinnedLogits, binned, joined
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.calibration.shift import SLACK, ShiftEnds
 from streameval.metrics.scores.sums import integers
@@ -46,7 +48,6 @@ _STEPS = 60
 _STILL = 1e-10  # a Newton step below this squares to rounding error
 _NEAR = 5e-7  # the same, of a step after which nothing else is checked
 _NEAR_STEPS = 3
-_SCALE, _SPAN = 1024, 40  # bins of the table for each unit of a logit, and the logits that it spans
 _STEEP = 1e4  # a slope beyond which the classes are separated
 _FLAT = "all scores are equal, which leaves no slope"
 _SEPARATED = "the fit does not converge: the scores separate the classes, or nearly"
@@ -72,32 +73,24 @@ def _made_logits(part: ScorePart) -> Array | str:
 
 @dataclass(frozen=True)
 class LogitTable:
-    """Counts in bins of the logit, where the fits start; a reason where there is no fit, None for weights."""
+    """Counts in bins of the logit, for the fits; a reason where there is no fit, None for weights."""
 
     name: str = "logit_table"
 
     def partial(self, part: ScorePart) -> Any:
-        """Occupied bins of one part: their numbers, negatives, positives and offsets; and the ends of the logits."""
+        """The bins of one part, and the ends of its logits."""
         x = _logits(part)
         if isinstance(x, str) or not integers(part.n):
             return x if isinstance(x, str) else None
-        table = np.zeros((3, 2 * _SPAN * _SCALE), np.int64)
-        logit_counts(part.n, part.p, x, float(_SCALE), float(_SPAN), *table)
-        at = np.flatnonzero(table[:2].any(axis=0))
-        return at, table[:, at], (float(x[-1]), float(x[0])) if x.size else None
+        return binned(part.n, part.p, x)
 
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
-        """The table of all parts: logits, negatives, positives as float64 arrays; None where the fit starts without."""
+        """The bins of all parts; None where the fit starts without."""
         if reason := _refused(partials, state):
             return reason
         if any(part is None for part in partials):
             return None
-        table = np.zeros((3, 2 * _SPAN * _SCALE), np.int64)
-        for at, counts, _ in partials:
-            table[:, at] += counts
-        at = np.flatnonzero(table[:2].any(axis=0))
-        n, p, offsets = table[:, at].astype(float)
-        return (at + 0.5 + offsets / (1 << 20) / (n + p)) / _SCALE - _SPAN, n, p
+        return joined(partials, state.totals().rows)
 
 
 def _are_ends(partial: Any) -> bool:
@@ -114,17 +107,16 @@ def _refused(partials: Sequence[Any], state: Any) -> str | None:
     return None if state.totals().n and state.totals().p else ONE_CLASS
 
 
-def _started(table: tuple[Array, Array, Array] | None, *, joint: bool) -> LogisticFit:
-    """The fit to the table, to be finished by one step on the groups; the usual start where it does not converge."""
+def _started(table: BinnedLogits | None, *, joint: bool) -> LogisticFit:
+    """The fit to the table; to be finished by a step on the groups unless the table is exact.
+
+    The usual start where it does not converge.
+    """
     if table is None:
         return LogisticFit(joint)
-    x, n, p = table
     a, b = 0.0, 1.0
     for _ in range(_STEPS):
-        with np.errstate(over="ignore"):
-            share = 1.0 / (1.0 + np.exp(-(a + b * x)))
-        slack, curve = p * (1.0 - share) - n * share, (n + p) * share * (1.0 - share)
-        of_a, of_b, aa, ab, bb = (float(t.sum()) for t in (slack, slack * x, curve, curve * x, curve * x * x))
+        of_a, of_b, aa, ab, bb = table.derivatives(a, b)
         det = aa * bb - ab * ab
         if not (aa > 0 and (det > 0 or not joint)):
             break
@@ -133,7 +125,8 @@ def _started(table: tuple[Array, Array, Array] | None, *, joint: bool) -> Logist
         if not (math.isfinite(a) and abs(b) < _STEEP):
             break
         if max(map(abs, more)) <= _STILL * (1 + abs(a) + abs(b)):
-            return LogisticFit(joint, a, b, near=True)
+            done = table.exact and abs(b) <= GENTLE
+            return LogisticFit(joint, a, b, step=-1 if done else 0, near=True)
     return LogisticFit(joint)
 
 
