@@ -28,10 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
-    from streameval.evaluation.costs.ids import Ids
-    from streameval.evaluation.costs.sweep import LookUp, Values
-    from streameval.states.values import ValuesSpec
     from streameval.store.context import StoreContext
+    from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.diagnosis import Finding
@@ -58,26 +56,53 @@ def attribute(
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     asked = checked_options(_options(configuration, options, data))
-    engine = context.engine()
+    names = [entry.partition for entry in entries]
+    read = None if data is None else _files(data, asked, context.engine(), configuration, names)
+    attributed = partial(
+        _attributed,
+        asked=asked,
+        read=read,
+        configuration=configuration,
+        files=context.compaction,
+        place=context.location.name,
+    )
+    result: Attribution = context.computed(attributed, entries)
+    return replace(
+        result, source=store_source("attribute", context.location.name, len(entries), selection, asked, options)
+    )
+
+
+def _attributed(
+    entries: Sequence[Entry],
+    engine: Engine,
+    asked: Mapping[str, Any],
+    read: Run | None,
+    configuration: Configuration,
+    files: Compaction,
+    place: str,
+) -> Attribution:
+    """The costliest groups of some partitions; `read` reads their files, if there are any."""
     wanted = {"classes"} if asked["classes"] else set()
     wanted |= {"cluster"} if asked["label"] else set()
-    kept = states_of(entries, configuration, engine, context.compaction, **ALL_STATES)
+    kept = states_of(entries, configuration, engine, files, **ALL_STATES)
     states = {group: kept[group, of] for group, of in list(kept) if group in wanted and of == asked["cluster"]}
     _check_kept(states, wanted, asked, entries)
     names = [entry.partition for entry in entries]
     clusters, classes = ids_of_states(asked["cluster"], states.get("classes"), states.get("cluster"), names)
     if asked["label"]:
-        check_labels(labels_of(entries, configuration.folding.label), context.location.name, ())
+        check_labels(labels_of(entries, configuration.folding.label), place, ())
     result = Attribution(
         next(iter(states.values())).totals().rows, None, None, None, None, {},
         dropped=_dropped(configuration, names, states),
         skipped=tuple(lost for entry in entries for lost in entry.left_out),
         options=recorded(asked, "attribute"),
-        source=store_source("attribute", context.location.name, len(entries), selection, asked, options),
     )  # fmt: skip
-    look_up = (
-        None if data is None else partial(_looked_up, data, asked, engine, configuration, names, clusters, classes)
-    )
+    look_up = None
+    if read is not None:
+        for own, ids in ((clusters, read.clusters), (classes, read.classes)):
+            if own is not None and ids is not None:
+                own.text = ids.text
+        look_up = replace(read, engine=engine).look_up
     return Sweep(asked, engine, clusters, classes, look_up).added(result, states.get("classes"), states.get("cluster"))
 
 
@@ -115,24 +140,32 @@ def costs(
 ) -> tuple[Finding, ...]:
     """The clusters and classes of a night whose cost rose most against usual nights, from their states.
 
-    A column is left out where a night has no states of it, or labels of one class alone.
+    A column is left out where the night, or all usual nights, have no states of it, or labels of one class alone.
     """
     found: list[Finding] = []
+    by_night = configuration.options["cluster_scope"] == "partition"  # ids mean nothing in another night
     for of in configuration.options["cluster"] or ():
-        asked = {"cluster": of, "top": DEEP}
-        with suppress(DataError, OptionError):
-            night, *before = (
-                attribute(context, None, None, {"partition": (one.partition,)}, asked) for one in (entry, *usual)
-            )
-            own = configuration.options["cluster_scope"] == "partition"
-            found += risen(of, night, () if own else before, configuration.options["classes"])
+        night, before = (_costliest(context, of, some) for some in ([entry], () if by_night else usual))
+        if night and (before or by_night):
+            found += risen(of, night[0], before, configuration.options["classes"])
     return tuple(found)
+
+
+def _costliest(context: StoreContext, of: str, entries: Sequence[Entry]) -> list[Attribution]:
+    """The costliest groups of each night for which they can be told."""
+    found = []
+    for entry in entries:
+        with suppress(DataError, OptionError):
+            found.append(
+                attribute(context, None, None, {"partition": (entry.partition,)}, {"cluster": of, "top": DEEP})
+            )
+    return found
 
 
 def _check_kept(
     states: Mapping[str, Any], wanted: set[str], asked: Mapping[str, Any], entries: Sequence[Entry]
 ) -> None:
-    """Raise if the store has not the states of all partitions."""
+    """Raise if the store lacks the states of a partition."""
     for group in sorted(wanted - set(states)):
         lacking = [e.partition for e in entries if e.rows and not e.state(group, asked["cluster"])]
         what = (
@@ -158,26 +191,21 @@ def _dropped(
     return tuple((reason, rows) for reason, rows in found.items() if rows)
 
 
-def _looked_up(
-    data: Any,
-    asked: Mapping[str, Any],
-    engine: Engine,
-    configuration: Configuration,
-    names: Sequence[str],
-    clusters: Ids,
-    classes: Ids | None,
-    wanted: Mapping[str, ValuesSpec],
-) -> Values:
-    """Values of a few groups from the files of these partitions."""
+def _files(
+    data: Any, asked: Mapping[str, Any], engine: Engine, configuration: Configuration, names: Sequence[str]
+) -> Run:
+    """What reads the files of these partitions, planned here: it travels to a worker without data and engine.
+
+    Raises
+    ------
+    OptionError
+        If the data lack one of them.
+    """
     run = Run.of(data, asked, engine)
     pieces = tuple(piece for piece in run.found.pieces if piece.partition in names)
     absent = sorted(set(names) - {piece.partition for piece in pieces})
     if absent:
         msg = f"{absent[0]}: the data named beside the store do not hold this partition; name all that were chosen"
         raise OptionError(msg)
-    for own, read in ((clusters, run.clusters), (classes, run.classes)):
-        if own is not None and read is not None:
-            own.text = read.text
     found = configuration.conformed(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
-    look_up: LookUp | None = replace(run, found=found).look_up
-    return {} if look_up is None else look_up(wanted)
+    return replace(run, found=found, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` gives it one

@@ -14,12 +14,13 @@ from streameval.store.files.states import StateFiles
 from streameval.store.nights.configuration import Configuration
 from streameval.store.nights.fold import Workers
 from streameval.store.nights.merge import columns_kept
+from streameval.store.nights.remote import on_worker
 from streameval.store.results.cache import ResultCache
 from streameval.store.results.judgements import Judgements
 from streameval.store.results.nightly import MetricSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import date
 
     from streameval.engine import Engine
@@ -66,6 +67,11 @@ class StoreContext:
         if found is not None and isinstance(self.client, str):
             self.client, self._connected = found.connection.client, found  # keeps the connection, and its client, open
         return found
+
+    def computed(self, function: Callable[[Any, Engine], Any], item: Any) -> Any:
+        """What a function makes of an item with an engine: that of one worker if there is a client, or one here."""
+        workers = self.workers() if self.client is not None else None
+        return function(item, self.engine()) if workers is None else on_worker(workers, function, item)
 
     def begun(self, as_of: str | int | date | None = None) -> tuple[Snapshot, Configuration]:
         """The snapshot of a store, and what it keeps.

@@ -23,8 +23,8 @@ from streameval.store.nights.filtered import evaluated_where
 from streameval.store.nights.keys import by_keys
 from streameval.store.nights.merge import evaluated, labels_of, states_of
 from streameval.store.nights.partitions import chosen
-from streameval.store.nights.remote import evaluated_on_worker, on_worker
-from streameval.store.nights.slices import KeptSlices, kept_key, slice_facts
+from streameval.store.nights.remote import evaluated_on_worker
+from streameval.store.nights.slices import kept_key, slice_facts, slice_histories, slices_of
 from streameval.store.page import nights
 from streameval.store.results.cache import key_of
 from streameval.store.results.diagnosis import diagnosed, odd, shapes_of, usual_nights
@@ -97,9 +97,15 @@ def evaluate(
         if as_of is None and cached:
             nightly.write(snapshot)
     for text in of_states:
-        slices = KeptSlices.of(configuration, engine, context.compaction, text)
-        resampling = replace(request.resampling, rest=rest)
-        found = replace(found, results=(*found.results, *slices.results(entries, None, resampling, **options)))
+        of_text = partial(
+            slices_of,
+            configuration=configuration,
+            files=context.compaction,
+            text=text,
+            resampling=replace(request.resampling, rest=rest),
+            options=options,
+        )
+        found = replace(found, results=(*found.results, *context.computed(of_text, entries)))
     made = recorded(request.options) | ({"by": list(by)} if by else {})
     told = {**selection, "against": REST if rest else against, "by": by or None}
     source = store_source("show", context.location.name, len(entries), told, request.options, options)
@@ -207,12 +213,11 @@ def histories(
     nightly = context.nightly(snapshot, configuration)
     pairs = [(metric, w.of) for metric in metrics for w, _ in nightly.columns(metric, of)]
     series = _series(context, pairs, as_of, selection, cumulative=cumulative)
+    asked = [(metric, *nightly.column(metric, of), whole) for (metric, of), whole in zip(pairs, series, strict=True)]
+    of_store: dict[str, Any] = {"configuration": configuration, "files": context.compaction, "asked": asked}
     for text in by:
-        slices = KeptSlices.of(configuration, context.engine(), context.compaction, text)
         entries = chosen(snapshot.entries, **selection)
-        for (metric, of), whole in zip(pairs, tuple(series[: len(pairs)]), strict=True):
-            w, options = nightly.column(metric, of)
-            series += slices.histories(entries, metric, w, options, whole)
+        series += context.computed(partial(slice_histories, text=text, **of_store), entries)
     return Histories(tuple(series))
 
 
@@ -303,13 +308,12 @@ def check(
 def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis, ...]:
     """What is unusual in nights; see `Store.diagnose`."""
     snapshot, configuration = context.begun()
-    entries, log, engine = chosen(snapshot.entries), context.judgements(), context.engine()
+    entries, log = chosen(snapshot.entries), context.judgements()
     nightly, failing = context.nightly(snapshot, configuration), log.failing(entries)
     nightly.evaluated = _evaluator(context)
     due = chosen(snapshot.entries, partition=partition or list(failing)) if partition or failing else []
-    own = partial(shapes_of, configuration=configuration, files=context.compaction)
-    workers = context.workers() if context.client is not None else None
-    shapes = partial(own, engine=engine) if workers is None else partial(on_worker, workers, own)
+    of_store: dict[str, Any] = {"configuration": configuration, "files": context.compaction}
+    shapes, slices = (partial(context.computed, partial(each, **of_store)) for each in (shapes_of, slice_facts))
 
     def one(entry: Entry) -> Diagnosis:
         usual = usual_nights(entry, entries, failing)
@@ -320,7 +324,7 @@ def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis
             failing.get(entry.partition, ()),
             lambda night: nightly.grouped([[night]], {})[0] if configuration.options["unit"] else (),
             shapes,
-            partial(slice_facts, configuration, engine, context.compaction),
+            slices,
         )
         return replace(found, costs=costs(context, configuration, entry, usual) if entry.rows and usual else ())
 

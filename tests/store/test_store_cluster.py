@@ -201,6 +201,7 @@ VERBS = (
     ("check STORE --rule 'roc_auc[score_lr] >= 0.9' --rule 'rows >= 100' --since 2026-01-01", True),
     ("evaluate STORE --last 2", True),
     ("attribute STORE --cluster cluster_loose", True),
+    ("attribute STORE DATA --cluster cluster_loose --examples message_id --last 2", True),
     ("diagnose STORE --partition night=2026-01-03", True),
 )
 

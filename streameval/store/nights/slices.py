@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streameval.store.nights.configuration import Configuration
     from streameval.store.results.history import History
 
-__all__ = ["KeptSlices", "kept_key", "slice_facts"]
+__all__ = ["KeptSlices", "kept_key", "slice_facts", "slice_histories", "slices_of"]
 
 
 def kept_key(configuration: Configuration, columns: Sequence[str]) -> By | None:
@@ -182,7 +182,33 @@ def _values(result: Scalar) -> tuple[Any, ...]:
     return tuple((type(value), value) for value in (result.slice or {}).values())
 
 
-def slice_facts(configuration: Configuration, engine: Engine, files: Compaction, entry: Entry) -> dict[str, float]:
+def slices_of(
+    entries: Sequence[Entry],
+    engine: Engine,
+    configuration: Configuration,
+    files: Compaction,
+    text: str,
+    resampling: Resampling,
+    options: Mapping[str, Any],
+) -> list[Scalar]:
+    """The results of every slice of these nights together; see `KeptSlices.results`."""
+    return KeptSlices.of(configuration, engine, files, text).results(entries, None, resampling, **options)
+
+
+def slice_histories(
+    entries: Sequence[Entry],
+    engine: Engine,
+    configuration: Configuration,
+    files: Compaction,
+    text: str,
+    asked: Sequence[tuple[str, MetricRequest, Mapping[str, Any], History]],
+) -> list[History]:
+    """Metrics of every slice night by night; `asked` are the arguments of `KeptSlices.histories`."""
+    slices = KeptSlices.of(configuration, engine, files, text)
+    return [one for arguments in asked for one in slices.histories(entries, *arguments)]
+
+
+def slice_facts(entry: Entry, engine: Engine, configuration: Configuration, files: Compaction) -> dict[str, float]:
     """The share of rows and the first metric of each column in every slice of a night that has them."""
     found: dict[str, float] = {}
     for key in configuration.slicing.keys if entry.rows else ():
