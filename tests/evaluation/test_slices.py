@@ -303,6 +303,36 @@ def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: 
         evaluate(data, score="score", by=by)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (pa.array([1, None, 1], pa.int32()), pa.array([1, 1, 2], pa.int64()), {1: 4, None: 1, 2: 1}),
+        (
+            pa.array(["a", None, "a"]).dictionary_encode(),
+            pa.array(["a", "b", "b"], pa.large_string()),
+            {"a": 3, None: 1, "b": 2},
+        ),
+        (pa.array([math.nan, 0.0, 0.0], pa.float32()), pa.array([-0.0, math.nan, 0.5]), {"nan": 2, 0.0: 3, 0.5: 1}),
+        (pa.array([None] * 3, pa.null()), pa.array(["a", "a", None]), {None: 4, "a": 2}),
+        (pa.array([1, 1, 2]), pa.array(["1", "1", "2"]), "no type holds both without loss"),
+        (pa.array([True, False, True]), pa.array([1, 0, 1]), "no type holds both without loss"),
+    ],
+    ids=["widths", "texts", "NaN", "nulls", "numbers and texts", "truth and numbers"],
+)
+def test_slicing_columns_of_two_types(tmp_path: Path, first: pa.Array, second: pa.Array, expected: Any) -> None:
+    """Equal values of two files are one slice where one type holds both; else the file is named."""
+    for name, column in (("1", first), ("2", second)):
+        table = pa.table({"label": [0, 1, 1], "score": [0.1, 0.2, 0.3], "g": column})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    if isinstance(expected, str):
+        with pytest.raises(SchemaError, match=rf"2\.parquet: column 'g' is .*{expected}"):
+            evaluate(tmp_path, score="score", by="g", metrics="roc_auc", threads=1)
+        return
+    found = evaluate(tmp_path, score="score", by="g", metrics="roc_auc", threads=1).slices("g").to_pylist()
+    rows = {"nan" if row["g"] != row["g"] else row["g"]: row["rows"] for row in found}
+    assert rows == expected
+
+
 def test_what_has_no_slices_is_refused() -> None:
     """A sample of the scores is not split, nor is a sketch."""
     with pytest.raises(OptionError, match=r"sketch is not computed by slices; leave out sketch \(--sketch\) or by"):

@@ -110,6 +110,9 @@ def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> N
     assert found.results == same.results
     assert sum(r.ci_lower is not None for r in found.results if r.from_rest) == 3
     assert str(found.source.command).endswith("--against rest --by country --ci 0.95")
+    german = evaluate(nights, **options, where="country = 'DE'", unit="classes", threads=1)
+    assert store.evaluate(where="country = 'DE'").results == german.results
+    assert german.ci("roc_auc")[0] > 0
     with pytest.raises(OptionError, match=r"against='rest' compares slices"):
         store.evaluate(against="rest")
 

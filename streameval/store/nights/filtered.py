@@ -24,7 +24,7 @@ from streameval.store.nights.slices import KeptSlices
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
@@ -65,13 +65,21 @@ def evaluated_where(
     if apart := [w.of for w in wanted if not divisible(w.spec)]:
         msg = f"where={where.text!r}: the store keeps {few(apart)} of all rows alone; evaluate other columns"
         raise OptionError(msg, "where")
-    states = {w.spec: _meeting(slices.state(entries, w), slices.key, where) for w in wanted}
+    states: dict[Any, Any] = {}
+    groups: dict[Any, None] = {}  # that meet the filter, of all states
+    for w in wanted:
+        grouped = slices.state(entries, w)
+        here = _meeting(grouped, slices.key, where)
+        states[w.spec] = _union(grouped.several(here), w.spec)
+        groups |= dict.fromkeys(here)
+    kept = slices.blocks(entries, wanted) if request.resampling.level is not None else {}
+    blocks = {spec.inner: _union(map(state.only, groups), spec.inner) for spec, state in kept.items()}
     label = replace(request.label, complete=configuration.folding.label.complete)
     labels: Any = _labels(labels_of(entries, label), wanted, states, where.text)
     check_common(request.resampling.baselines, wanted, states, label)
     plan = Plan(None, label, request.weight, tuple(states))
     return finalize_all(
-        engine, names, plan, wanted, Folded({label: labels, **states}),
+        engine, names, plan, wanted, Folded({label: labels, **states, **blocks}),
         threshold=request.options["aul_threshold"], resampling=request.resampling, filtered=where.text,
     )  # fmt: skip
 
@@ -95,8 +103,13 @@ def _covering(configuration: Configuration, where: Where) -> By:
     return min(keys, key=lambda key: len(key.columns))
 
 
-def _meeting(grouped: Any, key: By, where: Where) -> Any:
-    """The state of the slices that meet a filter.
+def _union(states: Iterable[Any], spec: Any) -> Any:
+    """The state of the rows of several."""
+    return reduce(lambda one, other: one.merge(other), states, spec.empty())
+
+
+def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
+    """The slices that meet a filter.
 
     Raises
     ------
@@ -117,8 +130,7 @@ def _meeting(grouped: Any, key: By, where: Where) -> Any:
     groups = grouped.groups()
     columns = [pa.array([group[i] for group in groups], schema.field(name).type) for name, i in at.items()]
     kept = where.bound(schema).kept(pa.record_batch(columns, schema=schema)).tolist()
-    chosen = grouped.several([group for group, here in zip(groups, kept, strict=True) if here])
-    return reduce(lambda one, other: one.merge(other), chosen, grouped.spec.inner.empty())
+    return [group for group, here in zip(groups, kept, strict=True) if here]
 
 
 def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[Any, Any], text: str) -> LabelCounts:

@@ -109,12 +109,12 @@ class KeptSlices:
         slicing = Slicing((self.key,))
         found = list(slice_results(self.engine, slicing, states, wanted, {}, weighted=weighted))
         if resampling.level is not None:
-            states |= self._blocks(entries, wanted)
+            states |= self.blocks(entries, wanted)
             found = list(sampled_slices(self.engine, slicing, states, wanted, found, resampling).results)
         self.engine.budget.release_spares()
         return found if request.label.column is not None else [replace(one, positives=None) for one in found]
 
-    def _blocks(self, entries: Sequence[Entry], wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
+    def blocks(self, entries: Sequence[Entry], wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
         """The blocks of the unit in every slice, of the columns for which all of these nights have them."""
         kept = self.configuration.sliced_blocks(wanted, [self.key])
         there = [w for w in kept if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
