@@ -82,11 +82,15 @@ def binned(n: Array, p: Array, x: Array) -> Bins:
 
 def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:
     """The bins of all parts, of so many rows."""
-    table = np.zeros((_COLUMNS, 2 * _SPAN * _SCALE), np.int64)
-    for first, columns, _ in parts:
-        table[:, first : first + columns.shape[1]] += columns
-    at = np.flatnonzero(table[:2].any(axis=0))
-    n, p, coarse, fine, hits, hits_fine, *higher = table[:, at].astype(float)
+    filled = [(first, columns) for first, columns, _ in parts if columns.size]
+    lowest = min((first for first, _ in filled), default=0)
+    highest = max((first + columns.shape[1] for first, columns in filled), default=0)
+    table = np.zeros((_COLUMNS, highest - lowest), np.int64)
+    for first, columns in filled:
+        table[:, first - lowest : first - lowest + columns.shape[1]] += columns
+    occupied = np.flatnonzero(table[0] + table[1])
+    at = occupied + lowest
+    n, p, coarse, fine, hits, hits_fine, *higher = table[:, occupied].astype(float)
     d, unit = 1.0 / _SCALE, 1.0 / (1 << 30)
     first = (coarse / (1 << 20) + fine / (1 << 40)) * d
     moments = np.stack([first, *(m * unit * d**k for k, m in enumerate(higher, 2))])
