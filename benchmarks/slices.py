@@ -1,6 +1,7 @@
-"""Slices and filters: the time they add to a run, and DuckDB computing the same exact AUC of every slice.
+"""Slices and filters: the time they add to a run, and DuckDB and Polars computing the same exact AUC of every slice.
 
-Cases, each the best of `--repeat` runs in this process after a warm-up run:
+Cases, each the best of `--repeat` runs in this process after a warm-up run, in seconds of the clock and of the
+processors, on which the ratios are:
 
 - whole: ROC AUC and average precision of a float32 score
 - by60: the same, and of each of 60 countries (Zipf)
@@ -8,7 +9,8 @@ Cases, each the best of `--repeat` runs in this process after a warm-up run:
 - where: a filter that keeps 1 of 100 row groups by their statistics
 - mean_over: the mean over users, one user per ten rows
 - clusters, clusters60: AUL of a cluster column, and of each country
-- duckdb60, duckdb_mean: DuckDB, exact ROC AUC of each country, and its mean over users, checked against ours
+- duckdb60, duckdb_mean, polars60, polars_mean: exact ROC AUC of each country, and its mean over users, checked against
+  ours, which compute average precision as well
 
 Prints a table, or JSON.
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import time
 from functools import partial
 from pathlib import Path
@@ -94,6 +97,41 @@ def duck_mean(data: Path) -> float:
     return float(mean)
 
 
+def _polars_each(data: Path, by: str) -> Any:
+    """The AUC and the rows of every group by Polars, streamed."""
+    import polars as pl
+
+    ties = (
+        pl.scan_parquet(f"{data}/*.parquet")
+        .group_by(by, "score")
+        .agg(pl.col("label").cast(pl.Int64).sum().alias("p"), pl.len().cast(pl.Int64).alias("rows"))
+        .sort(by, "score")
+        .with_columns((pl.col("rows") - pl.col("p")).alias("n"))
+        .with_columns((pl.col("n").cum_sum().over(by) - pl.col("n")).alias("below"))
+    )
+    won, p, n = (pl.col("p") * (pl.col("below") + pl.col("n") / 2)).sum(), pl.col("p").sum(), pl.col("n").sum()
+    each = ties.group_by(by).agg((won / (p.cast(pl.Float64) * n)).alias("auc"), pl.col("rows").sum())
+    return each.filter(pl.col("auc").is_finite()).collect(engine="streaming")
+
+
+def polars(data: Path) -> dict[str, float]:
+    """The AUC of every country by Polars."""
+    found = _polars_each(data, "country")
+    return dict(zip(found["country"].to_list(), found["auc"].to_list(), strict=True))
+
+
+def polars_mean(data: Path) -> float:
+    """The mean AUC over users by Polars, weighted by rows."""
+    found = _polars_each(data, "user")
+    return float((found["auc"] * found["rows"]).sum() / found["rows"].sum())
+
+
+def processors() -> float:
+    """Seconds that this process has computed, in the system as well."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
 def main() -> None:
     """Measure, and print JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -115,27 +153,31 @@ def main() -> None:
         "clusters60": (partial(clusters, by="country"), "clusters"),
         "duckdb60": (partial(duck, data), "by60"),
         "duckdb_mean": (partial(duck_mean, data), "mean_over"),
+        "polars60": (partial(polars, data), "by60"),
+        "polars_mean": (partial(polars_mean, data), "mean_over"),
     }
     found: dict[str, Any] = {}
     times: dict[str, float] = {}
+    computed: dict[str, float] = {}
     for name, (case, _) in cases.items():
         found[name] = case()
         seconds = []
         for _ in range(given.repeat):
-            start = time.perf_counter()
+            start, before = time.perf_counter(), processors()
             case()
-            seconds.append(time.perf_counter() - start)
-        times[name] = min(seconds)
-    for country, auc in found["duckdb60"].items():
-        assert abs(found["by60"].value("roc_auc", slice={"country": country}) - auc) < 1e-9, country
-    assert abs(found["mean_over"].value("roc_auc") - found["duckdb_mean"]) < 1e-9
-    ratios = {name: times[name] / times[other] for name, (_, other) in cases.items()}
+            seconds.append((time.perf_counter() - start, processors() - before))
+        times[name], computed[name] = map(min, zip(*seconds, strict=True))
+    for peer in ("duckdb", "polars"):
+        for country, auc in found[f"{peer}60"].items():
+            assert abs(found["by60"].value("roc_auc", slice={"country": country}) - auc) < 1e-9, (peer, country)
+        assert abs(found["mean_over"].value("roc_auc") - found[f"{peer}_mean"]) < 1e-9, peer
+    ratios = {name: computed[name] / computed[other] for name, (_, other) in cases.items()}
     if given.json:
-        print(json.dumps({"rows": given.rows, "seconds": times, "ratios": ratios}, indent=1))
+        print(json.dumps({"rows": given.rows, "seconds": times, "processors": computed, "ratios": ratios}, indent=1))
         return
-    print(f"{given.rows:,} rows\n{'case':<14}{'seconds':>9}   ratio")
+    print(f"{given.rows:,} rows\n{'case':<14}{'seconds':>9}{'processors':>12}   ratio")
     for name, (_, other) in cases.items():
-        print(f"{name:<14}{times[name]:>9.2f}{ratios[name]:>8.2f} of {other}")
+        print(f"{name:<14}{times[name]:>9.2f}{computed[name]:>12.2f}{ratios[name]:>8.2f} of {other}")
 
 
 if __name__ == "__main__":
