@@ -1,0 +1,1 @@
+"""What `fuzz.py` draws, and what it compares with."""
