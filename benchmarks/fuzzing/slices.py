@@ -101,7 +101,7 @@ def canonical(value: Any) -> Any:
 
 def told(result: Any, *, exactly: bool = True) -> Any:
     """A result for comparison: to the last bit, or with 11 digits."""
-    plain = replace(result, slice=None, reason=None, p_value=None, verdict=None)
+    plain = replace(result, slice=None, reason=None, p_value=None, verdict=None, cut_share=None)
     if exactly:
         return repr(plain)
     return {k: float(f"{v:.10e}") if isinstance(v, float) else v for k, v in plain.to_dict().items()}
