@@ -93,6 +93,19 @@ def test_it_travels_and_is_saved(tmp_path: Path) -> None:
     assert first.result().rows == 100
 
 
+@pytest.mark.parametrize("positive", [b"spam", b"\xff\x00"])
+def test_a_positive_label_of_bytes_is_saved(positive: bytes, tmp_path: Path) -> None:
+    """Text or not, it names the same rows when the accumulator is loaded."""
+    data = pa.table({"label": [positive, b"ham", positive], "score": [0.9, 0.2, 0.1]})
+    options: dict[str, Any] = {"score": "score", "pos_label": positive}
+    first = Accumulator(**options)
+    first.update(data)
+    first.save(tmp_path)
+    loaded = Accumulator.load(tmp_path)
+    loaded.update(data)
+    assert same(loaded.result(), evaluate(pa.concat_tables([data, data]), **options))
+
+
 def test_threads_take_turns() -> None:
     """Eight threads that update one accumulator."""
     data, found = table(800), Accumulator(**OPTIONS)

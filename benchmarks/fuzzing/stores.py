@@ -66,7 +66,9 @@ def compare(found: Any, direct: Any, tally: Tally, *, exactly: bool) -> None:
     if (found.rows, found.positives) != (direct.rows, direct.positives):
         tally.wrong.append(f"a store has {found.rows} rows for {direct.rows}")
     for one, other in zip(found.results, direct.results, strict=True):
-        same = repr(one) == repr(other) or (not exactly and math.isclose(one.value, other.value, rel_tol=1e-12))
+        same = repr(one) == repr(other) or (
+            not exactly and math.isclose(one.value, other.value, rel_tol=1e-12, abs_tol=1e-12)
+        )
         if not same and not one.metric.startswith("quantile"):
             tally.wrong.append(f"a store has {one} for {other}")
 

@@ -248,7 +248,10 @@ class Accumulator:
             if own := [metric for metric in self._request.options["metrics"] if not isinstance(metric, str)]:
                 msg = f"metric {own[0].name!r} is an object, which cannot be saved; name metrics of the catalogue"
                 raise OptionError(msg)
-            write(Path(path), recorded(self._request.options), self._schema, self._settled().values())
+            options = recorded(self._request.options)
+            if "pos_label" in options:
+                options["pos_label"] = self._request.label.pos_label  # text stands for bytes of any kind
+            write(Path(path), options, self._schema, self._settled().values())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], **run: Any) -> Self:

@@ -154,6 +154,8 @@ def resampled_states(
     """What gives the replicates of intervals, by family and column, for curves."""
     found: dict[tuple[str, str], Resampled] = {}
     for wanted, state in answered if resampling.level is not None else ():
+        if not wanted.metrics:
+            continue  # folded for its rows alone
         due = wanted.blocks(resampling)
         blocks = None if due is None else states.get(due.spec)
         absent = due is not None and blocks is None and wanted.family.own_blocks

@@ -226,13 +226,16 @@ def _decides(option: Option) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """A plain value as JSON has it: 2 for 2.0, and the name of a metric object."""
+    """A plain value as JSON has it: 2 for 2.0, text for bytes, and the name of a metric object."""
     if isinstance(value, ByColumn):
         return {name: as_json(item) for name, item in value.to_dict().items()}
     if isinstance(value, tuple):
         return [as_json(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+    if isinstance(value, str | bytes):  # text may stand for bytes, see `LabelSpec.pos_label`
+        raw = value.encode("utf-8", "surrogateescape") if isinstance(value, str) else value
+        return raw.decode("utf-8", "backslashreplace")
+    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return str(getattr(value, "name", value))

@@ -35,6 +35,15 @@ def store(data, tmp_path_factory):
     return made
 
 
+def test_columns_without_an_asked_metric_take_no_part_in_intervals(data, tmp_path):
+    """A metric of scores, where clusters are kept too."""
+    columns = {"score": "score_lr", "cluster": "cluster_loose"}
+    store = Store(tmp_path / "store", threads=1)
+    store.update(data / NIGHTS[0], **columns, unit="campaign")
+    raw = evaluate(data / NIGHTS[0], **columns, unit="campaign", metrics="roc_auc", threads=1)
+    assert ends(store.evaluate(metrics="roc_auc", ci=0.95).results) == ends(raw.results)
+
+
 def ends(results):
     """Intervals and what they are told of."""
     return [(r.metric, r.of, r.value, r.ci_lower, r.ci_upper, r.effective_units, r.blocks, r.p_value) for r in results]
