@@ -40,7 +40,7 @@ __all__ = [
     "resampled_states",
 ]
 
-_NOT_KEPT = "blocks of its units are not kept for all of these rows; let the unit join (add --unit COLUMN)"
+_NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
 _NO_CELLS = (
     "clusterings are compared over units of their rows, and neither stores nor slices keep these by cluster: evaluate "
     "the files, without slices"
@@ -61,12 +61,12 @@ class Estimated(NamedTuple):
 
 
 def block_requests(wanted: Sequence[MetricRequest], resampling: Resampling) -> list[MetricRequest]:
-    """States of blocks beside those of the metrics."""
+    """States of blocks, folded in addition to those of the metrics."""
     return [made for w in wanted if (made := w.blocks(resampling)) is not None]
 
 
 def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
-    """States to fold for sampling intervals, beside those of the metrics."""
+    """States to fold for sampling intervals, in addition to those of the metrics."""
     return slicing.blocks(tuple(made.spec for made in block_requests(wanted, resampling)))
 
 

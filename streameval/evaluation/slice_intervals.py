@@ -1,7 +1,6 @@
-"""Sampling intervals of slices: each has those that its rows alone would have, and the differences within it.
+"""Sampling intervals and differences for slices: the same as if only the rows of the slice had been evaluated.
 
-The blocks of a slice's units are those of all rows, cut by the slice: a unit that lies in several slices is in the same
-block of each.
+Units are assigned to blocks once, over all rows. A unit with rows in several slices is in the same block in each.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SampledSlices", "sampled_slices"]
 
-_CHUNK = 64  # slices whose states are taken out together
+_CHUNK = 64  # slices whose states are extracted together
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,8 @@ class SampledSlices:
 
     Attributes
     ----------
-    results : slicing by slicing and slice by slice, in the order given: values, then differences; after the slices of
-        a slicing their differences from all other rows
+    results : by slicing and slice, in the order given: the values of a slice, then its differences; after the last
+        slice of a slicing, the differences between each slice and all other rows
     estimates : the values, with their replicates
     """
 
@@ -52,33 +51,33 @@ def sampled_slices(
     results: Sequence[Scalar],
     resampling: Resampling,
 ) -> SampledSlices:
-    """The results of slices with their intervals.
+    """Compute the intervals and differences of slices.
 
     Parameters
     ----------
     engine : finalizes replicates
     slicing : how the rows are sliced
     states : the folded states
-    wanted : states and metrics
-    results : the values, slicing by slicing and slice by slice, in the order of the requests
-    resampling : what is asked for
+    wanted : the requests: states and their metrics
+    results : the values, by slicing and slice, in the order of the requests
+    resampling : which intervals and comparisons to compute
     """
     rows, count = iter(results), sum(len(w.metrics) for w in wanted)
     by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in slicing.keys}
     while count and (one := list(islice(rows, count))):
         by_key[tuple(one[0].slice or ())].append(one)
-    told: list[Scalar] = []
+    collected: list[Scalar] = []
     kept: list[Estimated] = []
     for key in slicing.keys:
         found = list(_of_slices(engine, slicing, key, states, wanted, by_key[key.columns], resampling))
         compared = differences(found, wanted, resampling)
         for estimates, pairs in zip(found, compared, strict=True):
-            told += [one.own.scalar_with(resampling.level or 0) for one in estimates]
-            told += pairs
+            collected += [one.own.scalar_with(resampling.level or 0) for one in estimates]
+            collected += pairs
             kept += estimates
         if resampling.rest:
-            told += rest_differences(engine, slicing, key, states, wanted, found, resampling)
-    return SampledSlices(tuple(told), tuple(kept))
+            collected += rest_differences(engine, slicing, key, states, wanted, found, resampling)
+    return SampledSlices(tuple(collected), tuple(kept))
 
 
 def _of_slices(
@@ -97,6 +96,6 @@ def _of_slices(
         groups = [tuple((values[0].slice or {}).values()) for values in some]
         taken = [(w, slicing.grouped(states, w.spec, key).several(groups)) for w in wanted]
         for i, (group, values) in enumerate(zip(groups, some, strict=True)):
-            looked = [(w, w.family.swept(engine, w, several[i])) for w, several in taken]
-            own = {spec.inner: states[spec].only(group) for spec in split}
-            yield estimated(engine, looked, own, values, resampling)
+            swept = [(w, w.family.swept(engine, w, several[i])) for w, several in taken]
+            blocks = {spec.inner: states[spec].only(group) for spec in split}
+            yield estimated(engine, swept, blocks, values, resampling)

@@ -1,7 +1,7 @@
-"""Slicing: by which columns rows are sliced, and the states to fold for it.
+"""Slicing: the columns by which rows are sliced, and the states to fold for them.
 
-All slicings share the one pass. The states of all rows are the merge of the slices of the first slicing, so nothing is
-counted twice for them.
+All slicings share one pass over the data. The state of all rows is the merge of the slices of the first slicing, so it
+needs no counting of its own.
 """
 
 from __future__ import annotations
@@ -45,17 +45,19 @@ class Slicing:
 
     @classmethod
     def of(cls, texts: Sequence[str], most: int) -> Slicing:
-        """The slicings that texts describe, each of `most` slices at most.
+        """Parse slicings; each may have at most `most` slices.
 
         Raises
         ------
         OptionError
-            If a text is not understood.
+            If a text is not a valid slicing.
         """
         made = cls(tuple(By(tuple(slicing(text)), most) for text in texts))
         for name in made._names:
             if not name:
-                msg = f"by={','.join(made._names)!r}: a column is missing beside a comma; write country,channel"
+                msg = (
+                    f"by={','.join(made._names)!r}: a column is missing before or after a comma; write country,channel"
+                )
                 raise OptionError(msg)
             if name in ("by", *Scalar.__dataclass_fields__):
                 msg = f"by={name!r}: results have a column of this name; rename the slicing column"
@@ -68,7 +70,7 @@ class Slicing:
 
     @property
     def derived(self) -> tuple[Derived, ...]:
-        """Slicing columns that are computed."""
+        """Slicing columns that are computed from other columns."""
         return tuple(made for name in self._names if (made := Derived.of_text(name)) is not None)
 
     @property
@@ -78,12 +80,12 @@ class Slicing:
         return tuple(dict.fromkeys(made.get(name, name) for name in self._names))
 
     def check(self, schema: pa.Schema, name: str) -> None:
-        """Raise `SchemaError` if a computed column cannot be; `name` is a file."""
+        """Raise `SchemaError` if a column cannot be computed from this schema; `name` is the file that errors name."""
         for each in self.derived:
             each.check(schema.field(each.column).type, name)
 
     def specs(self, specs: Sequence[Any]) -> tuple[Any, ...]:
-        """What to fold in place of these specs."""
+        """The specs to fold instead of these."""
         if not self.keys:
             return tuple(specs)
         joint = tuple(JointSpec(spec, self.keys) for spec in specs if JointSpec.fits(spec, self.keys))
@@ -91,7 +93,7 @@ class Slicing:
         return joint + tuple(GroupedSpec(spec, key) for key in self.keys for spec in others)
 
     def _first(self, states: Mapping[Any, Any], spec: Any) -> Any:
-        """The state that holds all rows, by the slices of the first slicing at least."""
+        """The sliced state that holds all rows, split at least by the first slicing."""
         joint = JointSpec.fits(spec, self.keys)
         return states[JointSpec(spec, self.keys) if joint else GroupedSpec(spec, self.keys[0])]
 
@@ -102,7 +104,7 @@ class Slicing:
         return states[GroupedSpec(spec, key)]
 
     def sheaf(self, states: Mapping[Any, Any], spec: Any, each: Callable[..., list[Any]]) -> Sheaf | None:
-        """All rows and all slices of a state in the order of their scores; None where it has no such layout."""
+        """All rows and all slices of a state in score order; None if the state is not stored that way."""
         state = self._first(states, spec) if self.keys else None
         if isinstance(state, Joint) and not state.further:
             return Sheaf.tallied(state.woven, each, [state.spec.part(key) for key in self.keys])
@@ -113,7 +115,7 @@ class Slicing:
         return Sheaf.tallied(state.woven, each)
 
     def blocks(self, specs: Sequence[Any]) -> tuple[Any, ...]:
-        """What to fold in place of these specs of blocks; those that only differences of all rows need are left."""
+        """The block specs to fold instead of these; those that only differences over all rows need are unchanged."""
         split = [spec for spec in specs if isinstance(spec, BlockSpec)] if self.keys else []
         return (
             *(BlockSlicesSpec(spec, key) for key in self.keys for spec in split),

@@ -7,9 +7,10 @@ are products::
 
     E[x·ln x] = Σ_j Δ^j f(0)/j! · (a)_j·(b)_j/(n)_j        E[x]·ln m = a·b/n·(ln a + ln b − ln n)
 
-So for a size a, all b below a bound need only their power-like sums Σ (b)_j, which grow as a falls: the work is in the
-sum of the numbers of sizes, not in their product. The terms fall like m^j/j!, and their signs alternate: double-double
-numbers leave 20 digits at m = `_MOST`. The other pairs are summed one by one.
+So for a size a, all sizes b below a bound enter only through their sums Σ (b)_j. The bound rises as a falls, so each b
+is added to the sums once: the work grows with the sum of the numbers of sizes, not with their product. The terms fall
+like m^j/j!, and their signs alternate: double-double numbers keep 20 digits at m = `_MOST`. The other pairs are summed
+term by term.
 
 References: Vinh, Epps and Bailey (2010), *Information theoretic measures for clusterings comparison*, JMLR 11,
 2837-2854; Loader (2000), *Fast and accurate computation of binomial probabilities*.
@@ -31,15 +32,15 @@ __all__ = ["ORDERS", "SizeTable", "deviance", "expected_information"]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-ORDERS = 88  # of the series: 20^88/88! is below 1e-19
-_MOST = 20.0  # mean up to which pairs take the series
-_FAR = 1024.0  # sizes above this many √n do not: 1024^88 is below the largest float
+ORDERS = 88  # terms of the series: 20^88/88! is below 1e-19
+_MOST = 20.0  # largest mean for which the series is used
+_FAR = 1024.0  # largest size in units of √n for which the series is used: 1024^88 is below the largest float
 _NEGLIGIBLE = 2.0**-56
 _TINY = 2.0**-66
 
 
 class SizeTable(NamedTuple):
-    """Distinct sizes, ascending, how often each occurs, and their logarithms as double-double numbers."""
+    """Distinct sizes in ascending order, their multiplicities, and their logarithms as double-double numbers."""
 
     sizes: Floats
     times: Ints
@@ -86,7 +87,7 @@ def _summed(a: float, b: float, n: float, mh: float, ml: float) -> float:
         weights += w
         total += term
         ratio = (a - k) * (b - k) / ((k + 1.0) * (n - a - b + k + 1.0))
-        if (  # the last factor of the terms, term / before, bounds the next ones
+        if (  # the ratio of the last two terms, term / before, bounds the following ratios
             k > mh + 1.0
             and ratio < 1.0
             and term < before
@@ -132,12 +133,12 @@ def _log_weight(k: float, e1: float, e2: float, e3: float, e4: float, ml: float)
 def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -> float:
     """Mean deviance for a large standard deviation: every half σ from −9 σ to 9 σ.
 
-    The trapezoidal rule on a smooth bell with step h has an error of exp(−2π²σ²/h²), here below 1e-34; the tails left
-    out weigh less than 1e-17. The measured difference from the sum is 4e-15 relative.
+    The trapezoidal rule with step h on a bell curve has an error of exp(−2π²σ²/h²), here below 1e-34; the omitted
+    tails weigh less than 1e-17. The measured difference from the sum is 4e-15 relative.
     """
     e2, e3 = (a - mh) - ml, (b - mh) - ml
     e4 = n - a - e3
-    step = np.floor(sigma / 2.0)  # floats: integers of 64 bits end at 9.2e18
+    step = np.floor(sigma / 2.0)  # a float, because values may exceed the int64 range
     centre = np.floor(mh)
     top = _log_weight(centre, mh, e2, e3, e4, ml)
     weights, total = 0.0, 0.0
@@ -151,18 +152,18 @@ def _sampled(a: float, b: float, n: float, mh: float, ml: float, sigma: float) -
 
 @jit
 def _separated(a, b, n, log_n, series, stops):
-    """Pairs with small means, for all sizes of `a` from the largest on; `stops` takes how many of `b` each has had.
+    """Sum the pairs with small means by the series, from the largest size of `a` down.
 
-    Returns the sum and its rounding error.
+    Writes to `stops` how many sizes of `b` were paired with each size of `a`. Returns the sum and its rounding error.
     """
     unit = 2.0 ** math.floor(0.5 * math.log2(n))  # a power of two near √n: scaling by it is exact
-    scaled = np.zeros((2, ORDERS))  # series coefficients over (n)_j, in units
+    scaled = np.zeros((2, ORDERS))  # series coefficients divided by (n)_j, in powers of the unit
     power_hi, power_lo = divide_pairs(unit * unit, 0.0, n, 0.0)
     for j in range(2, ORDERS):
         more = divide_pairs(unit * unit, 0.0, n - (j - 1.0), 0.0) if n > j else (0.0, 0.0)
         power_hi, power_lo = multiply_pairs(power_hi, power_lo, more[0], more[1])
         scaled[0, j], scaled[1, j] = multiply_pairs(series[0, j], series[1, j], power_hi, power_lo)
-    sums = np.zeros((2, ORDERS))  # Σ times·(b)_j over the sizes so far; in place of j = 0, Σ times·b·ln b
+    sums = np.zeros((2, ORDERS))  # Σ times·(b)_j over the sizes so far; slot j = 0 holds Σ times·b·ln b
     done, total, carry = 0, 0.0, 0.0
     for i in range(a.sizes.size - 1, -1, -1):
         size = a.sizes[i]
@@ -199,7 +200,7 @@ def _include(b, k, unit, sums):
 
 @jit
 def _of_size(a, log_a, most, n, log_n, unit, scaled, sums):
-    """Mean deviances of a size with all sizes in `sums`, `most` the largest mean."""
+    """Total mean deviance of size `a` over all sizes in `sums`; `most` is the largest mean."""
     hi, lo = add_pairs(log_n[0], log_n[1], -log_a[0], -log_a[1])
     first = multiply_pairs(sums[0, 1] * unit, sums[1, 1] * unit, hi, lo)
     hi, lo = add_pairs(first[0], first[1], -sums[0, 0], -sums[1, 0])
@@ -220,10 +221,10 @@ def _of_size(a, log_a, most, n, log_n, unit, scaled, sums):
 def expected_information(a: SizeTable, b: SizeTable, n: float, log_n: tuple[float, float], series: Floats) -> float:
     """N times the expected mutual information in nats, over distinct pairs of sizes with their multiplicities.
 
-    `series` has the coefficients Δ^j f(0)/j! of k·ln k as double-double numbers, of shape (2, `ORDERS`); where it is
-    empty, as where sizes are not exact, all pairs are summed. Their terms are not negative: nothing cancels. Weights
-    come from the ratio of neighbouring probabilities and are normalised by their own sum, so no log-factorial is needed
-    and no digit of one is lost.
+    `series` holds the coefficients Δ^j f(0)/j! of k·ln k as double-double numbers, of shape (2, `ORDERS`). If it is
+    empty, for instance because sizes are not exact, all pairs are summed term by term. The terms are not negative, so
+    nothing cancels. Weights come from the ratios of neighbouring probabilities and are normalised by their sum: no
+    log-factorial is needed, so none can lose digits.
     """
     stops = np.zeros(a.sizes.size, np.int64)
     total, carry = 0.0, 0.0
@@ -234,8 +235,8 @@ def expected_information(a: SizeTable, b: SizeTable, n: float, log_n: tuple[floa
         for j in range(stops[i], b.sizes.size):
             mh, ml = divide_pairs(*two_product(size, b.sizes[j]), n, 0.0)
             sigma = math.sqrt(mh * ((n - size) / n) * ((n - b.sizes[j]) / max(n - 1.0, 1.0)))
-            given = size, b.sizes[j], n, mh, ml
-            mean = _sampled(*given, sigma) if sigma > 32.0 else _summed(*given)
+            pair = size, b.sizes[j], n, mh, ml
+            mean = _sampled(*pair, sigma) if sigma > 32.0 else _summed(*pair)
             total, error = two_sum(total, float(a.times[i]) * float(b.times[j]) * mean)
             carry += error
     return total + carry

@@ -1,6 +1,6 @@
 """Attribution from a store: the clusters and classes that lower the score of some nights, from their states alone.
 
-States hold ids of 64 bits. Texts of hashed ids, and examples, are read from the nights' files if these are given.
+States hold 64-bit ids. The texts of hashed ids, and examples, are read from the nights' files if these are given.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from streameval.options.kinds import of_column
 from streameval.store.nights.given import ALL_STATES
 from streameval.store.nights.merge import labels_of, states_of
 from streameval.store.nights.partitions import chosen
-from streameval.store.results.risen import DEEP, risen
+from streameval.store.results.cost_increases import DEEP, cost_increases
 from streameval.store.source import store_source
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTRIBUTED", "attribute", "costs"]
 
-_OWN = (
+_FIXED = (
     "cluster",
     "classes",
     "label",
@@ -44,9 +44,9 @@ _OWN = (
     "nulls",
     "unlabelled",
     "cluster_scope",
-)  # must equal the store's
-_REFUSED = ("changed_from", "where")  # each is refused with its reason
-ATTRIBUTED = (*_OWN[1:], *_REFUSED, "metric", "aul_threshold", "top", "examples", "examples_per")
+)  # options whose values the store fixes
+_REFUSED = ("changed_from", "where")  # options that a store cannot honour; the errors say why
+ATTRIBUTED = (*_FIXED[1:], *_REFUSED, "metric", "aul_threshold", "top", "examples", "examples_per")
 
 
 def attribute(
@@ -81,7 +81,7 @@ def _attributed(
     files: Compaction,
     place: str,
 ) -> Attribution:
-    """The costliest groups of some partitions; `read` reads their files, if there are any."""
+    """The costliest groups of some partitions; `read` reads their files, or is None if no data were given."""
     wanted = {"classes"} if asked["classes"] else set()
     wanted |= {"cluster"} if asked["label"] else set()
     kept = states_of(entries, configuration, engine, files, **ALL_STATES)
@@ -99,15 +99,15 @@ def _attributed(
     )  # fmt: skip
     look_up = None
     if read is not None:
-        for own, ids in ((clusters, read.clusters), (classes, read.classes)):
-            if own is not None and ids is not None:
-                own.text = ids.text
+        for stored, ids in ((clusters, read.clusters), (classes, read.classes)):
+            if stored is not None and ids is not None:
+                stored.text = ids.text
         look_up = replace(read, engine=engine).look_up
     return Sweep(asked, engine, clusters, classes, look_up).added(result, states.get("classes"), states.get("cluster"))
 
 
 def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The options of `streameval.attribute`, with the store's where its states fix them."""
+    """The options of `streameval.attribute`; the store decides those that its states fix."""
     if given.get("changed_from"):
         msg = "a store keeps no table of two clusterings: name the data for changed_from (--changed-from)"
         raise OptionError(msg, "changed_from")
@@ -117,8 +117,8 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
     if given.get("where") is not None:
         msg = "states of a store hold all rows: name the data for where (--where)"
         raise OptionError(msg, "where")
-    own = {name: given[name] for name in _OWN if given.get(name) is not None}
-    configuration.asked(own)
+    fixed = {name: given[name] for name in _FIXED if given.get(name) is not None}
+    configuration.asked(fixed)
     kept = {name: configuration.options[name] for name in ("pos_label", "nulls", "unlabelled", "cluster_scope")}
     classes, label = configuration.options["classes"], configuration.folding.label.column
     sized = kept["unlabelled"] == "size"
@@ -140,19 +140,19 @@ def costs(
 ) -> tuple[Finding, ...]:
     """The clusters and classes of a night whose cost rose most against usual nights, from their states.
 
-    A column is left out where the night, or all usual nights, have no states of it, or labels of one class alone.
+    A column is left out if the night, or every usual night, lacks its states or has labels of only one class.
     """
     found: list[Finding] = []
-    by_night = configuration.options["cluster_scope"] == "partition"  # ids mean nothing in another night
+    by_night = configuration.options["cluster_scope"] == "partition"  # ids are only valid within their night
     for of in configuration.options["cluster"] or ():
         night, before = (_costliest(context, of, some) for some in ([entry], () if by_night else usual))
         if night and (before or by_night):
-            found += risen(of, night[0], before, configuration.options["classes"])
+            found += cost_increases(of, night[0], before, configuration.options["classes"])
     return tuple(found)
 
 
 def _costliest(context: StoreContext, of: str, entries: Sequence[Entry]) -> list[Attribution]:
-    """The costliest groups of each night for which they can be told."""
+    """The costliest groups of each night that can be attributed."""
     found = []
     for entry in entries:
         with suppress(DataError, OptionError):
@@ -174,7 +174,7 @@ def _check_kept(
             else f"clusters of {asked['cluster']}"
         )
         where = f" for {lacking[0]}{f' and {len(lacking) - 1} more' if lacking[1:] else ''}" if lacking else ""
-        msg = f"the store does not keep {what}{where}; let it join (add), or name the data instead of the store"
+        msg = f"the store does not keep {what}{where}; add it to the store (add), or name the data instead of the store"
         raise OptionError(msg)
 
 
@@ -194,18 +194,20 @@ def _dropped(
 def _files(
     data: Any, asked: Mapping[str, Any], engine: Engine, configuration: Configuration, names: Sequence[str]
 ) -> Run:
-    """What reads the files of these partitions, planned here: it travels to a worker without data and engine.
+    """The run that reads the files of these partitions, planned here; it goes to a worker without data and engine.
 
     Raises
     ------
     OptionError
-        If the data lack one of them.
+        If the data lack one of the partitions.
     """
     run = Run.of(data, asked, engine)
     pieces = tuple(piece for piece in run.found.pieces if piece.partition in names)
     absent = sorted(set(names) - {piece.partition for piece in pieces})
     if absent:
-        msg = f"{absent[0]}: the data named beside the store do not hold this partition; name all that were chosen"
+        msg = (
+            f"{absent[0]}: the data named after the store lack this partition; name the files of all chosen partitions"
+        )
         raise OptionError(msg)
     found = configuration.conformed(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
-    return replace(run, found=found, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` gives it one
+    return replace(run, found=found, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine

@@ -440,7 +440,7 @@ BAD_COMMANDS = [
     ("update STORE DATA --cluster-scope partition", "--cluster-scope 'partition' contradicts the store, which was"),
     ("show STORE --aul-threshold 3", f"--aul-threshold {WITHOUT_CLUSTERS}"),
     ("show STORE --last 0", "--last 0 is not a whole number of at least 1"),
-    ("show STORE --since 2026-01-01", "label=1: there is no date in this partition's name; choose it with --partition"),
+    ("show STORE --since 2026-01-01", "label=1: the name of this partition has no date; select it with --partition"),
     ("show STORE --as-of 99", "--as-of '99': the newest version of STORE"),
     ("history STORE --metric roc_auc --of scor", "roc_auc: no column 'scor'; did you mean 'score'? the store keeps"),
 ]

@@ -104,7 +104,7 @@ def test_what_states_cannot_give_is_refused(store: Store, options: dict[str, Any
 
 def test_data_that_lack_a_night_are_refused(nights: Path, store: Store) -> None:
     """Examples of some nights would look like examples of all."""
-    with pytest.raises(OptionError, match="night=2026-01-02: the data named beside the store"):
+    with pytest.raises(OptionError, match="night=2026-01-02: the data named after the store"):
         store.attribute(cluster="cluster", data=nights / "night=2026-01-01", examples="text")
 
 

@@ -122,7 +122,7 @@ def test_the_groups_whose_cost_rose_most_are_named(tmp_path):
     assert (worst.value, worst.usual) == (known[4], median(known[:4]))
     assert worst.value > 1000
     assert any(name.startswith("campaign ") for name in costs)
-    assert {one.what.split(" ", 2)[2] for one in found.costs} == {"false pairs", "missed pairs", "lost of aul"}
+    assert {one.what.split(" ", 2)[2] for one in found.costs} == {"false pairs", "missed pairs", "AUL loss"}
     assert all(one.value > one.usual for one in found.costs)
     assert found.to_dict()["costs"][0]["what"] == worst.what
     shown = run("diagnose", store.name, "--partition", NIGHTS[4]).stdout

@@ -95,7 +95,7 @@ def test_a_unit_joins_nights_that_are_there(data, tmp_path):
     made = Store(tmp_path / "store", threads=1)
     made.update(data, **COLUMNS)
     assert made.evaluate().results[0].ci_level is None
-    assert made.evaluate(ci=0.95).results[0].ci_reason.endswith("let the unit join (add --unit COLUMN)")
+    assert made.evaluate(ci=0.95).results[0].ci_reason.endswith("add the unit to the store (add --unit COLUMN)")
     made.add(unit="campaign", since="2026-01-02")
     assert made.evaluate(NIGHTS[1]).results[0].ci_lower is not None
     assert "not kept for all of these rows" in made.evaluate().results[0].ci_reason

@@ -326,7 +326,7 @@ def test_the_command_line_of_the_upkeep(data, tmp_path):
     )
     assert done.stderr.splitlines()[1].endswith("new keeps scores score_lr; labels label; nan=drop")
     shown = CliRunner().invoke(main, ["show", str(tmp_path / "store"), "--score", "score_rl"])
-    assert "did you mean 'score_lr'? Otherwise let it join (add)" in shown.stderr
+    assert "did you mean 'score_lr'? Otherwise add it to the store (add)" in shown.stderr
     shown = CliRunner().invoke(main, ["show", str(tmp_path / "store"), "--metric", "roc_acu"])
     assert "no metric is named 'roc_acu'; did you mean 'roc_auc'? There are" in shown.stderr
     done = CliRunner().invoke(main, ["add", str(tmp_path / "store"), "--score", "score_q", "--since", "2026-01-03"])

@@ -1,4 +1,4 @@
-"""Costs: what each cluster and class costs the score, found in one sweep over folded states.
+"""Costs: how much each cluster and class lowers the score, computed in one sweep over folded states.
 
-Whether data, a store or an evaluation gave the states makes no difference.
+The states may come from data, a store or an evaluation.
 """

@@ -1,4 +1,4 @@
-"""Ids back from their words: integers from the state, texts from a scan, partitions from their hashes."""
+"""Turn the words of ids back into ids: integers from the state, texts from a scan, partitions from their hashes."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Ids:
 
     Attributes
     ----------
-    column : how they are read
-    text : whether they are strings
-    partitions : path of each partition, by the two words that its hash adds to an id
-    texts : id by its words, where ids are hashed
+    column : how the ids are read
+    text : whether the ids are strings
+    partitions : path of each partition, keyed by the two words of its hash, which salt the ids
+    texts : text of each hashed id, keyed by its words
     """
 
     column: IdColumn
@@ -51,22 +51,22 @@ class Ids:
 
     @property
     def signed(self) -> bool:
-        """Whether they are signed integers of all partitions together, which are ranked by value."""
+        """Whether ids are signed integers shared by all partitions; these are ranked by value."""
         return self.column.type == "signed" and not self.partitions
 
     @property
     def hashed(self) -> bool:
-        """Whether their texts are not in the state."""
+        """Whether ids are hashes, so that their texts are not in the state."""
         return self.column.type == "hash"
 
     def learn(self, words: Array, texts: Sequence[list[bytes]]) -> None:
-        """Take the texts of ids, one list for each."""
+        """Remember the texts of hashed ids; `texts` has one list per id."""
         for key, found in zip(words, texts, strict=True):
             if found:
                 self.texts[key.tobytes()] = found[0]
 
     def values(self, words: Array, nulls: Array | None = None) -> pa.Array:
-        """The ids of some words, uint64 of shape (n, n_words), with nulls where `nulls` is true."""
+        """The ids of `words`, a uint64 array of shape (n, n_words); null where `nulls` is true."""
         words = self._shaped(words)
         if not self.hashed:
             first = words[:, 0] ^ self._salts(words)[:, 0] if self.partitions else words[:, 0]
@@ -90,23 +90,23 @@ class Ids:
         return np.column_stack((firsts, seconds))
 
     def paths(self, words: Array) -> pa.Array:
-        """The partition of each id; null where it is not known."""
+        """The partition of each id; null if it is unknown."""
         salts = self._salts(self._shaped(words))
         return pa.array([self.partitions.get((int(a), int(b))) for a, b in salts], pa.string())
 
     def _shaped(self, words: Array) -> Array:
-        """No ids in the shape of theirs."""
+        """The words; an empty array is given the number of columns that ids have."""
         return words if len(words) else np.empty((0, self.column.words), np.uint64)
 
 
 def ids_of_states(cluster: str, table: Any, sizes: Any, partitions: Sequence[str] = ()) -> tuple[Ids, Ids | None]:
-    """Readers of the ids of clusters, and of classes where there is a table of both.
+    """Readers of cluster ids, and of class ids if there is a contingency state.
 
     Parameters
     ----------
     cluster : the cluster column
     table, sizes : a contingency state and a cluster state; one may be None
-    partitions : names of those that ids may belong to
+    partitions : names of the partitions that ids may belong to
     """
     spec = (sizes if table is None else table).spec
     scope, kind = spec.scope, spec.type if table is None else spec.cluster_type

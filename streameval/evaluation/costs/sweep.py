@@ -1,4 +1,4 @@
-"""One sweep over folded states for the groups that cost most, whether data or a store gave the states."""
+"""One sweep over folded states that finds the costliest groups; the states come from data or from a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["LookUp", "Sweep", "Values"]
 
 _METRIC = "adjusted_rand_index"
-Values = Mapping[str, list[list[bytes]]]  # by name, a list of values for each key
+Values = Mapping[str, list[list[bytes]]]  # for each name, one list of values per key
 LookUp = Callable[[Mapping[str, ValuesSpec]], Values]
 
 
@@ -36,9 +36,9 @@ class Sweep:
     Attributes
     ----------
     options : options of `streameval.attribute`, in plain form
-    engine : where states are
-    clusters, classes : their ids; classes are None where only labels count
-    look_up : reads the data for values of a few groups; None where there are no data
+    engine : the engine that holds the states
+    clusters, classes : readers of their ids; classes are None if only labels are used
+    look_up : reads the values of a few groups from the data; None if there are no data
     """
 
     options: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Sweep:
     look_up: LookUp | None
 
     def added(self, result: Attribution, table: Any, sizes: Any) -> Attribution:
-        """The result with the tables of a contingency state and of a cluster state; each may be None."""
+        """The result, with the tables of a contingency state and of a cluster state added; either may be None."""
         pairs = self._pairs(table, self.classes) if table is not None and self.classes is not None else None
         impure = self._impure(sizes) if sizes is not None else None
         values = self._values(pairs, impure)
@@ -70,12 +70,12 @@ class Sweep:
         return PairTables(classes, summary, costs, Shown(*merges, members[0]), Shown(*splits, members[1]))
 
     def _impure(self, state: Any) -> ImpureTable:
-        """The clusters that take most away from the area under the lift curve."""
+        """The clusters that lower the area under the lift curve most."""
         worst = WorstImpure(self.options["aul_threshold"], self.options["top"], self.clusters.signed)
         return ImpureTable(self.engine.finalize([(state, [worst])])[0][0])
 
     def _values(self, pairs: PairTables | None, impure: ImpureTable | None) -> Values | None:
-        """What takes one more scan: texts of ids, which `clusters` and `classes` learn, and examples by table."""
+        """Texts of ids (stored in `clusters` and `classes`) and examples by table; both take one more scan."""
         wanted = self._wanted(pairs, impure)
         if not wanted or self.look_up is None:
             return {} if self.options["examples"] else None

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SHOWN", "ImpureTable", "PairTables", "Shown"]
 
-SHOWN = 3  # largest classes of a cluster, and clusters of a class
+SHOWN = 3  # number of largest classes listed per cluster, and of largest clusters per class
 
 
 @dataclass(frozen=True)
 class Shown:
-    """Groups to show, with their largest cells.
+    """The groups to show, with their largest cells.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Shown:
     members: Members
 
     def keys(self, *, of_classes: bool) -> Array:
-        """Words of (cluster, class) of every cell shown."""
-        own = self.ids[self.members.group]
-        return np.hstack((self.members.ids, own) if of_classes else (own, self.members.ids))
+        """Words of (cluster, class) for every cell shown."""
+        groups = self.ids[self.members.group]
+        return np.hstack((self.members.ids, groups) if of_classes else (groups, self.members.ids))
 
 
 @dataclass(frozen=True)
 class PairTables:
-    """The worst merges and splits, before their ids are written out."""
+    """The worst merges and splits, with ids still as words."""
 
     classes: Ids
     summary: Any
@@ -59,19 +59,19 @@ class PairTables:
     def added(
         self, result: Attribution, clusters: Ids, metric: str, values: Mapping[str, list[list[bytes]]] | None
     ) -> Attribution:
-        """The result with these tables; `values` are examples, None where none were asked for."""
-        risen = gains(metric, self.summary)
+        """The result, with these tables added; `values` are examples, or None if none were requested."""
+        gain = gains(metric, self.summary)
         pairs = self.summary
         agreeing = (pairs.cells.squares - pairs.total) // 2
         false = (pairs.clusters.squares - pairs.total) // 2 - agreeing
         missed = (pairs.classes.squares - pairs.total) // 2 - agreeing
         merges = _named("cluster", clusters, self.merges.ids)
         merges |= _sized(self.merges, "classes", "class", self.classes)
-        gained = [risen.split(cost, rows) for cost, rows, *_ in self.merges.columns.tolist()]
+        gained = [gain.split(cost, rows) for cost, rows, *_ in self.merges.columns.tolist()]
         merges |= _costs("false_pairs", self.merges.columns[:, 0], false, gained)
         splits = _named("class", self.classes, self.splits.ids)
         splits |= _sized(self.splits, "clusters", "cluster", clusters)
-        gained = [risen.joined(joined, rows) for _, rows, _, joined in self.splits.columns.tolist()]
+        gained = [gain.joined(joined, rows) for _, rows, _, joined in self.splits.columns.tolist()]
         splits |= _costs("missed_pairs", self.splits.columns[:, 0], missed, gained)
         if values is not None:
             merges["examples"] = _examples(self.merges, "class", self.classes, values.get("merges", []))
@@ -91,17 +91,17 @@ class PairTables:
 
 @dataclass(frozen=True)
 class ImpureTable:
-    """The worst impure clusters, before their ids are written out."""
+    """The worst impure clusters, with ids still as words."""
 
     worst: Impure
 
     def keys(self) -> Array:
-        """Words of (cluster, label) of every cluster shown, for both labels."""
+        """Words of (cluster, label) for every cluster shown, with both labels."""
         ids = np.repeat(self.worst.ids, 2, axis=0)
         return np.column_stack((ids, np.tile(np.array([0, 1], np.uint64), len(self.worst.ids))))
 
     def added(self, result: Attribution, clusters: Ids, values: Mapping[str, list[list[bytes]]] | None) -> Attribution:
-        """The result with this table; `values` are examples, None where none were asked for."""
+        """The result, with this table added; `values` are examples, or None if none were requested."""
         loss = self.worst.loss
         total = loss.total
         lost = [loss.share(each) for each in self.worst.lost]
@@ -140,13 +140,13 @@ class ImpureTable:
 
 
 def _named(name: str, ids: Ids, words: Array) -> dict[str, pa.Array]:
-    """The column of ids, and that of their partitions where ids belong to these."""
+    """The column of ids, and a column of partitions if ids are scoped to partitions."""
     found = {name: ids.values(words)}
     return found | {"partition": ids.paths(words)} if ids.partitions else found
 
 
 def _sized(shown: Shown, parts: str, member: str, ids: Ids) -> dict[str, pa.Array]:
-    """Rows of groups, number of their cells, and the largest ones."""
+    """The rows of each group, the number of its cells, and its largest cells."""
     rows, count = (pa.array(np.ascontiguousarray(shown.columns[:, c])) for c in (1, 2)) if len(shown.ids) else _none(2)
     return {"rows": rows, parts: count, "largest": _largest(shown, member, ids)}
 
@@ -156,7 +156,7 @@ def _none(columns: int) -> list[pa.Array]:
 
 
 def _largest(shown: Shown, member: str, ids: Ids) -> pa.Array:
-    """The largest cells of each group; those that remain unnamed belong to rows without an id, of one row each."""
+    """The largest cells of each group; missing ones belong to rows without an id, so each has one row."""
     cells = _cells(shown, member, ids)
     kinds = {name: array.type for name, array in _named(member, ids, shown.members.ids[:0]).items()}
     if cells:

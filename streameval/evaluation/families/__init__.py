@@ -1,11 +1,11 @@
-"""Families: for each kind of input, which states its metrics need, what rows they speak of, how they are finalized.
+"""Families: for each kind of input, the states its metrics need, the rows they cover, and how they are finalized.
 
 ==========  ============================================  ========================================
 family      input                                         state
 ==========  ============================================  ========================================
 `score`     a score column                                exact counts, or a histogram (`approx`)
 `cluster`   a cluster column                              sizes and positives of clusters
-`groups`    a score column and one of groups              scores by group
+`groups`    a score column and a column of groups         scores by group
 `sample`    a sample of a score column (`approx_agc`)     digests, or bins in a second pass
 `classes`   a cluster column against the class column     contingency counts
 `sketch`    a column of numbers                           a quantile sketch
@@ -48,7 +48,7 @@ def planned(request: Request, found: Scan) -> list[MetricRequest]:
     Raises
     ------
     OptionError
-        If the data do not allow what is asked.
+        If the data do not allow what is requested.
     SchemaError
         If a column has a type that cannot be a score or an id; the message names a file that has it.
     """
@@ -63,7 +63,7 @@ def planned(request: Request, found: Scan) -> list[MetricRequest]:
 
 def finalize(engine: Engine, answered: Sequence[tuple[MetricRequest, Any]]) -> Iterator[Scalar]:
     """Results of all states, in the order given, each with its column and its rows."""
-    for _, group in groupby(answered, key=lambda pair: pair[0].family.sharded):  # whose shards share one graph
+    for _, group in groupby(answered, key=lambda pair: pair[0].family.sharded):  # the shards of a group share one graph
         pairs = list(group)
         rows = pairs[0][0].family.finalize(engine, [(state, wanted.metrics) for wanted, state in pairs])
         for (wanted, state), row in zip(pairs, rows, strict=True):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Clusters"]
 
 
-_UNLABELLED = "the positives of rows without a label are an estimate of their own"
+_UNLABELLED = "the positives of rows without a label are themselves an estimate"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Clusters(Sharded):
         return cut_rows(grouped, engine.each, engine.budget)
 
     def unlike(self, value: Scalar) -> str:
-        """A slice that cuts clusters has smaller ones, even if it is drawn at random."""
+        """A slice that cuts clusters has smaller clusters, even if it is random."""
         return "the slice cuts clusters (cut_share), which alone changes their sizes" if value.cut_share else ""
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
@@ -65,12 +65,12 @@ class Clusters(Sharded):
         return SweptClusters(changes.table, state.dropped_rows, changes)
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """Clusters by block of the unit, which other clusterings have as well."""
+        """Clusters by block of the unit, which all clusterings share."""
         paired = resampling.unit is not None and not wanted.spec.unlabelled
         return GroupedSpec(wanted.spec, resampling.blocks) if paired else None
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The state without each block of clusters: these are the units."""
+        """The state without each block of clusters: clusters are the units."""
         if wanted.spec.unlabelled:
             return _UNLABELLED
         return WithoutRows(state.changes, wanted.of, int(state.table.clusters.sum()))
@@ -78,7 +78,7 @@ class Clusters(Sharded):
     def paired(
         self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> Resampled | str | None:
-        """The state without each block of a unit that both clusterings have."""
+        """The state without each block of the unit, which both clusterings share."""
         if wanted.spec.unlabelled:
             return _UNLABELLED
         if blocks is None:
@@ -87,6 +87,6 @@ class Clusters(Sharded):
 
 
 def _changes(engine: Engine, state: Any) -> SizeChanges:
-    """The changes of a state with clusters, wherever its rows are."""
+    """The changes of a state's size table, computed wherever its rows are."""
     found: SizeChanges = engine.finalize([(state, [SweepClusters()])])[0][0]
     return found

@@ -69,15 +69,15 @@ class Contingency:
         return SweptTable(state, replicates, summary if limit is None else engine.summary(state, limit))
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """None: its values speak of classes, and the sizes of clusters alone do not say what a cut does to them."""
+        """Empty: its values depend on classes, and cluster sizes alone do not show how a cut affects them."""
         return {}
 
     def unlike(self, value: Scalar) -> str:
-        """Such values have no limit as classes are added."""
+        """Such values do not converge as classes are added."""
         return "values against classes depend on how many classes and clusters there are, fewer in a slice"
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """One table after the other: two passes summarise it, and the summary is the one part that metrics see."""
+        """One table after the other: two passes summarise it, and metrics see only the summary."""
         results = []
         for state, metrics in jobs:
             known = isinstance(state, SweptTable)
@@ -91,28 +91,28 @@ class Contingency:
         return None
 
     def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
-        """None."""
+        """No further metrics."""
         return ()
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The table without each block of classes: these are the units."""
+        """The table without each block of classes: classes are the units."""
         return WithoutClasses(state.replicates, wanted.spec.classes)
 
     def paired(
         self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> Resampled | str | None:
-        """Classes are units of all clusterings, but for null classes, of which the state knows no origin."""
+        """All clusterings share classes as units, except null classes, whose origin the state does not record."""
         if state.replicates.classless:
             return f"rows with a null class {wanted.spec.classes} have no block: leave them out (--nulls drop)"
         return None
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """Each state is the one part that metrics see."""
+        """Metrics see each state as a single part."""
         made = (make() for make in jobs)
         return [[scalar(metric, metric.combine([metric.partial(s)], s)) for metric in several] for s, several in made]
 
 
 def _assignment_cells(metrics: Sequence[Metric]) -> int | None:
-    """The limit to the best matching that metrics ask for; None where none needs it."""
+    """The limit on cells of the best matching that metrics set; None if none needs the matching."""
     limits = (getattr(metric, "assignment_cells", None) for metric in metrics)
     return next((limit for limit in limits if limit is not None), None)

@@ -1,4 +1,4 @@
-"""What a family is: the states that it asks for, and what it says of them."""
+"""The protocol of families: the states that a family requests, and how it evaluates them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class MetricRequest:
     of : the column
     spec : the state's spec
     metrics : the metrics
-    of_blocks : whether the state is that of blocks, which intervals need beside the family's own
-    by : columns of the slices that a store keeps of the state; empty for the state itself
+    of_blocks : whether the state holds resampling blocks, which intervals need in addition to the family's state
+    by : slicing columns, if this is the sliced state that a store keeps; else empty
     """
 
     family: Family
@@ -52,12 +52,12 @@ class MetricRequest:
         return f"{own}.by {self.by}" if self.by else own
 
     def blocks(self, resampling: Resampling) -> MetricRequest | None:
-        """The state to build beside this one for sampling intervals, such as ``score.blocks``; None where none is."""
+        """The additional state that sampling intervals need, such as ``score.blocks``; None if they need none."""
         spec = self.family.blocks(self, resampling) if resampling.level is not None and self.metrics else None
         return None if spec is None else replace(self, spec=spec, metrics=(), of_blocks=True)
 
     def remade(self, spec: Any, metrics: tuple[Any, ...]) -> MetricRequest:
-        """The same with another state."""
+        """The same request with another state."""
         return replace(self, spec=spec, metrics=metrics)
 
 
@@ -75,13 +75,13 @@ class Family(Protocol):
     name: str
     column: str  # the option that names its columns
     sharded: bool  # whether its states are finalized shard by shard
-    own_blocks: bool  # whether intervals of its values need a state of blocks, which stores keep then
+    own_blocks: bool  # whether its intervals need a state of blocks; stores then keep it
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The states that a request needs, with their metrics."""
 
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
-        """What rows the metrics of a state speak of."""
+        """The rows that the metrics of a state cover."""
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
         """Raise `DataError` if a state cannot be evaluated; `where` names its weights."""
@@ -90,33 +90,33 @@ class Family(Protocol):
         """Whether the metrics need the best matching of a table."""
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
-        """What takes the state's place where it is to have replicates: often one sweep gives these and its values."""
+        """What replaces the state if replicates are needed: often one sweep gives both replicates and values."""
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
         """Rows of each slice of a sliced state in clusters that the slice cuts; empty where there are no clusters."""
 
     def unlike(self, value: Scalar) -> str:
-        """Why the value of a slice differs from that of other rows for their numbers alone; empty if it does not."""
+        """Why a slice may differ from other rows merely because of its size; empty if it does not."""
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
         """The results of several states."""
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """The spec of a state to fold for sampling intervals; None where there is none to fold."""
+        """The spec of a state to fold for sampling intervals; None if none is needed."""
 
     def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
         """Further metrics of a state that its intervals need."""
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """What gives the replicates of intervals, from a state and that of `blocks`; or why there are none."""
+        """The source of the replicates for intervals, from a state and its blocks; or why there are none."""
 
     def paired(
         self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> Resampled | str | None:
-        """What gives the replicates of differences between columns; None if it is what gives those of intervals."""
+        """The source of the replicates for differences between columns; None if intervals use the same."""
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """The results of states that `Resampled.without` gives in this process, each made when its turn comes."""
+        """The results of the states that `Resampled.without` gives in this process, each built on demand."""
 
 
 @dataclass(frozen=True)

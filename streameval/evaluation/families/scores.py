@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["Groups", "Samples", "Scores"]
 
 
-_LIGHTEST = 1e-300  # share of all weight that a class may have: below it, products leave float64
+_LIGHTEST = 1e-300  # least share of the total weight per class; below it, products leave float64
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Scores(Sharded):
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
 
     def counted(self, wanted: MetricRequest, state: Any) -> Counted:
-        """All rows whose score is a number; with NaN scores where these count as halves."""
+        """All rows whose score is a number, and NaN scores if these count as halves."""
         rows, positives = totals(state)
         nan = state.nan_rows.tolist()
         if wanted.spec.nan == "half":
@@ -73,7 +73,7 @@ class Scores(Sharded):
         return BlockSpec(*facts, key.unit, key.count, resampling.bins)
 
     def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
-        """Standard errors where each row is a unit, which tell whether the grid will do."""
+        """Standard errors with each row as a unit, which show whether the grid is fine enough."""
         single = resampling.unit is None and not wanted.spec.weighted
         return certificates(wanted.metrics, coarse=resampling.bins is not None, single=single)
 
@@ -84,7 +84,7 @@ class Scores(Sharded):
         return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Refuse weights of two classes whose ratio leaves float64."""
+        """Refuse weights if the ratio of the two classes leaves float64."""
         total, missing = state.totals(), halved(state)
         neg, pos = total.neg_weight + missing.neg_weight, total.pos_weight + missing.pos_weight
         if neg and pos and min(neg, pos) < _LIGHTEST * max(neg, pos):
@@ -120,7 +120,7 @@ class Groups(Scores):
         return SweptGroups(state, {mean.name: sums for mean, sums in zip(wanted.metrics, found, strict=True)})
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """As of other scores."""
+        """The results, computed as for other scores."""
         plain = [(state.state if isinstance(state, SweptGroups) else state, metrics) for state, metrics in jobs]
         return super().finalize(engine, plain)
 
@@ -129,7 +129,7 @@ class Groups(Scores):
         return None
 
     def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
-        """None."""
+        """No further metrics."""
         return ()
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
@@ -137,7 +137,7 @@ class Groups(Scores):
         return WithoutGroups(state.found, wanted.spec.groups)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """The sums of the groups that are left."""
+        """The results, from the sums over the remaining groups."""
         return [state.scalars(metrics) for state, metrics in (make() for make in jobs)]
 
 
@@ -149,7 +149,7 @@ class Samples(Scores):
     column = "score"
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
-        """A sample of every score, where its area is asked for."""
+        """A sample of every score column whose gain area is requested."""
         if request.sampling:
             for column in request.scores:
                 policy, weighted = request.policy("nan", column), request.weight is not None
@@ -161,11 +161,11 @@ class Samples(Scores):
         return None
 
     def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
-        """None."""
+        """No further metrics."""
         return ()
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """None: the rows that were drawn decide the error, which the values have."""
+        """No replicates: the error comes from the sampled rows, and the values report it."""
         return "the rows that were drawn decide its error, see bound and stderr; agc has an interval"
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:

@@ -1,4 +1,4 @@
-"""What most families have in common: states that metrics read part by part, which keep no blocks."""
+"""The common base of most families: metrics read their states part by part, and the states keep no blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Sharded", "scalar", "totals"]
 
 
 NO_BLOCKS = "its states keep no blocks to leave out"
-_REPLICATES = 16  # that a task finalizes
+_REPLICATES = 16  # replicates finalized per task
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Sharded:
         """Nothing to refuse."""
 
     def matched(self, metrics: Sequence[Metric]) -> bool:
-        """There is no table."""
+        """False: there is no table."""
         return False
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
@@ -44,15 +44,15 @@ class Sharded:
         return state
 
     def cut(self, engine: Engine, grouped: Any) -> Mapping[Any, int]:
-        """There are no clusters."""
+        """Empty: there are no clusters."""
         return {}
 
     def unlike(self, value: Scalar) -> str:
-        """It does not."""
+        """Empty: such values do not depend on the number of rows."""
         return ""
 
     def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """All shards of all states side by side, once more for metrics that take several steps."""
+        """Finalize all shards of all states in parallel; repeat for metrics that take several steps."""
         values = in_rounds(engine.finalize, jobs)
         return [
             [scalar(metric, value) for metric, value in zip(metrics, row, strict=True)]
@@ -64,21 +64,21 @@ class Sharded:
         return None
 
     def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
-        """None."""
+        """No further metrics."""
         return ()
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """None."""
+        """No replicates: the states keep no blocks."""
         return NO_BLOCKS
 
     def paired(
         self, engine: Engine, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
     ) -> Resampled | str | None:
-        """Intervals and differences have the same replicates."""
+        """None: intervals and differences use the same replicates."""
         return None
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
-        """Replicates side by side, several a task, since one takes about as long as scheduling it."""
+        """Finalize replicates in parallel, several per task, since one takes about as long as scheduling it."""
         several = [jobs[i : i + _REPLICATES] for i in range(0, len(jobs), _REPLICATES)]
         return [row for rows in engine.each(_computed, several, "replicates") for row in rows]
 
@@ -93,7 +93,7 @@ def _computed(jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
 
 
 def scalar(metric: Metric, value: Any) -> Scalar:
-    """A result; a user's own metric may give a plain number."""
+    """A value as a result; a user-defined metric may return a plain number."""
     return value if isinstance(value, Scalar) else Scalar.certain(metric.name, float(value))
 
 

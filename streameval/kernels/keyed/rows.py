@@ -1,6 +1,6 @@
-"""Partition rows of ids by the first one, and count the rows of hot keys before.
+"""Count the rows of hot keys, and partition the other rows by their first id.
 
-A key is a word and further words; all rows count one. See `streameval.states.contingency.rows`.
+A key is a word and further words; every row has a count of 1. See `streameval.states.contingency.rows`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from streameval.kernels.prefetch import LINE, prefetch
 
 __all__ = ["SLOT_BITS", "absorb_rows", "count_buckets", "scatter_ids", "slots_of_rows"]
 
-SLOT_BITS = 13  # of a table, which stays in the second-level cache
+SLOT_BITS = 13  # so that the table of hot keys stays in the second-level cache
 
 _SLOT_SHIFT = np.uint64(64 - SLOT_BITS)
 _MIX = np.uint64(MIX)
 _FURTHER = np.uint64(0xFF51AFD7ED558CCD)
-_WORDS = LINE // 8
+_LINE_WORDS = LINE // 8
 
 
 def slots_of_rows(keys: np.ndarray) -> np.ndarray:
@@ -35,10 +35,10 @@ def slots_of_rows(keys: np.ndarray) -> np.ndarray:
 
 @jit
 def absorb_rows(words, rest, further, table):
-    """Count the rows whose key is in its slot and move the others to the front; returns how many these are.
+    """Count the rows whose key is in its slot and move the other rows to the front; returns how many are left.
 
-    Keys have as many further words as the tuple `further` is long. A row of `table` is the words of a key, and its
-    count. No branch depends on the data.
+    The length of the tuple `further` is the number of further words in a key. A row of `table` holds the words of a key
+    and its count. No branch depends on the data.
     """
     kept, columns = np.uint64(0), len(further)
     for i in range(words.size):
@@ -59,14 +59,14 @@ def absorb_rows(words, rest, further, table):
 
 @jit
 def count_buckets(words, shift, counts):
-    """Count the words of each bucket: the bits above `shift` of the mixed word."""
+    """Count the words of each bucket, which is given by the bits of the mixed word above `shift`."""
     for i in range(words.size):
         counts[(words[i] * _MIX) >> shift] += 1
 
 
 @jit
 def scatter_ids(words, rest, further, shift, cursor, out, out_rest):
-    """Write mixed words, and the further words of their rows, at the cursors of their buckets, which advance."""
+    """Write mixed words and the further words of their rows at the cursors of their buckets; advances the cursors."""
     columns = len(further)
     for i in range(words.size):
         word = words[i] * _MIX
@@ -74,10 +74,10 @@ def scatter_ids(words, rest, further, shift, cursor, out, out_rest):
         at = cursor[bucket]
         cursor[bucket] = at + 1
         out[np.uint64(at)] = word
-        if at & (_WORDS - 1) == 0:
-            prefetch(out, at + _WORDS)
+        if at & (_LINE_WORDS - 1) == 0:
+            prefetch(out, at + _LINE_WORDS)
         if columns:
-            if (at * columns) & (_WORDS - 1) < columns:
-                prefetch(out_rest, at * columns + _WORDS)
+            if (at * columns) & (_LINE_WORDS - 1) < columns:
+                prefetch(out_rest, at * columns + _LINE_WORDS)
             for c in range(columns):
                 out_rest[np.uint64(at), c] = rest[i, c]

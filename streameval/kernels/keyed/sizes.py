@@ -1,9 +1,9 @@
 """Count the clusters of whole buckets by size, straight from the segments: no row is gathered or sorted.
 
-The rows of a bucket, which the second-level cache holds, are looked at twice. The first look counts the rows of each
-slot in a byte that saturates at 2; there are at least four slots a row. In the second a row that is alone in its slot
-is a singleton and only counted; the others are kept, and then counted in a hash table. So data full of singletons
-hardly reach the table, and the table of other data is small.
+A bucket fits into the second-level cache, and two passes read it. The first counts the rows of each slot in a byte that
+saturates at 2; there are at least four slots per row. In the second, a row that is alone in its slot is a singleton and
+is only counted; the other rows are gathered and then counted in a hash table. So singletons never enter the table, and
+the table stays small.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from streameval.kernels.singletons import items_of
 
 __all__ = ["LARGEST", "tally_clusters"]
 
-LARGEST = 1 << 19  # items of a bucket beyond which its tables leave the cache, and take too much memory
+LARGEST = 1 << 19  # items in a bucket; the tables of larger ones leave the cache and take too much memory
 
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
-_ONE, _HALF, _WORD = np.uint64(1), np.uint64(32), np.uint64(64)
-_MARKS = 4  # slots for each row that is marked, at least
-_PATIENCE = 32  # steps for each row, on average, after which keys are taken to collide on purpose
+_ONE, _HALF, _WORD_BITS = np.uint64(1), np.uint64(32), np.uint64(64)
+_MARKS = 4  # least number of slots per marked row
+_PATIENCE = 32  # mean probes per row; more suggest that keys were chosen to collide
 
 _KEY, _NEG, _FURTHER = np.uint64(0), np.uint64(1), np.uint64(3)  # columns of a table; positives follow negatives
 
 
 @inlined
 def _bits(slots):
-    """Base-2 logarithm of the size of a table with room for `slots` slots, at least 3."""
+    """Base-2 logarithm of the size of a table that holds `slots` slots; at least 3."""
     bits = 3
     while (1 << bits) < slots:
         bits += 1
@@ -39,7 +39,7 @@ def _bits(slots):
 
 @inlined
 def _mark(rows, b, shift, marks):
-    """Count the items of each slot, an item with a count as several."""
+    """Count the items of each slot; an item that carries a count counts as several."""
     for r in range(rows.starts.shape[0]):
         words, again = rows.words[r], np.uint8(rows.counts[r] != 0)
         for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
@@ -49,7 +49,7 @@ def _mark(rows, b, shift, marks):
 
 @inlined
 def _keep(rows, code, columns, shift, marks, kept, n):
-    """Keep the items of a code that are not alone in their slot, from place `n` on; returns where they end."""
+    """Write the items of a code that share their slot to `kept`, from index `n` on; returns the end index."""
     for r in range(rows.starts.shape[0]):
         words, rest, counts = rows.words[r], rows.rest[r], rows.counts[r]
         for i in range(rows.starts[r, code], rows.starts[r, code + 1]):
@@ -66,9 +66,9 @@ def _keep(rows, code, columns, shift, marks, kept, n):
 def _count(kept, start, stop, label, columns, table, bits, used, keys):
     """Count kept items in the table; returns the number of keys, or −1 if they collide too often.
 
-    The number of every slot in use is added to `used`.
+    Appends the number of every slot in use to `used`.
     """
-    shift, mask, steps = _WORD - bits, (_ONE << bits) - _ONE, np.int64(0)
+    shift, mask, steps = _WORD_BITS - bits, (_ONE << bits) - _ONE, np.int64(0)
     for i in range(start, stop):
         key = kept[i, 0]
         mixed = key
@@ -98,7 +98,7 @@ def _count(kept, start, stop, label, columns, table, bits, used, keys):
 
 @inlined
 def _room(rows, first, small):
-    """Items of the largest bucket that is counted, and a bound on the clusters of at least `small` rows."""
+    """Items in the largest bucket to count, and an upper bound on the number of clusters with at least `small` rows."""
     most, room = np.int64(0), np.int64(0)
     for b in range(first, (rows.starts.shape[1] - 1) // 2):
         items = items_of(rows.starts, 2 * b, 2 * b + 2)
@@ -112,18 +112,18 @@ def _room(rows, first, small):
 
 @inlined
 def _keep_shared(rows, b, columns, marks, kept):
-    """Mark the items of a bucket and keep those that share a slot, negatives first; returns where these and all end."""
+    """Mark the items of a bucket and keep those that share a slot, negatives first; returns both ends."""
     bits = _bits(_MARKS * items_of(rows.starts, 2 * b, 2 * b + 2))
     marks[: 1 << bits] = 0
-    _mark(rows, b, _WORD - bits, marks)
-    half = _keep(rows, 2 * b, columns, _WORD - bits, marks, kept, np.uint64(0))
-    stop = _keep(rows, 2 * b + 1, columns, _WORD - bits, marks, kept, half)
+    _mark(rows, b, _WORD_BITS - bits, marks)
+    half = _keep(rows, 2 * b, columns, _WORD_BITS - bits, marks, kept, np.uint64(0))
+    stop = _keep(rows, 2 * b + 1, columns, _WORD_BITS - bits, marks, kept, half)
     return np.int64(half), np.int64(stop)
 
 
 @inlined
 def _drain(table, used, keys, clusters, positives, sizes, large, found):
-    """Tally the keys of the table by size and clear it; returns how many clusters were larger than the tallies."""
+    """Tally the keys of the table by size and clear it; returns the number of clusters too large for the tallies."""
     for k in range(keys):
         at = used[k]
         size, pos = np.int64(table[at, 1] + table[at, 2]), np.int64(table[at, 2])
@@ -145,19 +145,21 @@ def tally_clusters(rows, further, first, clusters, positives):
     Parameters
     ----------
     rows : `streameval.kernels.singletons.Addresses` of the buckets
-    further : tuple as long as a key has further words
+    further : tuple whose length is the number of further words in a key
     first : number of the first bucket to count
-    clusters, positives : int64 tables indexed by size, added to
+    clusters, positives : int64 tables indexed by size, updated in place
 
     Returns
     -------
-    stop : the first bucket that is not counted, as it has more than `LARGEST` items or keys that collide
-    sizes, large : int64 arrays, the sizes and positives of clusters that are larger than the tables
+    stop : the first bucket that was not counted, because it has more than `LARGEST` items or colliding keys
+    sizes, large : int64 arrays with the sizes and positives of clusters too large for the tables
     """
     columns, buckets = len(further), (rows.starts.shape[1] - 1) // 2
     most, room = _room(rows, first, clusters.size)
     marks = np.empty(1 << _bits(_MARKS * most), np.uint8)
-    kept = np.empty((most + 1, 2 + columns), np.uint64)  # key, its lost top bit made up by a lowest one; count; further
+    kept = np.empty(
+        (most + 1, 2 + columns), np.uint64
+    )  # key shifted left, lowest bit set so that it is not 0; count; further words
     table = np.empty((1 << _bits(2 * most), 3 + columns), np.uint64)
     used = np.empty(most, np.uint64)
     sizes, large = np.empty(room, np.int64), np.empty(room, np.int64)

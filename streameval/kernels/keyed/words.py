@@ -1,7 +1,7 @@
 """Count the 16-bit words of whole buckets by label, straight from the segments: no row is gathered or sorted.
 
-A table has a place for each word, which the second-level cache holds. For a small bucket, a bitmap records the
-places in use, so that only those are read.
+The table has one entry per word and fits into the second-level cache. For a small bucket, a bitmap records the entries
+in use, so that only those are read.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ __all__ = ["WORDS", "tally_words"]
 
 WORDS = 1 << 16
 
-_SPARSE = 1 << 12  # items of a bucket below which its words are noted
+_SPARSE = 1 << 12  # buckets with fewer items record their words in the bitmap
 _ONE, _LOW, _HALF = np.uint64(1), np.uint64(0xFFFFFFFF), np.uint64(32)
 _BITS, _INSIDE = np.uint64(6), np.uint64(63)
 
 
 @inlined
 def _count(rows, code, label, table):
-    """Add the items of a code to the halves of the table for their label."""
+    """Add the items of a code to the table: negatives to the lower half of an entry, positives to the upper half."""
     shift = _HALF * np.uint64(label)
     for r in range(rows.starts.shape[0]):
         words, counts = rows.words[r], rows.counts[r]
@@ -43,19 +43,20 @@ def _note(rows, b, seen):
 
 @jit
 def tally_words(rows, bucket, first, room, table, seen):
-    """Distinct keys of some buckets in ascending order, with their negatives and positives.
+    """Distinct keys of consecutive buckets in ascending order, with their negatives and positives.
 
     Parameters
     ----------
     rows : `streameval.kernels.singletons.Addresses` of the buckets, their words 16 bits wide
-    bucket : number of the first of them, the upper bits of its keys
-    first : the one to begin with, counted from that one
-    room : keys to return at most, `WORDS` or more
-    table, seen : uint64 arrays of `WORDS` and `WORDS` // 64 zeros, which are left so; a label has less than 2³² rows
+    bucket : number of the first bucket in `rows`, the upper bits of its keys
+    first : index of the bucket to begin with, relative to `bucket`
+    room : maximum number of keys to return, at least `WORDS`
+    table, seen : uint64 arrays of `WORDS` and `WORDS` // 64 zeros, zero again on return; a label must have fewer than
+        2³² rows
 
     Returns
     -------
-    stop : the bucket to go on with
+    stop : index of the bucket to continue with
     keys, neg, pos : uint64 and int64 arrays of shape (n,)
     """
     buckets, most = (rows.starts.shape[1] - 1) // 2, np.int64(0)

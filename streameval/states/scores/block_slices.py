@@ -1,8 +1,8 @@
 """Block counts of slices: the rows of each resampling block on a coarse grid of scores, slice by slice.
 
-Every slice has the `BlockCounts` of its rows alone, so its grid is as fine as its own scores allow. Few rows occupy few
-bins: a slice takes 3 KiB a bin of 128 blocks (7 with weights), 6 MiB where its scores fill 2,048 bins. Slices whose
-blocks do not fit into the budget are refused, with their number.
+Every slice has its own `BlockCounts`, so its grid is as fine as its scores allow. A slice with few rows occupies few
+bins. With 128 blocks a bin takes 3 KiB (7 with weights), so a slice takes 6 MiB if its scores fill 2,048 bins. If the
+slices do not fit into the budget, an error says how many there are.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockSlices", "BlockSlicesSpec"]
 
-_WORDS = 12, 16  # bytes of a count while a slice is folded and after; the same for a weight
+_COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # of a cell while its slice is folded and after: count, and sum of weights
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,10 @@ class BlockSlicesSpec:
         """The state that `BlockSlices.to_arrow` wrote."""
         table = pa.Table.from_batches(batches, self.schema)
         found = {}
-        for text, own in header["slices"].items():
+        for text, slice_header in header["slices"].items():
             name = base64.b64decode(text)
             rows = table.filter(pc.equal(table["slice"], pa.scalar(name, pa.large_binary()))).drop_columns(["slice"])
-            found[name] = self.inner.from_arrow(own, rows.to_batches(), budget)
+            found[name] = self.inner.from_arrow(slice_header, rows.to_batches(), budget)
         return BlockSlices(self, found)
 
 
@@ -118,10 +118,10 @@ class _Builder:
             self._builders[name].update(batch.taken(order[a:b], self._spec.inner.columns))
 
     def _check_room(self) -> None:
-        """Raise `OptionError` if the blocks of the slices so far do not fit into the budget."""
+        """Raise `OptionError` if the blocks of all slices seen so far do not fit into the budget."""
         inner, limit = self._spec.inner, self._budget.limit
         cells = 2 * inner.count * sum(min(inner.bins, rows) for rows in self._rows.values())
-        needed = cells * (_WORDS[0] + inner.weighted * _WORDS[1])
+        needed = cells * (_COUNT_BYTES + inner.weighted * _WEIGHT_BYTES)
         if needed > limit and len(self._rows) > 1:
             by = ",".join(self._spec.key.columns)
             msg = (
@@ -162,7 +162,7 @@ class BlockSlices(Small):
     slices: Mapping[bytes, BlockCounts]
 
     def merge(self, other: BlockSlices) -> BlockSlices:
-        """Slices of both inputs; slices of equal values are one."""
+        """The slices of both states; slices with equal values are merged."""
         mergeable(self, other)
         found = dict(self.slices)
         for name, state in other.slices.items():
@@ -174,11 +174,11 @@ class BlockSlices(Small):
         return {self.spec.key.group(name): name for name in sorted(self.slices)}
 
     def groups(self) -> tuple[Group, ...]:
-        """All slices with rows."""
+        """The values of every slice that has rows."""
         return tuple(self._names)
 
     def only(self, group: Group) -> BlockCounts:
-        """The block counts of one slice; of no rows where there is no such slice."""
+        """The block counts of one slice; empty if there is no such slice."""
         name = self._names.get(group)
         found: BlockCounts = self.spec.inner.empty() if name is None else self.slices[name]
         return found
@@ -189,15 +189,15 @@ class BlockSlices(Small):
         return self._union([name for name in self.slices if name not in left])
 
     def each_without(self, groups: Sequence[Group]) -> Iterator[BlockCounts]:
-        """The block counts of all rows but one group's, for each of some groups.
+        """For each of some groups, the block counts of all rows outside it.
 
-        They are halved again and again, so that a group takes as many merges as its number has bits.
+        The groups are halved recursively, so n groups take O(n log n) merges.
         """
         names = [self._names.get(group, b"") for group in groups]
         yield from self._each_without(self._union([name for name in self.slices if name not in names]), names)
 
     def _each_without(self, others: BlockCounts, names: list[bytes]) -> Iterator[BlockCounts]:
-        """The union of `others` and of all slices named but one, for each of these."""
+        """For each named slice, the union of `others` and all other named slices."""
         if len(names) < 2:
             yield from [others] * len(names)
             return
@@ -210,7 +210,7 @@ class BlockSlices(Small):
         return self._union(list(self.slices))
 
     def _union(self, names: list[bytes]) -> BlockCounts:
-        """The block counts of some slices, in the order of their names: sums of weights keep their digits."""
+        """The block counts of some slices, merged in order of name so that sums of weights are reproducible."""
         states = (self.slices[name] for name in sorted(names) if name in self.slices)
         found: BlockCounts = reduce(BlockCounts.merge, states, self.spec.inner.empty())
         return found
@@ -228,7 +228,7 @@ class BlockSlices(Small):
         """The spec, and the header of each slice."""
         slices = {base64.b64encode(name).decode(): self.slices[name].header() for name in sorted(self.slices)}
         spec = {"inner": asdict(self.spec.inner), "key": self.spec.key.fields()}
-        return {"spec": spec, "slices": {name: _own(header) for name, header in slices.items()}}
+        return {"spec": spec, "slices": {name: _without_spec(header) for name, header in slices.items()}}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """The tables of all slices."""
@@ -248,6 +248,6 @@ class BlockSlices(Small):
         return self.spec == other.spec and self.slices == other.slices
 
 
-def _own(header: dict[str, Any]) -> dict[str, Any]:
-    """The header of a slice without its spec, which all share."""
+def _without_spec(header: dict[str, Any]) -> dict[str, Any]:
+    """The header of a slice without its spec, which all slices share."""
     return {name: value for name, value in header.items() if name != "spec"}

@@ -1,4 +1,4 @@
-"""Columns that join a store or leave it, and what of its states that changes."""
+"""Adding columns to a store, removing them, and which states that changes."""
 
 from __future__ import annotations
 
@@ -22,50 +22,50 @@ __all__ = ["joined", "narrowed", "widened", "without"]
 
 
 def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
-    """The configuration with more columns or metrics, named by the options of their kind.
+    """The configuration with added columns or metrics; `given` are options such as ``score=("score_lr",)``.
 
     Raises
     ------
     OptionError
-        If it contradicts what the store keeps.
+        If an option contradicts what the store keeps.
     """
     options = dict(before.options)
     for name, value in sorted(
         plain_options(given).items(), key=lambda item: bool(KEPT[item[0]].of)
     ):  # policies after columns
         option = KEPT[name]
-        own, rest = before.options[name], option.rest
+        kept, rest = before.options[name], option.rest
         new = [c for c in options[option.of] if c not in before.options[option.of]] if option.of else []
-        if name == "metrics" and not own and value:
+        if name == "metrics" and not kept and value:
             options[name] = ("default", *value)
         elif isinstance(value, ByColumn) or (new and not option.kind.many):
             options[name] = _of_columns(before, option, value, new)
-        elif isinstance(own, ByColumn) and option.kind.many:
-            options[name] = ByColumn.of(dict(own.columns), tuple(dict.fromkeys((*own.others, *value))))
+        elif isinstance(kept, ByColumn) and option.kind.many:
+            options[name] = ByColumn.of(dict(kept.columns), tuple(dict.fromkeys((*kept.others, *value))))
         elif option.kind.many:
-            options[name] = tuple(dict.fromkeys((*own, *value)))
-        elif own == rest:
+            options[name] = tuple(dict.fromkeys((*kept, *value)))
+        elif kept == rest:
             options[name] = value
-        elif value != own:
-            raise contradiction(name, value, own, "a store has one of them: begin another store")
+        elif value != kept:
+            raise contradiction(name, value, kept, "a store can have only one: begin another store")
     return Configuration.of({name: value for name, value in options.items() if value != KEPT[name].rest}).with_(
         before.types
     )
 
 
 def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
-    """A policy with what is said of columns that join; values may change for others, states may not."""
+    """A policy extended to added columns. For other columns it may change values, but not states."""
     own = before.options[option.name]
-    said = dict(value.columns) if isinstance(value, ByColumn) else dict.fromkeys(new, value)
-    stray = [name for name in said if name not in new and of_column(own, name) != said[name]]
+    named = dict(value.columns) if isinstance(value, ByColumn) else dict.fromkeys(new, value)
+    stray = [name for name in named if name not in new and of_column(own, name) != named[name]]
     if stray and option.decides == "state":
-        raise contradiction(option.name, value, own, "name columns that join")
+        raise contradiction(option.name, value, own, "name only columns that are being added")
     kept = own if isinstance(own, ByColumn) else ByColumn((), own)
-    return ByColumn.of(dict(kept.columns) | said, kept.others)
+    return ByColumn.of(dict(kept.columns) | named, kept.others)
 
 
 def joined(after: Configuration, before: Configuration) -> tuple[str, ...]:
-    """Columns and metrics that were not kept before."""
+    """The columns and metrics that have been added."""
     found: list[str] = []
     for name, value in after.options.items():
         own = before.options[name]
@@ -80,11 +80,11 @@ def without(before: Configuration, column: str) -> Configuration:
     Raises
     ------
     OptionError
-        If the store does not keep it, or could not go on without it.
+        If the store does not keep the column, or cannot do without it.
     """
     single = [name for name in ("label", "weight") if before.options[name] == column]
     if single:
-        msg = f"{column}: is the {single[0]} column, which decides all states; begin another store"
+        msg = f"{column} is the {single[0]} column, on which all states depend; begin another store"
         raise OptionError(msg)
     slicing = before.slicing.columns
     if column not in (*before.key_columns, *slicing):
@@ -97,15 +97,15 @@ def without(before: Configuration, column: str) -> Configuration:
     options["classes"] = None if options["classes"] == column or not options["cluster"] else options["classes"]
     options["unit"] = None if options["unit"] == column else options["unit"]
     if not any(options[name] for name in SUBSETS):
-        msg = f"{column}: is the only column of the store; delete the store instead"
+        msg = f"{column} is the only column of the store; delete the store instead"
         raise OptionError(msg)
     made = Configuration(active(options), before.types)
     return made.with_(before.types)
 
 
 def narrowed(whole: Configuration, due: frozenset[tuple[str, str]]) -> Configuration:
-    """The configuration that folds these states alone."""
-    families = {(group.partition(".")[0], of) for group, of in due}  # of score.blocks it is score
+    """The configuration that folds only these states."""
+    families = {(group.partition(".")[0], of) for group, of in due}  # score.blocks belongs to the family score
     columns = {
         name: tuple(of for of in whole.options[name] if any((group, of) in families for group in groups))
         for name, groups in (

@@ -1,9 +1,9 @@
-"""What a store keeps of its data, decided by its first update.
+"""What a store keeps of its data; the first update decides this.
 
-Columns, the positive label and the policies decide the states and cannot change later. Options that decide only which
-values are computed of the states, such as `metrics` and `truncate`, are defaults: an evaluation of the store may name
-others. Key types (how scores and ids become keys) are fixed as well: a column of a later night may have a narrower
-type, and is widened.
+Columns, the positive label and the policies determine the states and cannot change later. Options that only determine
+which values are computed from the states, such as `metrics` and `truncate`, are defaults: an evaluation may name
+others. Key types (how scores and ids become keys) are fixed as well: if a column of a later night has a narrower type,
+it is widened.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Configuration:
     ----------
     options : the options of `streameval.evaluate` that a store keeps, in plain form
     types : key type of each score, cluster and class column
-    due : group and column of the states to fold; None for all
+    due : group and column of each state to fold; None for all
 
     Examples
     --------
@@ -58,18 +58,18 @@ class Configuration:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Configuration:
-        """The configuration of a first update's options, checked.
+        """The configuration that the options of a first update describe, checked.
 
         Raises
         ------
         OptionError
-            If an option has a value that it does not take, or no score and no cluster column is named.
+            If the value of an option is invalid, or neither a score nor a cluster column is named.
         """
         options = {name: option.rest for name, option in KEPT.items()}
         options |= {name: value for name, value in plain_options(given).items() if name in KEPT}
-        own = [metric for metric in options["metrics"] if not isinstance(metric, str)]
-        if own:
-            msg = f"metrics={own[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"
+        custom = [metric for metric in options["metrics"] if not isinstance(metric, str)]
+        if custom:
+            msg = f"metrics={custom[0]!r}: a store keeps names of metrics only; give your own metric to Store.evaluate"
             raise OptionError(msg)
         ids = [*options["cluster"], options["classes"]]
         both = [name for name in options["sketch"] if name in ids]
@@ -78,12 +78,12 @@ class Configuration:
             raise OptionError(msg, "sketch")
         made = cls(options, {})
         made.request()
-        made.slicing  # noqa: B018 - refuses slicings that are not understood
+        made.slicing  # noqa: B018 - refuses invalid slicings
         return made
 
     @classmethod
     def read(cls, kept: Mapping[str, Any]) -> Configuration:
-        """The configuration as the ledger keeps it.
+        """Read the configuration from the ledger.
 
         Raises
         ------
@@ -91,7 +91,7 @@ class Configuration:
             If it has an option that this version does not know.
         """
         options = {_RENAMED.get(name, name): value for name, value in kept["options"].items()}
-        if options.get("nulls") == "drop":  # which spoke of labels as well in stores of earlier versions
+        if options.get("nulls") == "drop":  # which applied to labels as well in stores of earlier versions
             options.setdefault("unlabelled", "drop")
         unknown = [name for name in options if name not in KEPT]
         if unknown:
@@ -108,7 +108,7 @@ class Configuration:
         return {"options": plain, "types": self.types}
 
     def __str__(self) -> str:
-        """What it keeps, in words: columns, then the options that are not at their default."""
+        """What the store keeps, in words: columns, then the options that differ from their defaults."""
         kinds = {"score": "scores", "cluster": "clusters", "sketch": "sketches of"}
         parts = [f"{what} {', '.join(self.options[name])}" for name, what in kinds.items() if self.options[name]]
         parts += [f"classes {self.options['classes']}"] if self.options["classes"] else []
@@ -120,18 +120,18 @@ class Configuration:
         return f"keeps {'; '.join(parts)}"
 
     def refuse_others(self, given: Mapping[str, Any]) -> None:
-        """Raise `OptionError` if an update names options that are not the store's."""
+        """Raise `OptionError` if an update names options that differ from the store's."""
         for name, value in plain_options(given).items():
             if name in KEPT and value != self.options[name]:
                 remedy = "leave it out, or begin another store"
                 if name in REPORTED:
                     remedy = "name it when you evaluate the store (show)"
                 elif name in (*SUBSETS, "by"):
-                    remedy = "leave it out, or let a column join (add)"
+                    remedy = "leave it out, or add a column to the store (add)"
                 raise contradiction(name, value, self.options[name], remedy)
 
     def asked(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Options of an evaluation: the store's, and those given that it can honour.
+        """The options of an evaluation: those given that the store can honour, else the store's.
 
         Raises
         ------
@@ -146,22 +146,22 @@ class Configuration:
                 remedy = "leave it out, or begin another store"
                 if name in SUBSETS:
                     near = [c for one in value for c in get_close_matches(one, self.options[name], 1) if c != one]
-                    remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}let it join (add)"
+                    remedy = f"{f'did you mean {near[0]!r}? Otherwise ' if near else ''}add it to the store (add)"
                 raise contradiction(name, value, self.options[name], remedy)
         given = {name: value for name, value in plain.items() if name in KEPT or name in SHOWN}
         own = active(self.options | {name: given[name] for name in SUBSETS if name in given})
         asked = own | given
         if plain.get("clip") is None and not _clips(asked["metrics"]):
-            asked["clip"] = None  # the store's own clips a metric that is not asked for
-        return asked | {"by": ()}  # slices are states of their own
+            asked["clip"] = None  # the store's clip is for a metric that is not requested
+        return asked | {"by": ()}  # slices have separate states
 
     def request(self, **changes: Any) -> Request:
-        """What to compute: the store's own options, or others that it can honour."""
+        """What to compute, by the store's options or others that it can honour."""
         return Request.checked(self.asked(changes))
 
     @property
     def folding(self) -> Request:
-        """A request of every state, whatever the metrics."""
+        """A request for every state, whatever the metrics."""
         return replace(self.request(**self._all_states), slicing=self.slicing)
 
     @property
@@ -170,7 +170,7 @@ class Configuration:
         return Slicing.of(self.options["by"], self.options["max_slices"])
 
     def sliced(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
-        """The states of slices that are kept for these requests, by all slicings or some."""
+        """The sliced states that are kept for these requests; `keys` are slicings, by default all."""
         return [
             replace(w, spec=GroupedSpec(w.spec, key), metrics=(), by=",".join(key.columns))
             for key in (self.slicing.keys if keys is None else keys)
@@ -179,7 +179,7 @@ class Configuration:
         ]
 
     def sliced_blocks(self, wanted: Sequence[MetricRequest], keys: Sequence[By] | None = None) -> list[MetricRequest]:
-        """The states of blocks of the unit that are kept for the slices of these requests."""
+        """The states of unit blocks that are kept for the slices of these requests."""
         return [
             replace(w, spec=BlockSlicesSpec(w.spec, key), by=",".join(key.columns))
             for key in (self.slicing.keys if keys is None else keys)
@@ -189,13 +189,13 @@ class Configuration:
 
     @property
     def _all_states(self) -> dict[str, Any]:
-        """Options that ask for every state; without labels if no metric of the store needs them."""
+        """Options that request every state; without labels if no metric of the store needs them."""
         if self.request().label.column is None:
             return {name: value for name, value in ALL_STATES.items() if name != "metrics"}
         return ALL_STATES
 
     def typed(self, found: Scan) -> Configuration:
-        """The configuration with the key types of scanned columns, for columns that have none yet."""
+        """The configuration, with key types from a scan for the columns that have none yet."""
         types = {
             name: self.types.get(name) or key_type(found.schema.field(name), self.numbers) for name in self.key_columns
         }
@@ -219,7 +219,7 @@ class Configuration:
         return tuple(dict.fromkeys(named))
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
-        """The states of the partitions with their metrics, as an evaluation of the files plans them."""
+        """The states of the partitions with their metrics, planned as in an evaluation of the files."""
         fields = {name: arrow_type(kind) for name, kind in self.types.items()}
         pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one stands for all
         return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
@@ -232,23 +232,23 @@ class Configuration:
         }
 
     def kept(self, wanted: Sequence[MetricRequest]) -> list[MetricRequest]:
-        """What is kept for these requests: their states, and those of blocks of the unit."""
-        own = [w for w in wanted if w.family.own_blocks and self.options["unit"]]
-        blocks = (w.blocks(self.folding.resampling) for w in own)
+        """What is kept for these requests: their states, and states of unit blocks."""
+        blocked = [w for w in wanted if w.family.own_blocks and self.options["unit"]]
+        blocks = (w.blocks(self.folding.resampling) for w in blocked)
         return [*wanted, *(made for made in blocks if made is not None)]
 
     def with_(self, types: Mapping[str, str]) -> Configuration:
-        """The configuration with those key types that are of its columns."""
+        """The configuration with these key types, restricted to its columns."""
         return replace(self, types={name: kind for name, kind in types.items() if name in self.key_columns})
 
     def changed(self, before: Configuration) -> dict[tuple[str, str], bool]:
-        """Group and column of every state, and whether it is another one than before."""
+        """Group and column of every state, and whether its spec has changed."""
         old, new = (made._sketched.specs(["_"]) for made in (before, self))  # noqa: SLF001  another of this class
         return {key: key in old and old[key] != spec for key, spec in new.items()}
 
     @property
     def _sketched(self) -> Configuration:
-        """The configuration with some key type for columns that have none yet."""
+        """The configuration with a placeholder key type for columns that have none yet."""
         return replace(self, types={n: "f8" if n in self.numbers else "hash" for n in self.key_columns} | self.types)
 
 
@@ -264,7 +264,7 @@ def slices_group(group: str, key: By) -> str:
 
 
 class _Nothing:
-    """The source of a partition whose states are stored, so that its rows are not read."""
+    """The source of a partition whose states are stored; it has no rows to read."""
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Any:
         """No batches."""
@@ -272,6 +272,6 @@ class _Nothing:
 
 
 def _clips(metrics: Sequence[Any]) -> bool:
-    """Whether metrics include one that `clip` changes."""
+    """Whether `clip` affects one of these metrics."""
     names = [metric for metric in metrics if isinstance(metric, str)]
     return any(fnmatchcase("log_loss", name) or name in ("score", "calibration") for name in names)

@@ -1,6 +1,6 @@
 """Facts of a night that the ledger keeps with its states: nulls by column, rows and nulls by file, files left out.
 
-They come from the states and the files' footers. When a rule fails, they show what changed without reading the data.
+They come from the states and the files' footers. When a rule fails, they show what changed without another read.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ def gathered(
     states : each with its request
     left_out : names of files that could not be read, and why
     """
-    told = [_file(file, columns) for file in files if file.name not in dict(left_out)]
+    counted = [_file(file, columns) for file in files if file.name not in dict(left_out)]
     nulls: dict[str, int] = {}
     for name in columns:
-        counts = [one["nulls"].get(name) for one in told]
+        counts = [one["nulls"].get(name) for one in counted]
         if all(count is not None for count in counts):
             nulls[name] = sum(counts)
     for wanted, state in states:
         if wanted.group == "score":
             nulls[wanted.of] = int(state.nan_rows.sum())
-    return json.dumps({"nulls": nulls, "files": told, "left_out": [list(one) for one in left_out]})
+    return json.dumps({"nulls": nulls, "files": counted, "left_out": [list(one) for one in left_out]})
 
 
 def joined(entry: Entry, other: Entry) -> str:
-    """The facts of a night with those of more of its columns, as JSON."""
+    """The facts of a night, extended by those of added columns, as JSON."""
     one, more = entry.noted, other.noted
     if "nulls" not in one:
         return entry.facts
@@ -63,7 +63,7 @@ def joined(entry: Entry, other: Entry) -> str:
 
 
 def _file(file: File, columns: Sequence[str]) -> dict[str, Any]:
-    """Rows of a file, and nulls of its columns where the footer counts them."""
+    """Rows of a file, and nulls of each column whose nulls the footer counts."""
     try:
         footer = pq.read_metadata(file.path, filesystem=file.filesystem)
     except READ_ERRORS:
@@ -81,10 +81,10 @@ def _nulls(footer: Any, i: int) -> int | None:
     """Nulls of a column; None if a row group does not count them."""
     total = 0
     for group in range(footer.num_row_groups):
-        said = footer.row_group(group).column(i).statistics
-        if said is None or not said.has_null_count:
+        statistics = footer.row_group(group).column(i).statistics
+        if statistics is None or not statistics.has_null_count:
             return None
-        total += said.null_count
+        total += statistics.null_count
     return total
 
 
@@ -98,7 +98,7 @@ def fact(entry: Entry, name: str, of: str | None = None, *, share: bool = False)
     Returns
     -------
     Scalar
-        Null, with the reason, where it was not recorded.
+        Undefined, with the reason, if it was not recorded.
     """
     labels = json.loads(entry.labels)
     labelled = labels["neg"] + labels["pos"]

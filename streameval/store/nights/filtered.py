@@ -1,7 +1,7 @@
-"""A filter over nights, answered from the slices that a store keeps: the slices that meet it are merged.
+"""Filter nights without reading their files: merge the stored slices that meet the filter.
 
-A filter that only reads columns of a kept slicing is true or false of a whole slice, so nothing else needs to be read.
-The numbers are those of the files with the same filter, to the last bit.
+If a filter reads only the columns of a kept slicing, it is true or false for a whole slice, so no row is needed. The
+numbers equal those of the files with the same filter, to the last bit.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluated_where"]
 
-_TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # others are kept as text, or rounded
+_TYPES = {b"b": pa.bool_(), b"i": pa.int64(), b"s": pa.string()}  # slices keep other values as text, or rounded
 
 
 def evaluated_where(
@@ -54,7 +54,7 @@ def evaluated_where(
     Raises
     ------
     OptionError
-        If the store keeps no slicing by the columns of the filter, or of one of the columns to evaluate.
+        If the store keeps no slicing by the columns of the filter, or no slices of a column to evaluate.
     MissingInputError
         If a night lacks the slices, or no row meets the filter.
     """
@@ -63,7 +63,7 @@ def evaluated_where(
     slices = KeptSlices(configuration, engine, files, _covering(configuration, where))
     wanted = configuration.wanted(names, **changes)
     if apart := [w.of for w in wanted if not divisible(w.spec)]:
-        msg = f"where={where.text!r}: the store keeps {few(apart)} of all rows alone; evaluate other columns"
+        msg = f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns"
         raise OptionError(msg, "where")
     states: dict[Any, Any] = {}
     groups: dict[Any, None] = {}  # that meet the filter, of all states
@@ -85,7 +85,7 @@ def evaluated_where(
 
 
 def _covering(configuration: Configuration, where: Where) -> By:
-    """The kept slicing of fewest columns that has those of a filter.
+    """The kept slicing with the fewest columns that has all columns of a filter.
 
     Raises
     ------
@@ -96,15 +96,15 @@ def _covering(configuration: Configuration, where: Where) -> By:
     if not keys:
         have, by = "; ".join(configuration.options["by"]), ",".join(where.columns)
         msg = (
-            f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; let "
-            f"them join (add STORE DATA --by {by}), or evaluate the files"
+            f"where={where.text!r} reads {by}, and the store keeps {f'slices by {have}' if have else 'no slices'}; add "
+            f"them (add STORE DATA --by {by}), or evaluate the files"
         )
         raise OptionError(msg, "where")
     return min(keys, key=lambda key: len(key.columns))
 
 
 def _union(states: Iterable[Any], spec: Any) -> Any:
-    """The state of the rows of several."""
+    """The merge of several states."""
     return reduce(lambda one, other: one.merge(other), states, spec.empty())
 
 
@@ -114,7 +114,7 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
     Raises
     ------
     OptionError
-        If the filter compares a column with a value of another kind, or values that slices keep as text alone.
+        If the filter compares a column with a value of another kind, or slices keep the values only as text.
     """
     parts = [parts_of(name) for name in grouped.names()]
     at = {name: i for i, name in enumerate(key.columns) if name in where.columns}
@@ -134,7 +134,7 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
 
 
 def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[Any, Any], text: str) -> LabelCounts:
-    """The label counts of the rows of some slices, by their states."""
+    """The label counts of the chosen slices, derived from their states."""
     left = labels.incomplete + (labels.null if labels.spec.column is not None else 0)
     if left:
         msg = (

@@ -1,7 +1,7 @@
 """Folding: partitions of the data → state files and rows of the ledger.
 
-Each partition is folded separately, by the engine that evaluates raw files, and its states are written at once. So
-memory holds only the states of the partitions that are folded in parallel. Partitions are folded on the threads of this
+Each partition is folded separately, by the engine that evaluates raw files, and its states are written immediately. So
+memory holds only the states of the partitions that are being folded. Partitions are folded on the threads of this
 process, or each as one task on a worker of a Dask client. A worker writes the state files to the location of the store,
 which every machine must see, and returns the row for the ledger; the client commits. A task that runs twice, because a
 worker died, publishes its files twice; vacuum removes the spare ones.
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Bad", "Night", "Workers", "fold_partitions", "typed"]
 
-SMALL = 1 << 17  # rows that one thread folds before Dask is imported
+SMALL = 1 << 17  # rows that one thread folds in less time than importing Dask takes
 
 _Made = TypeVar("_Made")
 
@@ -86,7 +86,7 @@ class Workers:
     ----------
     connection : Connection
     memory : bytes for the partitions that a worker folds
-    spill : directory on its machine for data beyond these
+    spill : directory on its machine for data beyond that
     """
 
     connection: Connection
@@ -106,7 +106,7 @@ class Workers:
         """
         if client is None and (threads is not None or "distributed" not in sys.modules):
             return None
-        from streameval.engine.cluster import connect  # here, because a cluster takes long to import
+        from streameval.engine.cluster import connect  # imported here because it is slow
 
         connection = connect(client, threads, scheduler_timeout)
         if connection is None:
@@ -116,7 +116,7 @@ class Workers:
 
 
 def typed(partitions: Sequence[Partition], configuration: Configuration, engine: ThreadEngine) -> Configuration:
-    """The configuration with key types that hold the values of all these partitions, except bad ones.
+    """The configuration with key types wide enough for all these partitions, except bad ones.
 
     Raises
     ------
@@ -149,12 +149,12 @@ def fold_partitions(
 
     Parameters
     ----------
-    skip : whether to leave files out that cannot be read; otherwise their partition is bad
+    skip : whether to leave out files that cannot be read; otherwise their partition is bad
 
     Raises
     ------
     ClusterError
-        If the workers write where this process does not look.
+        If the workers write to a location that this process does not see.
     """
     plans = {p.name: _tried(p, partial(_plan, p, configuration, engine.threads, skip=skip)) for p in partitions}
     full = [(p, found) for p in partitions if isinstance(found := plans[p.name], scan.Scan) and found.pieces]
@@ -176,7 +176,7 @@ def fold_partitions(
 
 
 def _tried(partition: Partition, work: Callable[[], _Made]) -> _Made | Bad:
-    """Result of a piece of work on a partition, or the reason why it failed."""
+    """The result of `work` on a partition, or the reason why it failed."""
     try:
         return work()
     except DataError as error:
@@ -241,7 +241,7 @@ def _on_workers(
     files: StateFiles,
     skip: bool,
 ) -> list[Night | Bad]:
-    """Fold each partition on a worker; if they are few, each uses several threads."""
+    """Fold each partition on a worker; if there are few partitions, each uses several threads."""
     from streameval.engine.cluster import mapped
 
     connection, count = workers.connection, len(planned)
@@ -255,7 +255,7 @@ def _on_workers(
     if absent:
         msg = (
             f"{files.location.name}: what the workers wrote is not there ({absent[0]}); a store on a cluster must be "
-            "in a place that all workers and this process share"
+            "in a location that all workers and this process share"
         )
         raise ClusterError(msg)
     return nights
@@ -277,8 +277,7 @@ def _fold(
 ) -> Night | Bad:
     """Fold one partition, write its states, and compute its own metrics.
 
-    Where a file turns out to be damaged, the partition is read again file by file, to leave all such files out, or to
-    list them.
+    If a file turns out to be damaged, the partition is read again, file by file, to leave out or list all such files.
     """
     partition, found = planned
     try:
@@ -299,7 +298,7 @@ def _sifted(
     *,
     skip: bool,
 ) -> Night | Bad:
-    """Fold the readable files of a partition; it is bad if files are unreadable and may not be left out."""
+    """Fold the readable files of a partition; the partition is bad if others may not be left out."""
     night = _folded(partition, found, configuration, engine, files, skip=True)
     if skip or not night.entry.left_out:
         return night
@@ -340,7 +339,7 @@ def _folded(
     plan = Plan(found.schema, request.label, request.weight, specs, skip, derived=request.slicing.derived)
     folded = engine.read(found.pieces, found.rows, plan)
     if fingerprint(partition.files)[0] != partition.fingerprint:
-        msg = f"{partition.name}: its files changed while they were read; it does not count: run the update again"
+        msg = f"{partition.name}: its files changed while they were read, so it was not added; run the update again"
         raise DataError(msg)
     written = tuple(StoredState(w.group, w.of, w.spec.kind, *files.write(folded.states[w.spec])) for w in kept)
     evaluation = _evaluation(partition.name, plan, configuration, engine, folded)

@@ -1,4 +1,4 @@
-"""Options that a store keeps, and those given to its verbs."""
+"""The options that a store keeps, and those given to its methods."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SHOWN = tuple(
 ALL_STATES = {name: KEPT[name].rest for name in REPORTED}
 
 
-def _said(value: Any) -> str:
-    """An option as messages spell it."""
+def _spelled(value: Any) -> str:
+    """The value of an option as messages spell it."""
     return ", ".join(map(repr, value)) or "none" if isinstance(value, tuple) else repr(value)
 
 
@@ -45,13 +45,13 @@ def plain_options(given: Mapping[str, Any], more: Sequence[str] = ()) -> dict[st
         if name in KEPT or name in more or found[name] == option.rest:
             continue
         if option.decides == "nothing":
-            msg = f"{name} is an option of Store(…), for all its verbs: give it there"
+            msg = f"{name} is an option of Store(…) and applies to all its methods: give it there"
             raise OptionError(msg)
         refuse("a store", name, KEPT)
     return found
 
 
 def contradiction(name: str, value: Any, own: Any, remedy: str) -> OptionError:
-    """The error of an option whose value is not the store's own."""
-    msg = f"{name}={_said(value)} contradicts the store, which was begun with {_said(own)}; {remedy}"
+    """The error for an option whose value differs from the store's."""
+    msg = f"{name}={_spelled(value)} contradicts the store, which was begun with {_spelled(own)}; {remedy}"
     return OptionError(msg)

@@ -1,4 +1,4 @@
-"""Key types of a store's columns: how scores and ids become keys, whatever narrower types later nights have."""
+"""Key types of a store's columns: how scores and ids become keys, even if later nights have narrower types."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ _ARROW = {
 
 
 def arrow_type(kind: str) -> pa.DataType:
-    """The type of columns whose keys have this type: ``f4``, ``hash``, or ``d2`` of decimals of two places."""
+    """The Arrow type for a key type, such as ``f4``, ``hash``, or ``d2`` (decimals with two places)."""
     return pa.decimal128(18, int(kind[1:])) if kind[0] == "d" else _ARROW[kind]
 
 
 def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
-    """The key type of a column; `numbers` are the columns that are no ids."""
+    """The key type of a column; `numbers` names the columns that are not ids."""
     kind = score_type if field.name in numbers else id_type
     return kind(field.type, field.name)
 
 
 def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str]) -> Scan:
-    """The scan with column types that give the store's key types.
+    """The scan, with columns widened to the store's key types.
 
     Parameters
     ----------
     found : columns as the files have them
     types : key types of the store's columns
-    numbers : columns that are no ids
+    numbers : columns that are not ids
 
     Raises
     ------
     SchemaError
-        If a column's type cannot be widened to the type that the store holds.
+        If a column's type cannot be widened to the store's type.
     """
     fields = [_conformed(field, found, types.get(field.name), numbers) for field in without_views(found.schema)]
     return replace(found, schema=pa.schema(fields))
@@ -67,8 +67,8 @@ def _conformed(field: pa.Field, found: Scan, due: str | None, numbers: Sequence[
         return field.with_type(kind)
     msg = (
         f"{found.pieces[0].name}: column {field.name!r} is {found.schema.field(field.name).type}, but the store holds "
-        f"{kind}, fixed by its first update: no value may be lost; write the column as that type, or begin another "
-        "store"
+        f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
+        "begin another store"
     )
     raise SchemaError(msg)
 

@@ -1,4 +1,4 @@
-"""Keys of partitions: ``night=2026-01-15/hour=3`` has the keys night and hour; other file names have none."""
+"""Keys of partitions: ``night=2026-01-15/hour=3`` has the keys night and hour; a plain file name has none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def by_keys(entries: Sequence[Entry], names: str) -> list[tuple[dict[str, str], 
     Parameters
     ----------
     entries : the partitions, in order
-    names : keys with commas between them; ``night`` is the name of a partition that has no such key
+    names : keys, separated by commas; if a partition has no key ``night``, its name is used
 
     Raises
     ------

@@ -70,7 +70,7 @@ def labels_of(entries: Sequence[Entry], spec: LabelSpec) -> LabelCounts:
         budget = Budget(1)
         return spec.empty().merge(*(spec.from_arrow(header, (), budget) for header in headers))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a copy"
+        msg = f"the labels in the ledger are damaged ({error}); restore the ledger from a backup"
         raise FormatError(msg) from error
 
 
@@ -90,7 +90,7 @@ def evaluated(
     ----------
     entries : the partitions, at least one
     only : group and column of the one state to evaluate
-    merge : a `PrefixMerge`, where more and more partitions are evaluated
+    merge : a `PrefixMerge`, for evaluations of growing prefixes of the partitions
     changes : metrics and their options, if they differ from the store's
     """
     names = [entry.partition for entry in entries]
@@ -98,14 +98,14 @@ def evaluated(
     request = configuration.request(**changes)
     complete, wanted = [_complete(w, entries) for w in wanted], [_as_kept(w, entries) for w in wanted]
     there = [w for w, has in zip(wanted, complete, strict=True) if has]
-    label = replace(request.label, complete=configuration.folding.label.complete)  # of all columns of the store
+    label = replace(request.label, complete=configuration.folding.label.complete)  # over all columns of the store
     states: dict[Any, Any] = {label: labels_of(entries, label)}
     for w in [w for w in configuration.kept(there) if _complete(w, entries)]:
         try:
             states[w.spec] = (merge or merged)(w, entries, engine, files)
         except FormatError as error:
-            hurt = ", ".join(e.partition for e in entries if any(state.file in str(error) for state in e.states))
-            msg = f"{hurt}: {error}" if hurt else str(error)
+            damaged = ", ".join(e.partition for e in entries if any(state.file in str(error) for state in e.states))
+            msg = f"{damaged}: {error}" if damaged else str(error)
             raise FormatError(msg) from error
     engine.budget.release_spares()
     plan = Plan(None, label, request.weight, tuple(w.spec for w in there))
@@ -132,8 +132,8 @@ def check_common(
         for reason, rows in w.family.counted(w, states[w.spec]).dropped:
             if rows:
                 msg = (
-                    f"baseline: {plural(rows, 'row')} left out ({reason}), which other columns have; columns are "
-                    "compared on the rows that all have: begin a store with common_rows (--common-rows)"
+                    f"baseline: {plural(rows, 'row')} left out ({reason}) that other columns have; columns can only "
+                    "be compared on common rows: begin a store with common_rows (--common-rows)"
                 )
                 raise OptionError(msg)
 
@@ -170,7 +170,7 @@ class PrefixMerge:
     def __call__(self, w: MetricRequest, entries: Sequence[Entry], engine: Engine, files: Compaction) -> Any:
         """The state over all partitions; they must begin with those of the previous call."""
         state, nights = self._known.get((w.group, w.of), (None, 0))
-        if state is None or state.spec != w.spec:  # exact up to here, and now there is a histogram
+        if state is None or state.spec != w.spec:  # the states were exact so far, and a histogram follows
             state, nights = None, 0
         new = merged(w, entries[nights:], engine, files)
         state = state.merge(new) if state else new
@@ -179,9 +179,9 @@ class PrefixMerge:
 
 
 def columns_kept(entries: Sequence[Entry], configuration: Configuration) -> list[tuple[Any, list[str]]]:
-    """Spec and state files, in order of the nights, of every column; exact scores and histograms apart.
+    """Spec and state files of every column, in order of the nights; exact scores and histograms are listed separately.
 
-    Digests are left out: their numbers depend on how the nights are merged, which must always be the same.
+    Digests are left out: their values depend on the order of merging, which must not change.
     """
     found: dict[Any, list[str]] = {}
     for column, spec in configuration.specs([entry.partition for entry in entries]).items():

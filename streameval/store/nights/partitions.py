@@ -70,7 +70,7 @@ class Changes:
     Attributes
     ----------
     new, changed, unchanged : partitions in the data
-    gone : names under the listed roots that the store has and the data no longer has
+    gone : names under the listed roots that the store still has and the data no longer have
     """
 
     new: tuple[Partition, ...]
@@ -122,11 +122,11 @@ def _whole(file: File, path: str) -> str:
 
 
 def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
-    """Raise if two places have one name, or a file was named twice."""
+    """Raise if two directories hold the same partition name, or a file was named twice."""
     for name, files in grouped.items():
         roots = sorted({_whole(file, file.root) for file in files})
         if len(roots) > 1:
-            msg = f"{name}: in {roots[0]} and in {roots[1]}; a store knows a partition by this name: rename one"
+            msg = f"{name}: in {roots[0]} and in {roots[1]}; names of partitions are unique in a store: rename one"
             raise DataError(msg)
         if len({file.path for file in files}) < len(files):
             msg = f"{files[0].name}: named more than once; name inputs that do not overlap"
@@ -153,7 +153,7 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
     Raises
     ------
     DataError
-        If a partition has the name of another one in another place.
+        If another directory holds a partition of the same name.
     """
     new, changed, unchanged = [], [], []
     for partition in found:
@@ -175,7 +175,7 @@ def changes(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any)
 
 
 def _gone(found: Sequence[Partition], entries: Mapping[str, Entry], data: Any) -> tuple[str, ...]:
-    """Partitions that are gone from roots that the data name as a whole."""
+    """Partitions that are gone from the roots that the data name directly."""
     named = [data] if isinstance(data, str | os.PathLike) else data
     whole = {os.path.normpath(Path(item).absolute()) for item in named if "://" not in os.fspath(item)}
     whole |= {os.fspath(item).partition("?")[0].rstrip("/") for item in named if "://" in os.fspath(item)}
@@ -202,7 +202,7 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
 
 
 def moment(text: str) -> tuple[int, ...]:
-    """The date of a partition's name, or of an argument: year, month, and day where there is one.
+    """The date in a partition's name or an argument: year, month, and day if there is one.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def chosen(
     MissingInputError
         If there are none.
     OptionError
-        If an argument is not a date, or a partition has none.
+        If an argument is not a date, or the name of a partition has none.
     """
     since, until = (None if given is None else str(given) for given in (since, until))
     known = sorted(entries, key=order)
@@ -247,22 +247,22 @@ def chosen(
         names = [name for name in names if between(name, since, until)]
     names = names if last is None else names[-whole("last", last, "a whole number of at least 1", 1) :]
     if not names:
-        msg = f"no partition is of these dates; the store has {kept}" if known else f"the store has {kept}"
+        msg = f"no partition has a date in this range; the store has {kept}" if known else f"the store has {kept}"
         raise MissingInputError(msg)
     return [entries[name] for name in names]
 
 
 def between(name: str, since: str | None, until: str | None) -> bool:
-    """Whether the date of a name is in a span; an end that is a month includes the whole month.
+    """Whether the date in a name is within a range; if `until` is a month, all of it is included.
 
     Raises
     ------
     OptionError
-        If it has no date.
+        If the name has no date.
     """
     when = moment(name)
     if not when:
-        msg = f"{name}: there is no date in this partition's name; choose it with partition= (--partition)"
+        msg = f"{name}: the name of this partition has no date; select it with partition= (--partition)"
         raise OptionError(msg)
     first, last = moment(since or "") or (0,), moment(until or "") or (9999,)
     return first <= when and when[: len(last)] <= last

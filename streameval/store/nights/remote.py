@@ -35,8 +35,8 @@ def evaluated_on_worker(
 ) -> Evaluation:
     """`streameval.store.nights.merge.evaluated` on one worker, which reads the states from the store.
 
-    Results are returned; curves read the states in this process when they are drawn. Nights that are merged one after
-    the other (`merge`) are evaluated in this process.
+    Results are returned; curves read the states in this process when they are drawn. Nights that are merged
+    incrementally (`merge`) are evaluated in this process.
     """
     if merge is not None:
         return evaluated(entries, configuration, engine, files, only=only, merge=merge, **changes)
@@ -49,8 +49,8 @@ def evaluated_on_worker(
 
 
 def on_worker(workers: Workers, function: Callable[[Any, Engine], Any], item: Any) -> Any:
-    """What a function makes of an item with the engine of one worker."""
-    from streameval.engine.cluster import mapped  # importing a cluster takes long
+    """Call a function on an item, with the engine of one worker."""
+    from streameval.engine.cluster import mapped  # imported here because it is slow
 
     run = {"memory": max(1, workers.memory), "spill": workers.spill, "threads": workers.connection.width}
     task = partial(_with_engine, function=function, run=run)

@@ -1,6 +1,6 @@
-"""Slices of nights: finalized from the states that a store keeps of each slice.
+"""Slices of nights, finalized from the states that a store keeps for each slice.
 
-The numbers are those of the files, to the last bit: a slice's state is the merge of its states of all nights.
+The numbers equal those of the files, to the last bit: a slice's state is the merge of its states over all nights.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class KeptSlices:
 
     @classmethod
     def of(cls, configuration: Configuration, engine: Engine, files: Compaction, text: str) -> KeptSlices:
-        """The slices by a slicing that a text describes.
+        """The slices of the slicing that `text` describes.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class KeptSlices:
         if key is None:
             have = "; ".join(configuration.options["by"])
             msg = (
-                f"by={text!r}: the store keeps {f'slices by {have}' if have else 'no slices'}; let them join "
+                f"by={text!r}: the store keeps {f'slices by {have}' if have else 'no slices'}; add them "
                 f"(add STORE DATA --by {text})"
             )
             raise OptionError(msg, "by")
@@ -84,14 +84,14 @@ class KeptSlices:
         resampling: Resampling = NO_INTERVALS,
         **options: Any,
     ) -> list[Scalar]:
-        """The results of every slice of these nights together, slices of most rows first.
+        """The results of every slice over all these nights, slices with the most rows first.
 
         Parameters
         ----------
         entries : Entry
         only : group and column of the one state to evaluate
-        resampling : which sampling intervals and comparisons to make; without the blocks of a night's slices, scores
-            have none, with the reason
+        resampling : which sampling intervals and comparisons to compute; if a night lacks the blocks of its slices,
+            scores have no intervals, and a reason instead
         options : metrics and their options, if they differ from the store's
 
         Raises
@@ -115,7 +115,7 @@ class KeptSlices:
         return found if request.label.column is not None else [replace(one, positives=None) for one in found]
 
     def blocks(self, entries: Sequence[Entry], wanted: Sequence[MetricRequest]) -> dict[Any, Any]:
-        """The blocks of the unit in every slice, of the columns for which all of these nights have them."""
+        """The unit blocks of every slice, for the columns whose blocks all of these nights have."""
         kept = self.configuration.sliced_blocks(wanted, [self.key])
         there = [w for w in kept if all(entry.state(w.group, w.of) for entry in entries if entry.rows)]
         return {w.spec: merged(w, entries, self.engine, self.files) for w in there}
@@ -142,12 +142,12 @@ class KeptSlices:
     def histories(
         self, entries: Sequence[Entry], metric: str, w: MetricRequest, options: Mapping[str, Any], whole: History
     ) -> list[History]:
-        """The metric of every slice night by night, slices of most rows first.
+        """The metric of every slice night by night, slices with the most rows first.
 
         Parameters
         ----------
         whole : History
-            The same of all rows, over the same nights.
+            The metric over all rows, for the same nights.
         """
         nights = [self.of_night(entry, metric, w, options) for entry in entries]
         by_night = [{_values(one): one for one in night} for night in nights]
@@ -161,8 +161,8 @@ class KeptSlices:
             known = [night.get(name) for night in by_night]
             values = [one or replace(Scalar.undefined(metric, "no rows"), of=w.of, rows=0) for one in known]
             points = zip(whole.points, values, strict=True)
-            told = tuple(replace(point, night=value, cumulative=None) for point, value in points)
-            found.append(replace(whole, points=told, slice=named[name]))
+            sliced = tuple(replace(point, night=value, cumulative=None) for point, value in points)
+            found.append(replace(whole, points=sliced, slice=named[name]))
         return found
 
     def _check_kept(self, entries: Sequence[Entry], group: str, of: str) -> None:
@@ -178,7 +178,7 @@ class KeptSlices:
 
 
 def _values(result: Scalar) -> tuple[Any, ...]:
-    """The values of a result's slice with their types: two slices may read alike."""
+    """The values of a result's slice with their types, because values of different types may compare equal."""
     return tuple((type(value), value) for value in (result.slice or {}).values())
 
 
@@ -191,7 +191,7 @@ def slices_of(
     resampling: Resampling,
     options: Mapping[str, Any],
 ) -> list[Scalar]:
-    """The results of every slice of these nights together; see `KeptSlices.results`."""
+    """The results of every slice over all these nights; see `KeptSlices.results`."""
     return KeptSlices.of(configuration, engine, files, text).results(entries, None, resampling, **options)
 
 
