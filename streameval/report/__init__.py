@@ -1,6 +1,7 @@
-"""Results → something to read: tables for the terminal, and one HTML page for everyone else.
+"""Render results: tables for the terminal, and one HTML page for everyone else.
 
-Knows result types, never metrics or states: what it says of a metric, such as which end is better, is handed to it.
+This package knows result types, but no metrics or states: callers pass what it needs to know about a metric, such as
+whether higher is better.
 """
 
 from __future__ import annotations

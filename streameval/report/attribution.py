@@ -1,4 +1,4 @@
-"""What an attribution found, in words and tables: the same for a terminal and for a page."""
+"""Attribution results in words and tables, for the terminal and for a page."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _UNCHANGED = {"merges": "no cluster holds rows of several earlier clusters", "sp
 
 
 class Attributed(Protocol):
-    """What is told of: an attribution."""
+    """The part of an attribution that a report needs."""
 
     @property
     def rows(self) -> int:
@@ -68,11 +68,11 @@ class Attributed(Protocol):
 
     @property
     def totals(self) -> dict[str, float]:
-        """Losses and numbers of all groups."""
+        """Total losses, and counts of groups."""
 
     @property
     def metric(self) -> str | None:
-        """The metric of the gains."""
+        """The metric in which gains are measured."""
 
     @property
     def slice_metric(self) -> str | None:
@@ -92,7 +92,7 @@ class Attributed(Protocol):
 
     @property
     def merges(self) -> Any:
-        """Clusters of several classes."""
+        """Clusters that hold several classes."""
 
     @property
     def splits(self) -> Any:
@@ -135,7 +135,7 @@ def listed(rows: pa.Table, found: Attributed, *, examples: Callable[[str], str] 
     ----------
     rows : the table
     found : the attribution
-    examples : what shortens examples; without it they are left out
+    examples : function that shortens examples; None leaves them out
     """
     sampled = "ci_lower" in rows.column_names and rows["ci_lower"].null_count < rows.num_rows
     ends = {"ci_lower": _end, "ci_upper": _end} if sampled else {}
@@ -181,7 +181,7 @@ def _end(value: float | None) -> str:
 
 
 def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
-    """How much of the loss the rows explain."""
+    """A sentence that says how much of the loss the rows explain."""
     totals: Mapping[str, float] = found.totals
     changed = "changed_from" in found.options
     if name == "slices":
@@ -212,7 +212,7 @@ def conclusion(name: str, rows: pa.Table, found: Attributed) -> str:
 
 
 def _sliced(rows: pa.Table, found: Attributed) -> str:
-    """What the slices are compared with, and how many were left out."""
+    """A sentence that says what the slices are compared with, and how many were left out."""
     totals = found.totals
     shown = plural(rows.num_rows, "slice") if rows.num_rows else _NONE["slices"]
     of_all = f"{found.slice_metric} of all rows {totals['whole']:.6f}"
@@ -225,14 +225,14 @@ def _sliced(rows: pa.Table, found: Attributed) -> str:
 
 
 def stayed(found: Attributed) -> str:
-    """How many rows an earlier clustering had together and alone as well."""
+    """A sentence that says how many rows are in a cluster with the same rows as before."""
     same = int(found.totals["unchanged_rows"])
     share = f" ({same / found.rows:.1%})" if found.rows else ""
     return f"{same:,} of {plural(found.rows, 'row')}{share} stayed: their clusters hold the same rows as before"
 
 
 def hashed(found: Attributed, why: str) -> str:
-    """That hashes stand in place of ids and why, where they do."""
+    """A note that hashes replace ids, and why; empty if none do."""
     ids = [
         rows[column]
         for rows in found.tables().values()
@@ -241,11 +241,11 @@ def hashed(found: Attributed, why: str) -> str:
     ]
     if not any(len(column) and all(str(value).startswith("#") for value in column.to_pylist()) for column in ids):
         return ""
-    return f"ids with # are hashes, their texts are not known: {why}"
+    return f"ids with # are hashes whose texts are unknown: {why}"
 
 
 def attribution_page(found: Attributed, source: Source, *, with_examples: bool) -> Page:
-    """The page of an attribution; examples are rows' contents, and shown only if asked for."""
+    """The page of an attribution. Examples show contents of rows, so they appear only on request."""
     tables = found.tables()
     sections = [
         Section(
@@ -286,7 +286,7 @@ def costs_section(found: Sequence[Attributed]) -> Section:
 
 
 def _best(name: str, rows: pa.Table, found: Attributed) -> str:
-    """What the first group of a table would bring, or costs."""
+    """A sentence that says what fixing the first group of a table would gain, or what it costs."""
     if not rows.num_rows or name not in ("merges", "splits", "impure") or "changed_from" in found.options:
         return ""
     first = rows.slice(0, 1).to_pylist()[0]
@@ -318,7 +318,7 @@ def _blocks(name: str, rows: pa.Table, found: Attributed, *, with_examples: bool
 
 
 def _head(text: str, is_number: bool) -> Head:
-    """A head; what a gain is of stands below its name."""
+    """A column head; for a gain, the metric is the name and "gain in" the note above it."""
     stem, _, metric = text.partition(" in ")
     return Head(metric, number=True, note=f"{stem} in") if metric else Head(text, number=is_number)
 

@@ -1,4 +1,4 @@
-"""Curves on a page: one picture a kind, all columns in it, each column in its own colour throughout the page."""
+"""Curves on a page: one figure per kind with all columns; a column has the same colour throughout the page."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> list[F
     Parameters
     ----------
     curves : in the order in which they are drawn
-    colours : number of each column's series
+    colours : series number of each column
     """
     kinds: dict[str, list[Curve]] = {}
     for curve in curves:
@@ -47,7 +47,7 @@ def curve_figures(curves: Sequence[Curve], colours: Mapping[str, int]) -> list[F
 
 
 def bands_said(curves: Sequence[Curve]) -> str:
-    """What shaded bands are; empty where no curve has one."""
+    """A sentence that explains the shaded bands; empty if no curve has one."""
     told = [f"{band.level:.0%} intervals at each point, by {band.unit}" for c in curves if (band := c.band) is not None]
     return f"Shaded: {'; '.join(dict.fromkeys(told))}. They do not hold for a whole curve." if told else ""
 

@@ -1,7 +1,7 @@
-"""What a page is made of: sections of sentences, tables, figures and facts.
+"""The elements of a page: sections of sentences, tables, figures and facts.
 
-Everything is plain text until it is rendered; only a figure's `svg` is markup. What builds a page writes no HTML, so
-nothing from the data can become HTML.
+Everything is plain text until it is rendered; only a figure's `svg` is markup. The code that builds a page writes no
+HTML, so nothing from the data can become HTML.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Text:
 
     Attributes
     ----------
-    text : what it says
-    role : ``lead`` for what the page says above all, ``note`` for small print, ``code`` for something to copy
+    text : its text
+    role : ``lead`` for the main message of the page, ``note`` for small print, ``code`` for something to copy
     """
 
     text: str
@@ -38,8 +38,8 @@ class Cell:
     Attributes
     ----------
     text : the value
-    note : what follows it in smaller letters, such as an interval
-    mark : how it stands out; never by colour alone
+    note : text that follows in smaller letters, such as an interval
+    mark : how the cell is highlighted; never by colour alone
     order : the number to sort by; None to sort by the text
     """
 
@@ -56,9 +56,9 @@ class Head:
     Attributes
     ----------
     text : its name
-    number : whether its cells are numbers, set to the right
-    about : what it means, shown on demand
-    note : what stands above the name in smaller letters, such as the column that the values are of
+    number : whether its cells are numbers, which are right-aligned
+    about : its meaning, shown on demand
+    note : text above the name in smaller letters, such as the column that the values belong to
     """
 
     text: str
@@ -73,9 +73,9 @@ class Row:
 
     Attributes
     ----------
-    name : texts of the cells at its left end, which name it
-    cells : the others
-    about : what the row means: at the right end where there is room, else below its name
+    name : texts of the leftmost cells, which name the row
+    cells : the other cells
+    about : the meaning of the row, shown at the right if there is room, else below its name
     """
 
     name: tuple[str, ...]
@@ -90,9 +90,9 @@ class Table:
     Attributes
     ----------
     caption : what it shows
-    heads : one for each column, those of the names first
+    heads : one for each column, name columns first
     rows : tuple of Row
-    note : what else must be said, below it
+    note : text below the table
     """
 
     caption: str
@@ -107,8 +107,8 @@ class Key:
 
     Attributes
     ----------
-    name : of a line of the figure
-    value : such as its area
+    name : name of a line in the figure
+    value : a value such as its area
     look : ``s1`` to ``s6`` for a series, ``ref`` for a reference, ``best`` for the best possible
     """
 
@@ -124,10 +124,10 @@ class Figure:
     Attributes
     ----------
     title : what it shows
-    description : what can be seen in it, for those who cannot
+    description : text alternative for readers who cannot see it
     svg : an ``<svg>`` element
-    key : what its lines are
-    wide : whether it takes the whole width
+    key : entries that explain its lines
+    wide : whether it takes the full width
     """
 
     title: str
@@ -139,7 +139,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Facts:
-    """Names with what is known of them."""
+    """Names with their values."""
 
     facts: tuple[tuple[str, str], ...]
 
@@ -155,7 +155,7 @@ class Section:
     ----------
     name : its anchor
     title : its heading
-    blocks : what it holds; figures next to each other are shown side by side
+    blocks : its contents; consecutive figures are shown side by side
     """
 
     name: str
@@ -170,8 +170,8 @@ class Page:
     Attributes
     ----------
     title : its heading
-    about : one line below: how many rows, of what
-    lead : sentences that say what is the case
+    about : one line below the heading, such as the number of rows
+    lead : sentences that state the main findings
     sections : tuple of Section; those without blocks are left out
     """
 

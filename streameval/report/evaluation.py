@@ -1,4 +1,4 @@
-"""The page of an evaluation: what is the case, values, curves, slices, and what was read."""
+"""The page of an evaluation: main findings, values, curves, slices, and what was read."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _CALIBRATION, _THRESHOLDS = "calibration", "thresholds"
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a page shows beside the results themselves.
+    """What a page shows in addition to the results.
 
     Attributes
     ----------
     curves : to draw
     distributions : of scores, to draw
     points : rows of `streameval.Evaluation.operating_points`
-    judgements : what rules said of the results
-    attributions : what clusters and classes cost, for each cluster column
-    meanings : what the catalogue says of each metric
+    judgements : outcomes of rules
+    attributions : the costs of clusters and classes, for each cluster column
+    meanings : description of each metric, from the catalogue
     source : where the results come from
-    more : sections before that on what was read, such as the nights of a store
+    more : sections to put before "What was read", such as the nights of a store
     """
 
     curves: Sequence[Curve] = ()
@@ -102,12 +102,12 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
 
 
 def _calibration(values: Sequence[Scalar], evidence: Evidence) -> list[Block]:
-    """Measures of calibration, and what scores mean as probabilities."""
+    """Measures of calibration, and calibration diagrams."""
     return [*value_tables(values, evidence.meanings), *pictures.calibration(evidence.curves)]
 
 
 def _points(values: Sequence[Scalar], drawn: pictures.Drawn, evidence: Evidence) -> list[Block]:
-    """Operating points, the 2×2 table at each, and what other thresholds give."""
+    """Operating points, the 2×2 table at each, and the values at other thresholds."""
     columns = list(dict.fromkeys(result.of for result in values if result.of))
     tables = value_tables(values, evidence.meanings)
     counted = [point_table(evidence.points)] if evidence.points else []
@@ -115,13 +115,13 @@ def _points(values: Sequence[Scalar], drawn: pictures.Drawn, evidence: Evidence)
 
 
 def headline_tables(found: Found, meanings: Mapping[str, Meaning]) -> list[Table]:
-    """The tables of values alone, for a notebook."""
+    """Only the tables of values, for a notebook."""
     values = [result for result in found.results if result.slice is None and result.baseline is None]
     return value_tables(values, meanings)
 
 
 def _by_subject(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[str, list[Scalar]]:
-    """Values of calibration, of thresholds, and all others."""
+    """Values by subject: calibration, thresholds, and all others."""
     groups: dict[str, list[Scalar]] = {"": [], _CALIBRATION: [], _THRESHOLDS: []}
     for result in values:
         known = meanings.get(result.metric)
@@ -138,7 +138,7 @@ def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings:
 
 
 def _colours(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[str, int]:
-    """The number of each column's series, from 0 on for scores and for clusters."""
+    """The series number of each column, counted from 0 for scores and for clusters."""
     colours: dict[str, int] = {}
     counts: dict[str, int] = {}
     for result in values:
@@ -151,7 +151,7 @@ def _colours(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[
 
 
 def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Text]:
-    """What is the case: verdicts where there are any, else the first metric of each kind of column."""
+    """The main findings: verdicts if there are any, else the first metric of each kind of column."""
     if differences:
         return [Text(sentence, "lead") for sentence in differences_said(differences)]
     kinds: dict[str, dict[str, Scalar]] = {}

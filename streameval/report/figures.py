@@ -1,8 +1,8 @@
 """Pictures for a page: matplotlib figures → inline SVG.
 
-An inline picture shares the page's ids, fonts and colours. So ids that something refers to get a prefix of the figure's
-own and the others go; texts stay texts, in the page's font; colours become the page's variables, which are others for
-readers who prefer dark pages. Coordinates are kept to a hundredth of a point.
+An inline picture shares the page's ids, fonts and colours. So ids that something refers to get a prefix that is unique
+to the figure, and other ids are removed; texts stay text, in the page's font; colours become the page's variables,
+which change in dark mode. Coordinates are kept to a hundredth of a point.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MARGINS = {"left": 44, "right": 10, "top": 8, "bottom": 36}  # points
 
 
 def look(series: int) -> str:
-    """The name of the colour of a series, as keys and styles have it."""
+    """The name of a series' colour, as in keys and styles."""
     return f"s{series % len(COLORS) + 1}"
 
 
@@ -66,16 +66,16 @@ class Canvas:
 
     Parameters
     ----------
-    prefix : of all ids; another for every figure of a page
-    width, height : in points
-    margins : points around the axes, where they are not the usual ones
+    prefix : prefix of all ids, unique within a page
+    width, height : size in points
+    margins : points around the axes, where they differ from the default
     """
 
     def __init__(self, prefix: str, width: float = 300, height: float = 272, **margins: float) -> None:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
         from matplotlib.figure import Figure
 
-        self.prefix = f"figure-{prefix}"  # no section has such a name
+        self.prefix = f"figure-{prefix}"  # no section has this name
         with self._style():
             self._figure = Figure(figsize=(width / 72, height / 72), dpi=72)
             FigureCanvasSVG(self._figure)
@@ -111,13 +111,13 @@ class Canvas:
 
 
 def _inlined(text: str, prefix: str, title: str, description: str) -> Markup:
-    """A picture as matplotlib writes it → an element that can stand in a page with others."""
+    """Turn a picture that matplotlib wrote into an element that can share a page with others."""
     from markupsafe import Markup
 
     root = ET.fromstring(text)  # noqa: S314 - matplotlib wrote it
     for node in list(root):
         if _local(node.tag) == "metadata" or any(_local(child.tag) == "style" for child in node):
-            root.remove(node)  # such a style would be that of the whole page
+            root.remove(node)  # such a style would apply to the whole page
     known = {found for node in root.iter() for value in node.attrib.values() for found in _references(value)}
     for node in root.iter():
         node.tag = _local(node.tag)
@@ -141,7 +141,7 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def _local(name: str) -> str:
-    """A name without its namespace, which HTML knows."""
+    """A name without its namespace, which HTML does not need."""
     return name.rpartition("}")[2]
 
 
@@ -151,7 +151,7 @@ def _references(value: str) -> list[str]:
 
 
 def _attributes(given: dict[str, str], known: set[str], prefix: str) -> Iterator[tuple[str, str]]:
-    """The attributes of an element: ids of the figure's own, short numbers, the page's colours."""
+    """The attributes of an element, with prefixed ids, short numbers and the page's colours."""
     for full, value in given.items():
         name = _local(full)
         if name == "id":
@@ -174,11 +174,11 @@ def _variable(found: re.Match[str]) -> str:
 
 
 def _without_font(style: str) -> str:
-    """A style without the family of its font, which is the page's."""
+    """A style without its font family, so that the page's font applies."""
     kept = (part for part in style.split("; ") if not part.startswith("font-family"))
     return "; ".join(kept)
 
 
 def _short(text: str) -> str:
-    """Numbers to two digits after the point, none where they are zeros."""
+    """Round the numbers in a text to two decimals, without trailing zeros."""
     return _NUMBER.sub(lambda found: f"{float(found[0]):.2f}".rstrip("0").rstrip("."), text)

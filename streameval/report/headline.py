@@ -1,4 +1,4 @@
-"""Tables of values: one row a metric, one column for each column of the data; and differences with their verdicts."""
+"""Tables of values, with one row per metric and one column per column of the data; differences with verdicts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VERDICTS = {"better": "▲ better", "worse": "▼ worse", "not shown": "○ not
 
 
 def value_tables(results: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Table]:
-    """Tables of results, one for each kind of input; columns that share their metrics stand side by side."""
+    """Tables of results, one for each kind of input; columns with the same metrics share a table."""
     kinds: dict[str, list[Scalar]] = {}
     for result in results:
         known = meanings.get(result.metric)
@@ -62,7 +62,7 @@ def _table(caption: str, found: Mapping[str, Mapping[str, Scalar]], meanings: Ma
 
 
 def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
-    """What stands below the table."""
+    """The notes below the table."""
     results = [result for row in found.values() for result in row.values()]
     notes = []
     if any(r.ci_lower is not None for r in results):
@@ -73,7 +73,7 @@ def _notes(found: Mapping[str, Mapping[str, Scalar]]) -> list[str]:
 
 
 def difference_table(differences: Sequence[Scalar], caption: str = "Differences", note: str = "") -> Table:
-    """One row a difference: its size, interval, p value and verdict; what the metrics mean stands with their values."""
+    """One row per difference: size, interval, p value and verdict; the tables of values explain the metrics."""
     rows = []
     for one in differences:
         count = digits((abs(one.value), 0.0))
@@ -112,7 +112,7 @@ _COUNTS = ("flagged", "tp", "fp", "fn", "tn")
 
 
 def point_table(points: Sequence[Mapping[str, Any]]) -> Table:
-    """One row an operating point: its threshold, and what it gives."""
+    """One row per operating point: its threshold and values."""
     rows = []
     for point in points:
         cells = [_point_cell(point["threshold"], ".5g", point["reason"])]

@@ -1,9 +1,8 @@
-"""A page as one HTML file, which needs nothing else: no network, no script, no font.
+"""Render a page as one self-contained HTML file: it loads no network resource, no script and no font.
 
-Three things keep the data from becoming more than text. Templates escape whatever they are given. Characters that
-would be obeyed without being seen, such as those that turn the direction of writing, are spelled out. And the page
-carries a policy under which a browser loads nothing, and runs nothing but the one script that sorts tables, known by
-its hash.
+Three measures keep data from becoming more than text. Templates escape all values. Invisible control characters, such
+as those that change the direction of writing, are spelled out. And the page has a content security policy: the browser
+loads nothing, and runs only the inline script that sorts tables, identified by its hash.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ __all__ = ["html_of", "html_of_tables"]
 
 @cache
 def _environment() -> Environment:
-    """The templates, in which whatever is put in is escaped and made visible, and a misspelt name is an error."""
+    """The templates: values are escaped and made visible, and a misspelt name is an error."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(
@@ -45,17 +44,17 @@ def _environment() -> Environment:
 
 
 def _seen(value: Any) -> Any:
-    """A text with what cannot be seen spelled out; markup, which holds texts that were treated before, as it is."""
+    """A text with invisible characters spelled out; markup is unchanged, because its texts are already visible."""
     return visible(value) if type(value) is str else value
 
 
 def _runs(blocks: tuple[Any, ...]) -> list[tuple[bool, list[Any]]]:
-    """Blocks in runs of figures that stand side by side, and of others."""
+    """Split blocks into runs of figures to show side by side, and runs of other blocks."""
     runs: list[tuple[bool, list[Any]]] = []
     for block in blocks:
-        beside = type(block).__name__ == "Figure" and not block.wide
-        if not runs or runs[-1][0] != beside:
-            runs.append((beside, []))
+        side_by_side = type(block).__name__ == "Figure" and not block.wide
+        if not runs or runs[-1][0] != side_by_side:
+            runs.append((side_by_side, []))
         runs[-1][1].append(block)
     return runs
 
@@ -81,5 +80,5 @@ def html_of(page: Page) -> str:
 
 
 def html_of_tables(tables: Sequence[Table]) -> str:
-    """Tables for a notebook, which has styles of its own."""
+    """Tables for a notebook, which applies its own styles."""
     return _environment().get_template("notebook.html").render(tables=tables)

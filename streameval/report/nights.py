@@ -1,4 +1,4 @@
-"""Nights on a page: a metric night by night, which nights fail, and what the rules say."""
+"""Nights on a page: metrics night by night, failing nights, and outcomes of rules."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 __all__ = ["Nightly", "check_page", "history_page", "nights_section"]
 
 _FAILED = 5  # nights that a sentence names
-_SAID = 4  # metrics that have a sentence
+_SAID = 4  # metrics that get a sentence
 
 
 class Judged(Ruled, Protocol):
-    """What a rule said of a night."""
+    """The outcome of a rule for a night."""
 
     @property
     def partition(self) -> str:
@@ -36,7 +36,7 @@ class Judged(Ruled, Protocol):
 
     @property
     def usual(self) -> float:
-        """What it was compared with."""
+        """The value that it was compared with."""
 
     @property
     def accepted(self) -> str | None:
@@ -56,11 +56,11 @@ class Checked(Protocol):
 
     @property
     def nights(self) -> int:
-        """How many nights it speaks of."""
+        """The number of nights that it covers."""
 
     @property
     def judgements(self) -> tuple[Any, ...]:
-        """What the rules said."""
+        """The outcomes of the rules."""
 
     @property
     def failing(self) -> tuple[str, ...]:
@@ -68,11 +68,11 @@ class Checked(Protocol):
 
     @property
     def odd(self) -> tuple[str, ...]:
-        """What else is unusual."""
+        """Other unusual facts."""
 
     @property
     def recent(self) -> tuple[Any, ...]:
-        """What the rules said of the last nights, in order."""
+        """The outcomes of the rules for the last nights, in order."""
 
 
 class Followed(Protocol):
@@ -123,11 +123,11 @@ def nights_section(
 
     Parameters
     ----------
-    names : of the nights, in order
+    names : names of the nights, in order
     series : metrics to follow
     failing : nights that fail, each with its rules
     incomplete : nights from which files were left out
-    judgements : what the rules said
+    judgements : outcomes of the rules
     """
     blocks: list[Block] = []
     failed = [name for name in names if name in failing]
@@ -145,7 +145,7 @@ def _table(
     failing: Mapping[str, Sequence[str]],
     incomplete: Sequence[str],
 ) -> Table:
-    """One row a night: rows, values, and what is wrong with it."""
+    """One row per night: rows, values, and what is wrong with it."""
     columns = [(one.metric, of, line) for one in series for of, line in one.lines.items()]
     counts = [digits(result.value for result in line) for _, _, line in columns]
     rows = []
@@ -167,7 +167,7 @@ def _table(
 
 
 def _rules(judgements: Sequence[Judged]) -> Table:
-    """What each rule said."""
+    """The outcome of each rule."""
     with_usual = any(one.usual == one.usual for one in judgements)
     rows = []
     for one in judgements:
@@ -195,7 +195,7 @@ def _rules(judgements: Sequence[Judged]) -> Table:
 
 
 def _without(table: Table, column: int) -> Table:
-    """A table without one column, which is not of the names."""
+    """A table without one column, which must not be a name column."""
     names = len(table.rows[0].name)
     rows = tuple(
         Row(row.name, tuple(cell for i, cell in enumerate(row.cells) if i + names != column), row.about)

@@ -1,7 +1,7 @@
-"""Pictures on a page that are not curves side by side: calibration, distributions, thresholds, slices, differences.
+"""Pictures on a page other than curves: calibration, distributions, thresholds, slices, differences.
 
-Each is drawn by `streameval.plots`; what it shows is written again beside it, as a key and as a text alternative. A
-picture that cannot be drawn, such as of scores that are no probabilities, is left out.
+`streameval.plots` draws each; a key and a text alternative repeat its contents in words. A picture that cannot be drawn
+is left out, for instance the calibration of scores that are not probabilities.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ __all__ = ["Drawn", "calibration", "concentration", "differences", "distribution
            "thresholds"]  # fmt: skip
 
 _LINES = 40  # slices or differences in a picture
-_TEXT = 5.2  # points of a letter of a name
+_TEXT = 5.2  # points per letter of a name
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Results and curves as pictures ask for them; see `streameval.plots.sources.Evaluated`."""
+    """Results and curves in the form that plots read; see `streameval.plots.sources.Evaluated`."""
 
     results: tuple[Scalar, ...]
     curves: tuple[Curve, ...] = ()
@@ -59,7 +59,7 @@ class Drawn:
         raise OptionError(msg)
 
     def distribution(self, of: str | None = None) -> Distribution:
-        """There is none: distributions are drawn from themselves."""
+        """Raise, because distributions are drawn directly."""
         msg = f"there is no distribution of {of}"
         raise OptionError(msg)
 
@@ -125,7 +125,7 @@ def distributions(found: Sequence[Distribution]) -> Iterator[Figure]:
 
 
 def thresholds(drawn: Drawn, columns: Sequence[str]) -> Iterator[Figure]:
-    """What each threshold of a score gives, with the operating points."""
+    """Values at each threshold of a score, with the operating points."""
     for i, of in enumerate(columns):
         key = [Key(name, "", look(j)) for j, name in enumerate(("precision", "recall", "share flagged"))]
         told = f"Precision, recall and the share of rows flagged, by the threshold of {of}. Dotted: operating points."
@@ -245,5 +245,5 @@ def _range(line: Sequence[Scalar | None]) -> str:
 
 
 def _margin(names: Sequence[str]) -> float:
-    """Points that names need at the left."""
+    """The left margin that names need, in points."""
     return 16 + _TEXT * min(max(map(len, names), default=0), 30)

@@ -1,7 +1,7 @@
 """Where the numbers come from: what was read and left out, what is approximate, and the command that repeats it.
 
-Texts from elsewhere, such as the message of a library, may hold what should not travel with a page: credentials, or
-paths of the machine that lie outside the data. `travelling` takes both out.
+Messages of libraries and similar texts may contain what must not leave the machine with a page: credentials, or paths
+outside the data. `travelling` removes both.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Read", "read_section", "travelling"]
 
-_SKIPPED = 20  # files left out that a page names
+_SKIPPED = 20  # omitted files that a page names
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s'\"]*(?:/[^/\s'\"@]*)*@")
 _QUERY = re.compile(r"(\w+://[^\s?'\"]*)\?[^\s'\"]*?(?=[:;,.]?(?:[\s'\"]|$))")
 _PATH = re.compile(r"(?<![\w:/.~…])/(?:[^\s/:;,'\"()\[\]]+/)+[^\s/:;,'\"()\[\]]*")
 
 
 class Read(Protocol):
-    """What was read, as far as every result says it."""
+    """What was read, as every result records it."""
 
     @property
     def rows(self) -> int:
-        """Rows that the result is of."""
+        """The number of rows that the result covers."""
 
     @property
     def dropped(self) -> tuple[tuple[str, int], ...]:
@@ -52,8 +52,8 @@ def travelling(text: str, data: Sequence[str]) -> str:
 
     Parameters
     ----------
-    text : such as a message
-    data : what was named
+    text : a text, such as an error message
+    data : the paths and URIs that the user named
 
     Examples
     --------
@@ -79,7 +79,7 @@ def read_section(found: Read, source: Source, notes: Sequence[str] = (), positiv
     ----------
     found : the result
     source : where it comes from
-    notes : what else must be said of the numbers
+    notes : further remarks on the numbers
     positives : positive rows, where there are labels
     """
     facts = [("Data", ", ".join(source.data))] if source.data else []

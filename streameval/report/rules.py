@@ -1,4 +1,4 @@
-"""What rules say of an evaluation: one row a rule, and what fails in a sentence."""
+"""Outcomes of rules for an evaluation: one row per rule, and a sentence on what fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAMED = 3  # rules that a sentence names
 
 
 class Ruled(Protocol):
-    """What a rule said."""
+    """The outcome of a rule."""
 
     @property
     def rule(self) -> str:
@@ -33,7 +33,7 @@ class Ruled(Protocol):
 
     @property
     def value(self) -> float:
-        """What was judged."""
+        """The value that was judged."""
 
     @property
     def reason(self) -> str:
@@ -45,7 +45,7 @@ class Ruled(Protocol):
 
 
 class Judged(Ruled, Protocol):
-    """What a rule said of an evaluation."""
+    """The outcome of a rule for an evaluation."""
 
     @property
     def ci_lower(self) -> float | None:
@@ -61,7 +61,7 @@ class Judged(Ruled, Protocol):
 
 
 def rules_said(judgements: Sequence[Judged]) -> list[Text]:
-    """How many rules pass, and which do not."""
+    """A sentence that says how many rules pass, and which do not."""
     if not judgements:
         return []
     failed = [one.rule for one in judgements if not one.passed]

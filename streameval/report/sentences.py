@@ -1,4 +1,4 @@
-"""What is the case, in a sentence or two: the first thing that a page says."""
+"""The main findings in a sentence or two, which open a page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 __all__ = ["differences_said", "joined", "values_said"]
 
 _NAMED = 3  # columns that a sentence names
-_SAID = 3  # metrics that a sentence speaks of
+_SAID = 3  # metrics that a sentence mentions
 
 
 def joined(parts: Sequence[str], last: str = "and") -> str:
-    """Parts of a sentence.
+    """Join the parts of a list in a sentence.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def values_said(results: Mapping[str, Scalar], meaning: Meaning | None) -> str:
     Parameters
     ----------
     results : by column, at least one
-    meaning : what the catalogue says of the metric
+    meaning : description of the metric, from the catalogue
 
     Examples
     --------
@@ -97,7 +97,7 @@ def differences_said(differences: Sequence[Scalar]) -> list[str]:
 
 
 def _pair_said(pair: Sequence[Scalar]) -> str:
-    """What is known of two columns."""
+    """A sentence that compares two columns."""
     one, other = compared(pair[0])
     parts, first = [], True
     for verdict in ("better", "worse"):
@@ -146,6 +146,6 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _capital(text: str) -> str:
-    """The first letter of a sentence; names of metrics stay as they are."""
+    """Capitalise the first letter of a sentence, unless it begins with the name of a metric."""
     word = text.partition(" ")[0]
     return text if "_" in word or "@" in word else text[:1].upper() + text[1:]

@@ -1,7 +1,7 @@
-"""Slices on a page: one table a slicing, what hurts most first.
+"""Slices on a page: one table per slicing, the most harmful slice first.
 
-A slice hurts by how far its value lies on the bad side of the value of all rows, times its rows. Where there are more
-slices than a page can hold, those with the most rows are shown, and the page says how many are not.
+The harm of a slice is its shortfall against the value of all rows, times its number of rows. If there are more slices
+than a page can hold, it shows those with the most rows and says how many are not shown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CUT = "share of the rows in clusters that have rows of other slices as well; on
 
 
 def slice_section(results: Sequence[Scalar], meanings: Mapping[str, Meaning], drawn: pictures.Drawn) -> Section:
-    """Every slicing as a picture of its largest slices, and as a table."""
+    """Every slicing, as a picture of its largest slices and as a table."""
     whole = {(r.metric, r.of): r for r in results if r.slice is None}
     blocks: list[Block] = []
     for i, (by, slices) in enumerate(by_slicing(results).items()):
@@ -56,7 +56,7 @@ def _table(
     leading = first[picked[0]] if picked else None
     if leading is not None:
         base = whole.get((leading.metric, leading.of))
-        shown.sort(key=lambda row: _hurt(row[picked[0]], base, meanings), reverse=True)
+        shown.sort(key=lambda row: _harm(row[picked[0]], base, meanings), reverse=True)
     counts = [digits(row[i].value for row in shown) for i in picked]
     cut = next((i for i, result in enumerate(first) if result.cut_share is not None), None)
     rows = tuple(
@@ -82,7 +82,7 @@ def _table(
 
 
 def _rests(by: str, found: Sequence[Scalar]) -> list[Block]:
-    """The slices of a slicing against all other rows, as far as a page holds them."""
+    """The differences between slices and all other rows, up to the limit of a page."""
     left = len(found) - MOST
     note = f"{plural(left, 'more difference')} in --out FILE.csv (or .parquet, .json)." if left > 0 else ""
     if not found:
@@ -92,12 +92,12 @@ def _rests(by: str, found: Sequence[Scalar]) -> list[Block]:
 
 
 def _picked(first: Sequence[Scalar]) -> list[int]:
-    """The values that a table has room for: the first metric of every column, then the next ones."""
+    """Indices of the values that fit into a table: the first metric of every column, then further ones."""
     columns: dict[str | None, list[int]] = {}
     for i, result in enumerate(first):
         columns.setdefault(result.of, []).append(i)
     most = max(map(len, columns.values()), default=0)
-    order = [own[rank] for rank in range(most) for own in columns.values() if rank < len(own)]
+    order = [indices[rank] for rank in range(most) for indices in columns.values() if rank < len(indices)]
     kept = order[:_WIDE]
     return kept if len(columns) > 1 else sorted(kept)
 
@@ -116,8 +116,8 @@ def _positives(row: Sequence[Scalar]) -> int:
     return max(result.positives or 0 for result in row)
 
 
-def _hurt(result: Scalar, base: Scalar | None, meanings: Mapping[str, Meaning]) -> float:
-    """How much a slice takes away; below everything where it has no value."""
+def _harm(result: Scalar, base: Scalar | None, meanings: Mapping[str, Meaning]) -> float:
+    """The harm of a slice; lowest of all if it has no value."""
     meaning = meanings.get(result.metric)
     if base is None or meaning is None or meaning.better is None or result.value != result.value:
         return float("-inf") if result.value != result.value else 0.0
@@ -126,7 +126,7 @@ def _hurt(result: Scalar, base: Scalar | None, meanings: Mapping[str, Meaning]) 
 
 
 def _head(result: Scalar, meanings: Mapping[str, Meaning]) -> Head:
-    """A column of values: the metric, and of what."""
+    """The head of a column of values: the metric, and the column it was computed from."""
     meaning = meanings.get(result.metric)
     about = meaning.line if meaning else ""
     return Head(result.metric, number=True, about=about, note=result.of or "")

@@ -1,4 +1,4 @@
-"""Values as a page writes them: as many digits as tell the columns apart, with what is known of each."""
+"""Format values for a page: with enough digits to tell the columns apart, and with their uncertainty."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["NONE", "Meaning", "best_of", "digits", "number", "spoken", "value_cell"]
 
 NONE = "–"
-_LARGE = 1e3  # from which on a value has one digit after the point
+_LARGE = 1e3  # values from here on have one decimal
 _SPOKEN = {
     "roc_auc": "ROC AUC",
     "pr_auc": "PR AUC",
@@ -35,14 +35,14 @@ _SPOKEN = {
 
 
 class Meaning(NamedTuple):
-    """What the catalogue says of a metric.
+    """The description of a metric, from the catalogue.
 
     Attributes
     ----------
-    line : one line of meaning
-    better : ``higher``, ``lower``, or None where neither end is
-    family : what its input is
-    subject : metrics that go together
+    line : its meaning in one line
+    better : ``higher``, ``lower``, or None if neither is better
+    family : the family of its input
+    subject : the group of metrics that it is shown with
     """
 
     line: str
@@ -63,7 +63,7 @@ def spoken(metric: str) -> str:
 
 
 def digits(values: Iterable[float], least: int = 4, most: int = 6) -> int:
-    """Digits after the point that tell values apart.
+    """The number of decimals that tells values apart.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def digits(values: Iterable[float], least: int = 4, most: int = 6) -> int:
 
 
 def number(value: float, count: int = 4, *, signed: bool = False) -> str:
-    """A number, with a true minus sign.
+    """Format a number, with a true minus sign.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def number(value: float, count: int = 4, *, signed: bool = False) -> str:
 
 
 def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
-    """A value with its intervals, or why there is none.
+    """A cell with a value and its intervals, or with the reason why there is none.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
 
 
 def _uncertain(result: Scalar, count: int) -> list[str]:
-    """What is known of how far off a value may be."""
+    """The error bounds of a value, in words."""
     if result.exact:
         return []
     if result.lower == result.lower and result.upper == result.upper:
@@ -134,7 +134,7 @@ def _uncertain(result: Scalar, count: int) -> list[str]:
 
 
 def best_of(results: Mapping[str, Scalar], meaning: Meaning | None) -> set[str]:
-    """The columns whose value is best, where there are several and not all are."""
+    """The columns with the best value; empty if there is only one column or all are equal."""
     values = {name: result.value for name, result in results.items() if result.value == result.value}
     if meaning is None or meaning.better is None or len(values) < 2:
         return set()

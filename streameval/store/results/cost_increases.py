@@ -24,7 +24,7 @@ __all__ = ["DEEP", "cost_increases"]
 DEEP = 1000  # costliest groups that are read from each usual night
 _REPORTED = 5  # groups reported per table
 _COSTS = {"merges": ("cluster", "false_pairs"), "splits": ("class", "missed_pairs"), "impure": ("cluster", "lost")}
-_LABELS = {"false_pairs": "false pairs", "missed_pairs": "missed pairs", "lost": "AUL loss"}
+_COST_NAMES = {"false_pairs": "false pairs", "missed_pairs": "missed pairs", "lost": "AUL loss"}
 
 
 def cost_increases(of: str, night: Attribution, usual: Sequence[Attribution], classes: str | None) -> list[Finding]:
@@ -47,7 +47,7 @@ def cost_increases(of: str, night: Attribution, usual: Sequence[Attribution], cl
         for group, value in _costs(rows, key, cost)[0].items():
             middle = median(known.get(group, least) for known, least in before) if before else math.nan
             if not value <= middle:
-                what = f"{of if key == 'cluster' else classes} {group} {_LABELS[cost]}"
+                what = f"{of if key == 'cluster' else classes} {group} {_COST_NAMES[cost]}"
                 increased.append(Finding(what, float(value), float(middle), math.nan))
         found += sorted(increased, key=lambda one: (one.usual if before else 0.0) - one.value)[:_REPORTED]
     return found
