@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: beside the old one first, which is then replaced."""
+"""Atomic writes: a new file is written next to the old one and then replaces it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def start(
 
 
 def check_timeout(client: Any, scheduler_timeout: float) -> None:
-    """Raise `OptionError` if a time to wait for workers is no time, or there is no client to wait for."""
+    """Raise `OptionError` if the timeout for workers is invalid, or there is no client to wait for."""
     if honoured("evaluate")["scheduler_timeout"].plain(scheduler_timeout) != SCHEDULER_TIMEOUT and client is None:
         msg = (
             f"scheduler_timeout={scheduler_timeout!r} would change nothing without a scheduler: name one (--scheduler)"

@@ -21,9 +21,9 @@ __all__ = ["compare", "compare_named", "minus_named", "of_one_unit"]
 
 
 def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
-    """How much more every metric is of evaluation `b` than of `a`: b − a, paired over the same units.
+    """The difference b − a of every metric of two evaluations, paired over the same units.
 
-    Two nights, two stores or two filters, say. Metrics and columns that only one of them has are left out.
+    The evaluations may be of two nights, stores or filters. Metrics and columns that only one of them has are left out.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
     Raises
     ------
     OptionError
-        If one is no evaluation or has no sampling intervals, they have other units, or nothing in common.
+        If one is not an evaluation or has no sampling intervals, or they have different units or nothing in common.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
 
 
 def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
-    """The same, with names for both evaluations."""
+    """`compare`, with names for both evaluations."""
     sides = [_known(side, name) for side, name in zip((a, b), names, strict=True)]
     common = [key for key in sides[1] if key in sides[0]]
     if not common:
@@ -72,7 +72,7 @@ def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple
 def _known(side: Evaluation, name: str) -> dict[tuple[str, str | None], Estimated]:
     """The results of an evaluation with their replicates, by metric and column."""
     if not hasattr(side, "estimates"):
-        msg = f"{name} is a {type(side).__name__}, and two evaluations are compared: give what evaluate returns"
+        msg = f"{name} is of type {type(side).__name__}, not an evaluation: give what evaluate returns"
         raise OptionError(msg)
     if not side.estimates:
         msg = f"evaluation {name} has no sampling intervals; evaluate both with ci=0.95 and the same unit (--unit)"
@@ -86,7 +86,7 @@ def of_one_unit(old: Estimated, new: Estimated, names: tuple[str, str]) -> tuple
     Raises
     ------
     OptionError
-        If the evaluations have other units.
+        If the evaluations have different units.
     """
     pairs = (old.paired, new.paired), (old.own, new.own)
     found = next((pair for pair in pairs if all(side.replicates.size for side in pair)), pairs[0])

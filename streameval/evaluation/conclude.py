@@ -49,14 +49,14 @@ def finalize_all(
 
     Parameters
     ----------
-    engine : what the run shares
+    engine : the engine of the run
     names : the inputs, as messages name them
     plan : what was folded
     wanted : the states and their metrics
     folded : the states
-    threshold : clusters above it count as if all positive in the lift curve, as the option has it
+    threshold : the option `aul_threshold`: clusters above it count as all positive in the lift curve
     slicing : the slices to finalize as well
-    resampling : the sampling intervals and comparisons to make
+    resampling : the sampling intervals and comparisons to compute
     filtered : the filter that rows had to meet
 
     Raises
@@ -137,7 +137,7 @@ def _with_intervals(
 
 
 def _as_labelled(results: Sequence[Scalar], spec: LabelSpec | None, labels: LabelCounts) -> Sequence[Scalar]:
-    """The results as the labels allow: with a label that does not occur as the reason, without unknown positives."""
+    """Adjust results to the labels: if a label does not occur, it is the reason; unknown positives are removed."""
     if not labels.pos and spec is not None and spec.pos_label is not None:
         absent = f"no row has the label {spec.pos_label!r}"
         results = [replace(result, reason=absent) if result.reason else result for result in results]

@@ -1,4 +1,4 @@
-"""Resampling: which sampling intervals and comparisons are asked for, and the blocks to fold for them."""
+"""Resampling: which sampling intervals and comparisons are requested, and the blocks to fold for them."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVEL", "NO_INTERVALS", "Resampling"]
 
-LEVEL = 0.95  # where it is implied
+LEVEL = 0.95  # level of intervals that other options imply
 
 
 @dataclass(frozen=True)
 class Resampling:
-    """Which sampling intervals are asked for.
+    """The sampling intervals that are requested.
 
     Attributes
     ----------
-    level : of the intervals; None where there are to be none
-    unit : column of what is drawn together; None where each row is a unit
+    level : level of the intervals; None for no intervals
+    unit : column of the sampling units; None if each row is a unit
     baselines : columns that others are compared with
-    bins : of scores, in which blocks are counted; None to keep all scores
+    bins : number of score bins in which blocks are counted; None to keep all scores
     rest : whether slices are compared with all other rows
 
     Examples
@@ -48,7 +48,7 @@ class Resampling:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Resampling:
-        """What plain options ask for.
+        """The resampling that plain options request.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Resampling:
         return cls(level, unit, baselines, None if bins == "exact" else int(bins), rest)
 
     def check(self, schema: pa.Schema, name: str) -> None:
-        """Raise `SchemaError` if the unit is no id; `name` is a file."""
+        """Raise `SchemaError` if the unit is not an id column; `name` is the file that errors name."""
         if self.unit is not None:
             try:
                 id_type(schema.field(self.unit).type, self.unit)

@@ -1,7 +1,7 @@
 """Each slice against all other rows, its *rest*: differences, paired over the blocks of their units.
 
-Which slices are compared follows from their rows alone, never from their values: a slice that was picked because it is
-bad would look bad by chance. The rest is finalized as if its rows were all there are, cluster sizes included.
+Slices are selected by their number of rows, never by their values: a slice selected for a bad value would look bad by
+chance. The rest is finalized as if there were no other rows, cluster sizes included.
 
 Some metrics differ between few rows and many even if rows are drawn at random: those of clusters, if the slice cuts
 clusters; those against classes; those of the top k points. Their differences have no interval, p or verdict, with the
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["rest_differences"]
 
-_MOST = 100  # slices of a slicing that are compared
+_MOST = 100  # slices compared per slicing
 
 
 def rest_differences(
@@ -48,7 +48,7 @@ def rest_differences(
     found: Sequence[Sequence[Estimated]],
     resampling: Resampling,
 ) -> list[Scalar]:
-    """Every metric of the slices of a slicing that have the most rows, less that of all other rows.
+    """The differences in every metric between the slices with the most rows and all other rows.
 
     Parameters
     ----------
@@ -56,9 +56,9 @@ def rest_differences(
     slicing : how the rows are sliced
     key : the slicing
     states : the folded states
-    wanted : states and metrics
-    found : the results of every slice with their replicates, slices of most rows first
-    resampling : what is asked for
+    wanted : the requests: states and their metrics
+    found : the results of every slice with their replicates, slices with the most rows first
+    resampling : which intervals and comparisons to compute
 
     Returns
     -------
@@ -86,7 +86,7 @@ def _sides(
 
 
 def _of_points(metric: Metric) -> str:
-    """Why a metric of a number of points is another one of a slice; empty if it is none."""
+    """Why a metric of the top k points is not comparable for a slice; empty for other metrics."""
     shrunk = getattr(metric, "shrunk", None)
     if shrunk is None or shrunk(0.5) == metric:
         return ""
@@ -102,7 +102,7 @@ def _rests(
     slices: Sequence[Sequence[Estimated]],
     resampling: Resampling,
 ) -> Iterator[list[Estimated]]:
-    """The results of all rows but those of a slice with their replicates, for each of some slices."""
+    """For each of some slices, the results of all other rows, with their replicates."""
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
     grouped = [(w, slicing.grouped(states, w.spec, key)) for w in wanted]
     split = [spec for spec in states if isinstance(spec, BlockSlicesSpec) and spec.key == key]

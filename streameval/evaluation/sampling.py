@@ -1,7 +1,7 @@
 """Sampling: what a run reads for the approximate gain area, and how many times.
 
-Rows are drawn while they are folded, beside everything else that the run computes. Row groups are drawn here, before
-anything is read: the share asked for, rounded up, of those with the smallest hashes of (file, offset).
+Rows are drawn while they are folded, in the same pass as everything else. Row groups are drawn here, before anything is
+read: the requested share, rounded up, with the smallest hashes of (file, offset).
 
 One pass or two. One pass folds digests, from which counts between any edges are interpolated: nothing is read twice,
 and a reader can be read only once. Two passes count between the edges that the first one chose: exact counts, so that
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Sampling"]
 
-ATOMS = 0.01  # share of the sample in atoms from which a second pass is made
+ATOMS = 0.01  # share of the sample in atoms that triggers a second pass
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Sampling:
     sample : share of the rows, or of the row groups, in (0, 1]
     quantiles : bins of the truncated part
     sample_by : ``rows`` or ``row_groups``
-    sample_seed : another one draws another sample
+    sample_seed : seed of the sample
     passes : 1, 2, or None to decide after the first
 
     Examples
@@ -89,7 +89,7 @@ class Sampling:
         return DigestsSpec(column, kind, nan, sample, self.sample_seed, self.whole, weighted)
 
     def check(self, found: Scan) -> None:
-        """Refuse what the data do not allow."""
+        """Raise `OptionError` if the data do not allow these options."""
         if self.passes == 2 and not found.splittable:
             msg = "passes=2 reads the data twice, and a reader can be read only once: choose passes=1 (--passes)"
             raise OptionError(msg)
@@ -98,7 +98,7 @@ class Sampling:
             raise OptionError(msg)
 
     def pieces(self, found: Scan) -> tuple[Piece, ...]:
-        """The row groups drawn, one a piece and in the order of the scan."""
+        """The row groups drawn, one per piece, in the order of the scan."""
         pieces = [single for piece in found.pieces for single in row_groups(piece)]
         rank = [(origin_hash(self.sample_seed, f"{piece.origin}\0{piece.row}"), i) for i, piece in enumerate(pieces)]
         chosen = sorted(i for _, i in sorted(rank)[: math.ceil(self.sample * len(pieces))])
@@ -111,16 +111,16 @@ class Sampling:
 
         Parameters
         ----------
-        found, plan : what there is, and everything to fold in the first pass
+        found, plan : the scan, and everything to fold in the first pass
         wanted : the metrics of each state of the sample
-        read : folds pieces, given their number of rows, as a plan says
+        read : folds pieces by a plan, given their number of rows
 
         Returns
         -------
         Folded
             All states.
         dict
-            For each state of the sample the spec of what became of it, and its metrics.
+            For each state of the sample, the spec of the final state and its metrics.
         """
         pieces, rows, share = found.pieces, found.rows, 1.0
         if self.whole:
@@ -145,13 +145,13 @@ class Sampling:
         return _joined(first), {spec: (finer.get(spec, spec), asked) for spec, asked in metrics.items()}
 
     def second(self, state: SampledDigests, metrics: Sequence[AgcApprox]) -> BinsSpec | None:
-        """What a second pass counts; None where none is made."""
+        """The spec of the second pass; None if there is none."""
         if self.passes == 1 or (self.passes is None and state.tied < ATOMS and (self.sample < 1 or state.exact)):
             return None
         return state.refine([metric.share(state) for metric in metrics], self.quantiles)
 
 
 def _joined(passes: Sequence[Folded]) -> Folded:
-    """States of several passes side by side; of those in two, such as the labels, the earlier."""
+    """The states of all passes; if two passes have a state, such as the labels, the earlier one."""
     states = {spec: state for folded in reversed(passes) for spec, state in folded.states.items()}
     return Folded(states, tuple(dict.fromkeys(skipped for folded in passes for skipped in folded.skipped)))

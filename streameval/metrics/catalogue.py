@@ -275,7 +275,7 @@ def entries(pattern: str | None = None) -> Iterator[Entry]:
 
 @lru_cache(maxsize=1_000)
 def entry_of(name: str) -> Entry | None:
-    """The row of the catalogue that speaks of a metric; None for a user's own.
+    """The row of a metric in the catalogue; None for a user-defined metric.
 
     Examples
     --------

@@ -20,12 +20,12 @@ The modules, from the bottom up:
 
 - ``files``: ``location`` (where a store is), ``published`` (files that are named by their content), ``states`` (states
   in files), ``delta`` (small Delta tables), ``ledger``, ``compaction``;
-- ``nights``: ``partitions`` (what is new in the data), ``facts`` (of a night, beside its states), ``configuration``
+- ``nights``: ``partitions`` (what is new in the data), ``facts`` (of a night, kept with its states), ``configuration``
   (what a store keeps), ``fold`` (partitions to states, here or on a cluster), ``merge`` (states to an evaluation);
 - ``results``: ``cache``, ``nightly`` (cached results), ``history``, ``judgements`` (kept verdicts of rules), ``gate``
   (which nights the rules judge), ``diagnosis`` (what is unusual in a night), ``info``;
-- ``context`` (the parts of a store) and the verbs: ``ingest``, ``backfill``, ``query``, ``vacuum``; ``store`` has all
-  of them.
+- ``context`` (the parts of a store) and the operations ``ingest``, ``backfill``, ``query`` and ``vacuum``; ``store``
+  offers them all.
 """
 
 from streameval.store.ingest import Update

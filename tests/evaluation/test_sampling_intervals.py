@@ -221,7 +221,7 @@ def test_estimates_travel_and_evaluations_are_compared():
     other = evaluate(table, score="v1", ci=0.9, metrics="roc_auc")
     with pytest.raises(OptionError, match=r"a over units of unit and b over units of row .*with the same unit"):
         compare(one, other)
-    with pytest.raises(OptionError, match="b is a int, and two evaluations are compared"):
+    with pytest.raises(OptionError, match="b is of type int, not an evaluation"):
         compare(one, 3)
     assert other.results[0].ci_level == 0.9
 

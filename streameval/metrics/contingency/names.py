@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MetricName", "variants"]
 
-_WORDS: dict[str, tuple[str, Any]] = {
+_OPTION_WORDS: dict[str, tuple[str, Any]] = {
     **{model: ("model", model) for model in MODELS},
     "none": ("model", None),
     "raw": ("normalize", False),
@@ -136,7 +136,7 @@ class MetricName(NamedTuple):
         options: dict[str, Any] = {}
         for word in self.variant:
             beta = word.startswith("beta=")
-            option, value = ("beta", word) if beta else _WORDS.get(word, ("", None))
+            option, value = ("beta", word) if beta else _OPTION_WORDS.get(word, ("", None))
             if not option or not MEASURES[self.measure].takes(option):
                 self._refuse(f"{self.measure.removeprefix('pairwise.')} has no variant {word!r}")
             if option in options:
@@ -199,5 +199,5 @@ def variants(measure: str) -> list[str]:
     ['vi_distance/raw', 'vi_distance/normalized']
     """
     taken = [option for option in ("model", "normalize", "mean", "standardize") if MEASURES[measure].takes(option)]
-    choices = product(*([word for word, (option, _) in _WORDS.items() if option == name] for name in taken))
+    choices = product(*([word for word, (option, _) in _OPTION_WORDS.items() if option == name] for name in taken))
     return ["/".join([measure, *words]) for words in choices if words]

@@ -1,1 +1,1 @@
-"""What a store computes and remembers of its nights."""
+"""The results that a store computes for its nights and keeps."""

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["DROPPED", "ResultCache", "key_of"]
 
 DROPPED = "dropped"
-FILES = 32  # most files of the table before they are rewritten as one
+FILES = 32  # maximum number of files in the table; beyond it they are rewritten as one
 
 _OWN = {"version": pa.int64()} | dict.fromkeys(("span", "partition", "group", "key"), pa.string())
 _SCHEMA = pa.schema([*_OWN.items(), *result_schema()])
@@ -134,9 +134,9 @@ class ResultCache:
         self._new += [((span, partition, group, key), result) for result in results]
 
     def write(self, version: int, due: set[str]) -> None:
-        """Write the new rows, those of keys that are due or were asked for, and evaluations of this version.
+        """Write the new rows, the rows of keys that are due or were requested, and evaluations of this version.
 
-        All others are dropped.
+        All other rows are dropped.
         """
         rows, new = self._rows, [key for (*_, key), _ in self._new]
         wanted = pc.is_in(rows["key"], pa.array((due | self._asked).difference(new), pa.string()))
@@ -147,7 +147,7 @@ class ResultCache:
 
     @property
     def current(self) -> bool:
-        """Whether nothing was computed that the table does not have, and all of it can be read."""
+        """Whether the table holds every computed result, and all of it can be read."""
         return not (self._new or self._damaged or self._table is None)
 
     def append(self, version: int) -> None:
@@ -161,7 +161,7 @@ class ResultCache:
             files.delete([name for name, _, when in files.list() if name not in self._files and when <= oldest])
 
     def _commit(self, version: int, kept: pa.Table, base: Any) -> None:
-        """Write the new rows and those kept; if this fails, the results are computed again later."""
+        """Write the new rows and the kept ones; if this fails, the results are computed again later."""
         results = to_arrow(result for _, result in self._new)
         for i, name in enumerate(("span", "partition", "group", "key")):
             results = results.add_column(i, name, pa.array([facts[i] for facts, _ in self._new], pa.string()))
@@ -174,5 +174,5 @@ class ResultCache:
 
 
 def _action(version: int) -> str:
-    """What a commit says of the version of the ledger."""
+    """The message of a commit, which names the version of the ledger."""
     return f"version {version}"

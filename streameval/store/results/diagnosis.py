@@ -1,4 +1,4 @@
-"""From "a rule failed" to "because": what is unusual in a night, against the nights before it.
+"""Diagnose why a rule failed: what is unusual in a night, compared with the nights before it.
 
 Rows, positives and nulls come from the ledger, also by file; quantiles of scores and sizes of clusters from the states;
 nothing is read from the data. A store with blocks of a unit adds its metrics, each with its sampling interval: chance
@@ -43,18 +43,18 @@ __all__ = [
 ]
 
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
-_MOVED = 10  # slices' facts that are told
-UNUSUAL = 5.0  # deviations from which a finding is worth telling beside a failed rule
+_MOVED = 10  # facts of slices that are reported
+UNUSUAL = 5.0  # deviations from which a finding is reported along with a failed rule
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A fact of a night beside its usual value.
+    """A fact of a night, with its usual value.
 
     Attributes
     ----------
     what : the fact, such as ``rows`` or ``score_lr quantile 0.5``
-    value : of the night
+    value : value of the night
     usual : median of the usual nights; NaN without any
     deviations : distance from the usual value, in units of how much it varies; NaN without usual nights
     ci_lower, ci_upper : the sampling interval of a metric; None where there is none
@@ -68,7 +68,7 @@ class Finding:
     ci_upper: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; a NaN or an infinity is None. There is no interval where there is none to tell."""
+        """Plain values; a NaN or an infinity is None. Without an interval, its keys are left out."""
         told = {k: v for k, v in asdict(self).items() if v is not None}
         return {k: v if isinstance(v, str) or math.isfinite(v) else None for k, v in told.items()}
 
@@ -83,8 +83,8 @@ class Diagnosis:
     fails : rules that it fails
     nights : number of usual nights that it was compared with
     findings : largest change first
-    files : what some of its files have and others do not, in words
-    costs : clusters and classes whose cost rose most, largest rise of each kind first
+    files : differences between its files, in words
+    costs : clusters and classes whose cost rose most; within each kind, the largest increase first
     """
 
     partition: str
@@ -188,11 +188,11 @@ def diagnosed(
     Parameters
     ----------
     entry, usual : the night, and those of `usual_nights`
-    columns : that the store reads
+    columns : the columns that the store reads
     fails : rules that the night fails
     metrics : gives the metrics of a night; those with a sampling interval are compared
     shapes : gives `shapes_of` a night
-    slices : gives the facts of the slices of a night; those that moved most are told
+    slices : gives the facts of the slices of a night; those that changed most are reported
     """
     known = {f"{r.metric}[{r.of}]": r for r in metrics(entry) if r.ci_lower is not None}
 

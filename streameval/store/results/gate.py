@@ -49,7 +49,7 @@ class Check(Saved):
     judged : number of judgements made now
     passed : whether every night that it covers is good
     odd : what else is unusual in the newest of the nights that fail
-    recent : what the rules said of the last `RECENT` nights, where it is known
+    recent : the known judgements of the last `RECENT` nights
     source : where the judgements come from
     """
 
@@ -158,7 +158,7 @@ class Gate:
         return Check(newest, len(scope), tuple(shown), len(self.made), recent=self._recent(rules))
 
     def _recent(self, rules: Sequence[Rule]) -> tuple[Judgement, ...]:
-        """What rules on nights said of the last nights."""
+        """The judgements of the last nights, by rules on nights."""
         lasting = [rule for rule in rules if rule.metric not in LIVE]
         known = [self._known(rule, entry) for entry in self.entries[-RECENT:] for rule in lasting]
         return tuple(one for one in known if one is not None and one.outcome != "earlier")
@@ -194,8 +194,8 @@ class Gate:
         columns = self.nightly.configuration.folding.columns
         if rule.level is not None and not self.nightly.configuration.options["unit"]:
             msg = (
-                f"{rule.text!r}: the store keeps no blocks of units, which intervals need: let the unit join "
-                "(add --unit COLUMN)"
+                f"{rule.text!r}: the store keeps no blocks of units, which intervals need: add the unit to the "
+                "store (add --unit COLUMN)"
             )
             raise OptionError(msg)
         if rule.metric == "nulls" and rule.of not in columns:

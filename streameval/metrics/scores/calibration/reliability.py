@@ -1,4 +1,4 @@
-"""Reliability: rows in bins of their probability, the mean probability of each beside its share of positives.
+"""Reliability: rows are binned by probability; each bin compares its mean probability with its share of positives.
 
 Bins of *equal width* have the edges ``np.linspace(0, 1, b + 1)`` and are closed on the right, the first on both sides,
 as those of scikit-learn's `calibration_curve`; torchmetrics and netcal differ where a score equals an edge. Bins of
