@@ -93,7 +93,7 @@ def evaluation_tables(found: Evaluation) -> RenderableType:
 
     asked = [r for r in found.results if r.slice is None and "=" in r.metric and "," not in r.metric]
     points = found.operating_points().to_pylist() if asked and found.columns("score") else []
-    points = [row for row in points if "=" in row["at"]]  # other thresholds stand beside their values
+    points = [row for row in points if "=" in row["at"]]  # other thresholds are shown with their values
     return render(found, plain=piped(), points=points)
 
 

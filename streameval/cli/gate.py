@@ -188,8 +188,8 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
 def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Say what is unusual in nights of STORE, by default in those that fail.
 
-    Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters, beside the median of the
-    last 7 good nights, largest change first. A store with blocks of a unit adds its metrics with their intervals.
+    Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters, compared with the median of
+    the last 7 good nights, largest change first. A store with blocks of a unit adds its metrics with their intervals.
     Then the clusters and classes whose cost rose most.
     """
     from rich.console import Group

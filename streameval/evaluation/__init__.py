@@ -141,7 +141,7 @@ def evaluate(
         id.
     unlabelled : {"error", "drop", "size"}
         Rows without a label: refuse them; leave them out of all metrics that need labels, cluster sizes included; or
-        let them count in the sizes of clusters, where the positives of the clusters of one size are estimated as
+        count them in the sizes of clusters, and estimate the positives of the clusters of one size as
         rows × positives ÷ labelled rows of that size. Clusters against classes and sketches use all rows in any case.
     cluster_scope : {"global", "partition"}
         Whether an id means the same cluster everywhere, or only within its partition.

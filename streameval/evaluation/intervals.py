@@ -73,9 +73,9 @@ def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing
 def finalized(
     engine: Engine, answered: Sequence[tuple[MetricRequest, Any]], swept: Swept, resampling: Resampling
 ) -> tuple[tuple[Scalar, ...], list[dict[Metric, Scalar]]]:
-    """The values of all metrics of all states, in the order given, and by state what their intervals need besides.
+    """The values of all metrics of all states, in the order given, and for each state what else its intervals need.
 
-    States are read once for both; what `sweep` has finalized has values alone.
+    States are read once for both; those that `sweep` has finalized give only values.
     """
     some = [resampling.level is not None and w not in swept for w, _ in answered]
     more = [w.family.certificates(w, resampling) * due for (w, _), due in zip(answered, some, strict=True)]
@@ -106,7 +106,7 @@ def estimated(
     states : the folded states, those of blocks among them
     results : the values of all metrics of all states
     resampling : what is asked for
-    certain : for each state what `finalized` has found besides; the rest is finalized when asked for
+    certain : for each state, the additional values from `finalized`; others are finalized on demand
     """
     found: list[Estimated] = []
     for (wanted, state), known in zip(answered, certain or [{}] * len(answered), strict=True):

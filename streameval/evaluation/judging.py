@@ -140,14 +140,14 @@ def judged(
     estimate: Callable[..., Estimate],
     results: Sequence[Scalar] = (),
 ) -> Iterator[Judged]:
-    """What rules say of an evaluation.
+    """Judge an evaluation by rules.
 
     Parameters
     ----------
     given : rules, as `named_rules` takes them
     counts : rows and positives of the evaluation
     result : gives a result by its metric and column
-    estimate : gives the same with its replicates; for a difference with ``paired=True``
+    estimate : gives a result with its replicates; for a difference, call it with ``paired=True``
     results : all results, among them those of slices
     """
     for rule in rules_of_data(given):

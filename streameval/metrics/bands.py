@@ -1,8 +1,8 @@
 """Bands: pointwise sampling intervals of curves, from the curves of all rows but those of each block.
 
-A curve and its replicates are read at the same x; what lies between two points is on the line between them. At each x
-the interval is that of an `Estimate`, on the logit scale, since all curves lie between 0 and 1. It speaks of one x, not
-of the whole curve. Where a curve is 0 or 1 there is none.
+A curve and its replicates are read at the same x, with linear interpolation between points. At each x
+the interval is that of an `Estimate`, on the logit scale, since all curves lie between 0 and 1. It covers one x, not
+the whole curve. Where a curve is 0 or 1, it has no interval.
 """
 
 from __future__ import annotations

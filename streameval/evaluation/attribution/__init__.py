@@ -115,7 +115,7 @@ def attribute(
         Examples of each cell, at most.
     nulls, unlabelled, cluster_scope, where, memory, spill, on_error, delta_version, threads, client,
     scheduler_timeout, progress
-        See `streameval.evaluate`. Where ids belong to their partition, a column `partition` stands beside them.
+        See `streameval.evaluate`. If ids belong to their partition, a column `partition` follows them.
 
     Returns
     -------

@@ -187,7 +187,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return html_of(evaluation_page(self, self.evidence()))
 
     def evidence(self) -> Evidence:
-        """What a page shows beside the results: curves, distributions, meanings and the source."""
+        """What a page shows in addition to the results: curves, distributions, meanings and the source."""
         from streameval.report.evaluation import Evidence
 
         meanings = self.meanings()

@@ -379,7 +379,7 @@ class KeyedCounts:
 def _check(found: Array, due: Array) -> None:
     """Raise if some items are missing."""
     if not np.array_equal(found, due):
-        msg = "the rows of this state lie on the workers of a cluster; let its evaluation read them"
+        msg = "the rows of this state are on the workers of a cluster; only its evaluation can read them"
         raise ClusterError(msg)
 
 

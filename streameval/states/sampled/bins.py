@@ -186,7 +186,7 @@ class SampledBins(Small):
         return object.__sizeof__(self) + sum(array.nbytes for array in (*self.cells(), self.low, self.high))
 
     def header(self) -> dict[str, Any]:
-        """Facts beside the table."""
+        """What the header stores in addition to the table."""
         spec = asdict(self.spec) | {"edges": list(self.spec.edges)}
         return {"spec": spec, "seen": self.seen.tolist(), "nan_rows": self.nan_rows.tolist()}
 

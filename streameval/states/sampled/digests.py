@@ -318,7 +318,7 @@ class SampledDigests(Small):
         return object.__sizeof__(self) + sum(column.nbytes for column in self.unordered)
 
     def header(self) -> dict[str, Any]:
-        """Facts beside the table."""
+        """What the header stores in addition to the table."""
         names = [name for name in _FACTS if self.spec.weighted or name != "infinite_weight"]
         return {"spec": asdict(self.spec)} | {name: getattr(self, name).tolist() for name in names}
 

@@ -181,6 +181,6 @@ class GroupedBins:
 
 
 def facts(header: Mapping[str, Any]) -> dict[str, Array]:
-    """The arrays of a header, which stand beside the spec."""
+    """The arrays of a header, which it stores in addition to the spec."""
     kinds = {"infinite_weight": np.float64}
     return {name: np.array(values, kinds.get(name, np.int64)) for name, values in header.items() if name != "spec"}

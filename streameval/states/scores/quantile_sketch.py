@@ -382,7 +382,7 @@ class QuantileSketch(Small):
         return object.__sizeof__(self) + self.mean.nbytes + self.weight.nbytes + self.single.nbytes
 
     def header(self) -> dict[str, Any]:
-        """Facts beside the table."""
+        """What the header stores in addition to the table."""
         return {"spec": asdict(self.spec)} | {name: getattr(self, name) for name in _FACTS}
 
     def to_arrow(self) -> Iterator[pa.RecordBatch]:

@@ -41,7 +41,7 @@ def in_units(weights: Array, unit: int, column: str) -> Array:
     Raises
     ------
     WeightError
-        If one is so small beside the sum that float64 does not hold their ratio.
+        If one is so small relative to the sum that float64 cannot hold their ratio.
 
     Examples
     --------

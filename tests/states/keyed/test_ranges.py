@@ -84,11 +84,11 @@ def vars_of(totals: Any) -> list[float]:
 def test_an_outline_says_where_its_rows_are() -> None:
     """Reading rows that lie elsewhere is an error, not garbage."""
     outline = outline_only(fold_arrays(np.array([0, 1], np.uint8), np.array([0.1, 0.9])))
-    with pytest.raises(ClusterError, match="lie on the workers"):
+    with pytest.raises(ClusterError, match="are on the workers"):
         list(outline.parts())
     builder = ContingencySpec("class", "cluster").builder(Budget(), 8)
     builder.update(Batch(np.zeros(3, np.uint8), None, {name: pa.array([1, 1, 2]) for name in ("class", "cluster")}))
-    with pytest.raises(ClusterError, match="lie on the workers"):
+    with pytest.raises(ClusterError, match="are on the workers"):
         outline_only(builder.state()).summary(Budget())
 
 

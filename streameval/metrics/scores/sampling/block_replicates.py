@@ -6,9 +6,10 @@ cut into many more pieces, since replicates differ by a small part of a bin ther
 are multiplied by the number of pieces, which changes no metric but the number of points of ``precision@k`` and its
 like, which shrinks with the rows.
 
-The grid is checked. DeLong's standard error, each row a unit, must be that of the exact counts to 1 %; and each value
-on the grid, and each difference of two, must be the exact one within a tenth of its standard error
-(`streameval.metrics.estimates`). Most rows within a millionth of each other beside a broad tail fail the first.
+The grid is checked. DeLong's standard error, with each row as a unit, must agree with that of the exact counts to 1 %.
+Each value on the grid, and each difference of two, must agree with the exact one to a tenth of its standard error
+(`streameval.metrics.estimates`). Scores of which most are within a millionth of each other, with a broad tail, fail the
+first check.
 """
 
 from __future__ import annotations
