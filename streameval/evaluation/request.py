@@ -80,6 +80,8 @@ class Request:
                 raise OptionError(msg)
         if options["mean_over"]:
             _check_means(options)
+        slicing = Slicing.of(options["by"], options["max_slices"])
+        slicing.check_apart(options["score"])
         if options["by"] and resampling.level is not None and resampling.bins is None:
             msg = (
                 "resample_bins='exact' keeps blocks of all rows alone, not of slices; leave out by (--by) or "
@@ -98,7 +100,7 @@ class Request:
             approx=options["approx"],
             sampling=sampling,
             selection=selection,
-            slicing=Slicing.of(options["by"], options["max_slices"]),
+            slicing=slicing,
             where=None if options["where"] is None else Where.of(getattr(options["where"], "value", options["where"])),
             resampling=resampling,
         )

@@ -79,6 +79,13 @@ class Slicing:
         made = {each.name: each.column for each in self.derived}
         return tuple(dict.fromkeys(made.get(name, name) for name in self._names))
 
+    def check_apart(self, scores: Sequence[str]) -> None:
+        """Raise `OptionError` if the values of a score are slices: each would hold equal scores."""
+        for name in self._names:
+            if name in scores:
+                msg = f"by={name!r}: a slice would hold rows of one score; give edges, such as by='{name}=0.2,0.5'"
+                raise OptionError(msg)
+
     def check(self, schema: pa.Schema, name: str) -> None:
         """Raise `SchemaError` if a column cannot be computed from this schema; `name` is the file that errors name."""
         for each in self.derived:

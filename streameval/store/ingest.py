@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import TYPE_CHECKING, Any
 
-from streameval.errors import DataError, LabelError, MissingInputError, OptionError
+from streameval.errors import DataError, LabelError, MissingInputError, NullError, OptionError
 from streameval.options import honoured
 from streameval.states.scores.histogram import HistogramSpec
 from streameval.store.backfill import backfill
@@ -188,6 +188,8 @@ def _refuse(bad: Sequence[Bad], done: Update) -> None:
         return
     good = len(done.new) + len(done.changed)
     rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
+    if done.version >= 0 and any(isinstance(one.error, NullError) for one in bad):
+        rest += "; the store keeps the policies that it was begun with: mend the data, or begin another store"
     if len(bad) == 1:
         msg = f"{bad[0].error}{rest}"
         raise type(bad[0].error)(msg) from bad[0].error

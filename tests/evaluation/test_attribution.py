@@ -385,6 +385,8 @@ def test_an_evaluation_attributes_from_its_states() -> None:
     with pytest.raises(OptionError, match="stay in its process"):
         pickle.loads(pickle.dumps(found)).attribution("cluster_loose")
     assert evaluate(SPAM, score="score_lr", metrics="roc_auc").attributions() == ()
+    with pytest.raises(OptionError, match="top"):
+        found.attributions(0)
     own = evaluate(SPAM, cluster="cluster_loose", cluster_scope="partition", metrics="aul")
     with pytest.raises(OptionError, match="ids belong to their partitions"):
         own.attribution()

@@ -110,7 +110,6 @@ BY = [
     "country",
     "country,length",
     "ratio",
-    "score",
     "hour(sent)",
     "day(sent)",
     "week(sent)",
@@ -292,8 +291,9 @@ def test_a_column_of_ids_is_refused_early(kind: str) -> None:
         ("length=", OptionError, "edges are ascending numbers"),
         ("country=0,2", SchemaError, "needs a column of numbers; column 'country' has type string"),
         ("rows", OptionError, "rename the slicing column"),
+        ("score", OptionError, "a slice would hold rows of one score"),
         ("", OptionError, "a name is empty"),
-        ("country,", OptionError, "a column is missing"),
+        ("country,", OptionError, "a column is missing before or after a comma"),
     ],
 )
 def test_what_cannot_slice_is_refused(by: str, error: type[Exception], message: str) -> None:

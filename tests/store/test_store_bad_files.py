@@ -14,7 +14,7 @@ from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import CorruptFileError, DataError
+from streameval.errors import CorruptFileError, DataError, NullError
 
 
 @pytest.fixture
@@ -169,3 +169,18 @@ def test_a_night_with_another_label_stops_no_other(data, tmp_path):
     with pytest.raises(DataError, match=rf"{NIGHTS[1]}: label column 'label' has .* .3 other partitions folded"):
         store.update(data, **FEW)
     assert len(store.partitions()) == 3
+
+
+def test_a_policy_that_a_store_cannot_change_is_not_its_remedy_alone(data):
+    """A night with a label missing: the store says what it keeps; without a store nothing is said of it."""
+    path = data / NIGHTS[3] / "part-0.parquet"
+    table = pq.read_table(path, partitioning=None)
+    label = pa.array([None, *table["label"].to_pylist()[1:]], table["label"].type)
+    pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
+    store = Store(data.parent / "store")
+    with pytest.raises(NullError) as error:
+        Store(data.parent / "other").update(data / NIGHTS[3], score="score_lr")
+    assert "policies" not in str(error.value)
+    store.update(data / NIGHTS[0], score="score_lr")
+    with pytest.raises(NullError, match="keeps the policies that it was begun with: mend the data, or begin another"):
+        store.update(data / NIGHTS[3])

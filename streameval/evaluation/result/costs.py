@@ -10,6 +10,7 @@ from streameval.evaluation.costs.ids import ids_of_states
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.result.counts import Counts
 from streameval.metrics.contingency.attribution import check_gain
+from streameval.options import honoured
 from streameval.options.kinds import of_column
 from streameval.wording import few
 
@@ -45,8 +46,8 @@ class Costs(Counts):
         Raises
         ------
         OptionError
-            If `cluster` is needed or was not evaluated, the metric has no gains, ids belong to their partitions, or the
-            evaluation has come from another process.
+            If `cluster` is needed or was not evaluated, the metric has no gains, `top` is not from 1 to 1,000,000, ids
+            belong to their partitions, or the evaluation has come from another process.
 
         Examples
         --------
@@ -58,34 +59,42 @@ class Costs(Counts):
         ([7], 3)
         """
         check_gain(metric)
+        top = honoured("attribute")["top"].plain(top)
         column = self._clustered(cluster)
-        table, sizes = (self._states.get((family, column)) for family in ("classes", "cluster"))
-        if sizes is not None and sizes.spec.unlabelled:
-            sizes = None  # the labels of some rows are not known
+        engine = self._engine
+        if engine is None or self._lacking(column):
+            raise OptionError(self._lacking(column))
+        table, sizes = self._tables(column)
         given = [state for state in (table, sizes) if state is not None]
-        if self._engine is None or not given:
-            msg = f"nothing can be attributed to {column}: its clusters have neither classes nor the labels of all rows"
-            raise OptionError(msg)
-        if given[0].spec.scope == "partition":
-            msg = "ids belong to their partitions, whose names are with the data: use streameval.attribute"
-            raise OptionError(msg)
         clusters, classes = ids_of_states(column, table, sizes)
         options = {"metric": metric, "top": top, "aul_threshold": of_column(self._threshold, column)}
         options |= {"examples": None, "examples_per": 0}
         result = Attribution(
             given[0].totals().rows, None, None, None, None, {}, options={"cluster": column}, source=self.source
         )
-        return Sweep(options, self._engine, clusters, classes, None).added(result, table, sizes)
+        return Sweep(options, engine, clusters, classes, None).added(result, table, sizes)
 
     def attributions(self, top: int = 20) -> tuple[Attribution, ...]:
         """Attributions of every cluster column that has classes or the labels of all rows; see `attribution`."""
-        found = []
-        for column in self._cluster_columns():
-            try:
-                found.append(self.attribution(column, top=top))
-            except OptionError:
-                continue
-        return tuple(found)
+        return tuple(
+            self.attribution(column, top=top) for column in self._cluster_columns() if not self._lacking(column)
+        )
+
+    def _tables(self, column: str) -> tuple[Any, Any]:
+        """The state of a column against classes, and that of its sizes if the labels of all rows are known."""
+        table, sizes = (self._states.get((family, column)) for family in ("classes", "cluster"))
+        return table, None if sizes is not None and sizes.spec.unlabelled else sizes
+
+    def _lacking(self, column: str) -> str:
+        """Why nothing can be attributed to a column; empty if something can."""
+        given = [state for state in self._tables(column) if state is not None]
+        if self._engine is None or not given:
+            return (
+                f"nothing can be attributed to {column}: its clusters have neither classes nor the labels of all rows"
+            )
+        if given[0].spec.scope == "partition":
+            return "ids belong to their partitions, whose names are with the data: use streameval.attribute"
+        return ""
 
     def _clustered(self, cluster: str | None) -> str:
         """The one cluster column that is meant."""
