@@ -360,7 +360,7 @@ def difference(one: Any, other: Any) -> str:
         return f"{one.header()} is not {other.header()}"
     for name, mine in one.header().items():
         theirs = other.header()[name]
-        if mine != theirs and not (name == "nan_weights" and np.allclose(mine, theirs, rtol=1e-12, atol=1e-300)):
+        if not _alike(name, mine, theirs):
             return f"{name}: {mine} is not {theirs}"
     first, second = (pa.Table.from_batches(state.to_arrow(), state.spec.schema) for state in (one, other))
     for name in first.schema.names:
@@ -374,6 +374,13 @@ def difference(one: Any, other: Any) -> str:
             return f"{name}: {mine} is not {theirs}"
     weighted = getattr(getattr(one.spec, "inner", one.spec), "weighted", False)
     return "" if one == other or weighted else "== says they differ"
+
+
+def _alike(name: str, mine: Any, theirs: Any) -> bool:
+    """Whether two entries of headers are equal, weights to 1e-12."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return mine.keys() == theirs.keys() and all(_alike(key, mine[key], theirs[key]) for key in mine)
+    return mine == theirs or (name == "nan_weights" and np.allclose(mine, theirs, rtol=1e-12, atol=1e-300))
 
 
 def _values(column: pa.ChunkedArray) -> Any:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval.errors import OptionError
+from streameval.kernels.blocks.grid import SLOTS_A_BIN
 from streameval.kernels.grouped.weave import ordered
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Group, read_key
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockSlices", "BlockSlicesSpec"]
 
+_BIN_BYTES = 8 + 20 * SLOTS_A_BIN  # of a bin of any slice, with rows or without: its prefix, and where it is found
 _COUNT_BYTES, _WEIGHT_BYTES = 12, 16  # of a cell while its slice is folded and after: count, and sum of weights
 
 
@@ -87,12 +89,13 @@ class BlockSlicesSpec:
 
     def from_arrow(self, header: Mapping[str, Any], batches: Iterable[pa.RecordBatch], budget: Budget) -> BlockSlices:
         """The state that `BlockSlices.to_arrow` wrote."""
+        names = {base64.b64decode(text): each for text, each in header["slices"].items()}
         table = pa.Table.from_batches(batches, self.schema)
-        found = {}
-        for text, slice_header in header["slices"].items():
-            name = base64.b64decode(text)
-            rows = table.filter(pc.equal(table["slice"], pa.scalar(name, pa.large_binary()))).drop_columns(["slice"])
-            found[name] = self.inner.from_arrow(slice_header, rows.to_batches(), budget)
+        codes = pc.index_in(table["slice"], pa.array(names, pa.large_binary()))
+        order, starts = ordered(codes.to_numpy().astype(np.int64), len(names))
+        table, found = table.drop_columns(["slice"]), {}
+        for (name, slice_header), (a, b) in zip(names.items(), pairwise(starts.tolist()), strict=True):
+            found[name] = self.inner.from_arrow(slice_header, table.take(pa.array(order[a:b])).to_batches(), budget)
         return BlockSlices(self, found)
 
 
@@ -121,7 +124,7 @@ class _Builder:
         """Raise `OptionError` if the blocks of all slices seen so far do not fit into the budget."""
         inner, limit = self._spec.inner, self._budget.limit
         cells = 2 * inner.count * sum(min(inner.bins, rows) for rows in self._rows.values())
-        needed = cells * (_COUNT_BYTES + inner.weighted * _WEIGHT_BYTES)
+        needed = cells * (_COUNT_BYTES + inner.weighted * _WEIGHT_BYTES) + _BIN_BYTES * inner.bins * len(self._rows)
         if needed > limit and len(self._rows) > 1:
             by = ",".join(self._spec.key.columns)
             msg = (
