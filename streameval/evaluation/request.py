@@ -80,14 +80,14 @@ class Request:
                 raise OptionError(msg)
         if options["mean_over"]:
             _check_means(options)
-        slicing = Slicing.of(options["by"], options["max_slices"])
-        slicing.check_apart(options["score"])
         if options["by"] and resampling.level is not None and resampling.bins is None:
             msg = (
                 "resample_bins='exact' keeps blocks of all rows alone, not of slices; leave out by (--by) or "
                 "resample_bins (--resample-bins)"
             )
             raise OptionError(msg, "resample_bins")
+        slicing = Slicing.of(options["by"], options["max_slices"])
+        slicing.check_apart(options["score"])
         return cls(
             options=options,
             label=_label(options, selection),
