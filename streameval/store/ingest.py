@@ -189,7 +189,10 @@ def _refuse(bad: Sequence[Bad], done: Update) -> None:
     good = len(done.new) + len(done.changed)
     rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
     if done.version >= 0 and any(isinstance(one.error, NullError) for one in bad):
-        rest += "; the store keeps the policies that it was begun with: mend the data, or begin another store"
+        rest += (
+            "; update keeps the policies of a store: add changes nan (--nan) and nulls (--nulls), another unlabelled "
+            "(--unlabelled) needs another store"
+        )
     if len(bad) == 1:
         msg = f"{bad[0].error}{rest}"
         raise type(bad[0].error)(msg) from bad[0].error

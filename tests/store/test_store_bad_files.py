@@ -182,5 +182,5 @@ def test_a_policy_that_a_store_cannot_change_is_not_its_remedy_alone(data):
         Store(data.parent / "other").update(data / NIGHTS[3], score="score_lr")
     assert "policies" not in str(error.value)
     store.update(data / NIGHTS[0], score="score_lr")
-    with pytest.raises(NullError, match="keeps the policies that it was begun with: mend the data, or begin another"):
+    with pytest.raises(NullError, match=r"another unlabelled .--unlabelled. needs another store"):
         store.update(data / NIGHTS[3])
