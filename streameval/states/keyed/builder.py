@@ -204,7 +204,7 @@ class SegmentBuilder:
             self.nan_rows[label] += table[self.layout.codes + label]
             a, b = starts[self.layout.codes + label : self.layout.codes + label + 2]
             self._nan_weights[label].append(math.fsum(columns[3][a:b]))
-        codes = np.flatnonzero(table[:-2] > 0).astype(np.uint32)
+        codes = np.flatnonzero(table[:-2]).astype(np.uint32)
         if codes.size:
             self._emit(codes, np.append(starts[codes], kept), *(column[:kept] for column in columns))
         self._size = 0
