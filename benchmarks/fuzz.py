@@ -14,16 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "tests")]
-
-from fuzzing.attributions import attribution_case  # noqa: E402 - from the path above
-from fuzzing.batches import batches_case  # noqa: E402 - from the path above
-from fuzzing.cases import Tally  # noqa: E402 - from the path above
-from fuzzing.slices import mean_case, slice_case, units_case, where_case  # noqa: E402 - from the path above
-from fuzzing.stores import damage_case, history_case  # noqa: E402 - from the path above
-from fuzzing.stores_by_slice import sliced_history_case  # noqa: E402 - from the path above
-from fuzzing.tables import table_case  # noqa: E402 - from the path above
+from fuzzing.attributions import attribution_case
+from fuzzing.batches import batches_case
+from fuzzing.cases import Tally
+from fuzzing.slices import mean_case, slice_case, units_case, where_case
+from fuzzing.stores import damage_case, history_case
+from fuzzing.stores_by_slice import sliced_history_case
+from fuzzing.tables import table_case
 
 KINDS = {  # with how many there are of each
     "table": (table_case, 12),

@@ -31,7 +31,7 @@ class _Lean:
 
 def _importer() -> str:
     """The module whose import statement is being run."""
-    frame = sys._getframe(2)  # noqa: SLF001 - importlib does not tell a finder which module imports
+    frame = sys._getframe(2)  # noqa: SLF001 - a finder gets a name; only the stack tells who imports it
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("importlib."):
         frame = frame.f_back
     return str(frame.f_globals["__name__"])

@@ -35,7 +35,7 @@ __all__ = ["Budget", "Buffer", "available_memory", "available_threads", "parse_b
 
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-_DISK = Path("/var/tmp")  # noqa: S108 - spill files have no name there, and /tmp is often memory
+_DISK = Path("/var/tmp")  # noqa: S108 - a spill file is unlinked, so its name cannot be taken; /tmp is often memory
 _SMALL = 1 << 16  # bytes; spilling less than this frees nothing worth a system call
 
 
@@ -117,7 +117,7 @@ class _SpillFile:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         try:
-            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - lives with its owner
+            self._file = tempfile.TemporaryFile(dir=directory, prefix="streameval-")  # noqa: SIM115 - a finalizer closes it
         except OSError as error:
             raise self._failure(error, "written") from error
         weakref.finalize(self, self._file.close)

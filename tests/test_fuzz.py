@@ -14,6 +14,7 @@ FUZZ = Path(__file__).parents[1] / "benchmarks" / "fuzz.py"
 @pytest.mark.skipif(not FUZZ.exists(), reason="needs the benchmarks of a checkout")
 def test_nothing_is_silently_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every number is its definition or refused; every damaged file is noticed or made again."""
+    monkeypatch.syspath_prepend(str(FUZZ.parent))
     spec = importlib.util.spec_from_file_location("fuzz", FUZZ)
     assert spec is not None
     assert spec.loader is not None

@@ -100,7 +100,7 @@ class Case:
 
 def seeded(seed: int) -> random.Random:
     """Random numbers that follow from the seed."""
-    return random.Random(seed)  # noqa: S311 - cases must follow from the seed; nothing here is a secret
+    return random.Random(seed)  # noqa: S311 - a seed must give its cases again; a secure generator takes none
 
 
 def drawn(rng: random.Random) -> Case:

@@ -184,7 +184,7 @@ class Accumulator:
             raise IncompatibleStatesError(msg)
         with self._lock:
             self._check()
-            given, schema, added = other._held()  # noqa: SLF001 - `other` is an Accumulator, checked above
+            given, schema, added = other._held()  # noqa: SLF001 - another instance of this class
             mine, theirs = recorded(self._request.options), recorded(given)
             if mine != theirs:
                 differ = ", ".join(sorted(k for k in mine.keys() | theirs.keys() if mine.get(k) != theirs.get(k)))
@@ -299,7 +299,15 @@ class Accumulator:
         with self._lock:
             self._check()
             states = list(self._settled().values())
-            return _carried, (self._given, self._schema, states)
+            return self._carried, (self._given, self._schema, states)
+
+    @classmethod
+    def _carried(cls, given: dict[str, Any], schema: pa.Schema | None, states: list[Any]) -> Self:
+        """The accumulator that another process sent."""
+        made = cls(**given)
+        if schema is not None:
+            made._receive(schema, states)
+        return made
 
     def __repr__(self) -> str:
         """Options that decide something."""
@@ -349,11 +357,3 @@ def _misses(column: pa.Array) -> bool:
     if pa.types.is_dictionary(column.type):
         return bool(column.null_count or column.dictionary.null_count or _misses(column.dictionary))
     return bool(column.null_count or (pa.types.is_floating(column.type) and np.isnan(column.to_numpy()).any()))
-
-
-def _carried(given: dict[str, Any], schema: pa.Schema | None, states: list[Any]) -> Accumulator:
-    """The accumulator that another process sent."""
-    made = Accumulator(**given)
-    if schema is not None:
-        made._receive(schema, states)  # noqa: SLF001 - unpickling needs a function outside the class
-    return made
