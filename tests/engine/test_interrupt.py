@@ -6,19 +6,20 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import opened
 
 from streameval.engine.graph import CancelledError
 from streameval.engine.threads import ThreadEngine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 HANGS = 600  # seconds: the time limit of whatever should not hang
 
@@ -43,8 +44,7 @@ def command(*options: str) -> list[str]:
 def spilled(process: subprocess.Popen[bytes], spill: Path) -> Iterator[bool]:
     """Whether the process has opened a spill file, until it ends."""
     while process.poll() is None:
-        links = [entry for entry in Path(f"/proc/{process.pid}/fd").iterdir() if entry.is_symlink()]
-        yield any(str(entry.readlink()).startswith(str(spill)) for entry in links if entry.is_symlink())
+        yield any(path.startswith(str(spill)) for path in opened(process.pid))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at the open files of a process")

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import opened
 from strategies import SUBJECTS, Subject, difference
 
 from streameval import budget as memory
@@ -322,13 +322,6 @@ except KeyboardInterrupt:
     sys.exit(130)
 print("done", flush=True)
 """
-
-
-def opened(pid: int) -> Iterator[str]:
-    """Names of the files that a process has open."""
-    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            yield str(descriptor.readlink())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
