@@ -230,7 +230,8 @@ class Estimate:
         if math.isnan(self.grid):
             return 0.0
         low, high = sorted((self.scalar.lower, self.scalar.upper))
-        ends = (self.scalar.value,) * 2 if math.isnan(low) else (low, high)
+        # the ends of a difference are those of its two values, not of what the replicates are around
+        ends = (self.scalar.value,) * 2 if math.isnan(low) or self.scalar.baseline is not None else (low, high)
         return max(0.0, ends[0] - self.grid, self.grid - ends[1])
 
     def scalar_with(self, level: float) -> Scalar:
@@ -276,8 +277,13 @@ class Estimate:
         either = ~(np.isnan(a) & np.isnan(b))
         filled = [np.where(np.isnan(r), e.scalar.value, r) for r, e in ((a, self), (b, other))]
         replicates = np.where(either, filled[0] - filled[1], math.nan)
+        value = self.scalar.value - other.scalar.value
+        exact = self.scalar.exact and other.scalar.exact
         scalar = replace(
-            Scalar.certain(self.scalar.metric, self.scalar.value - other.scalar.value),
+            Scalar.certain(self.scalar.metric, value),
+            lower=value if exact else self.scalar.lower - other.scalar.upper,
+            upper=value if exact else self.scalar.upper - other.scalar.lower,
+            exact=exact,
             of=f"{self.scalar.of} − {other.scalar.of}",
             baseline=other.scalar.of,
             rows=self.scalar.rows,

@@ -92,6 +92,18 @@ def test_a_difference_is_paired():
     assert not difference.equivalent(0.005, 0.95)
 
 
+def test_the_difference_of_certain_intervals_is_one():
+    """Under `approx` a difference is certain to lie between those of the ends; of exact values it is exact."""
+    exact = mean_estimate(RNG.normal(size=1280), np.arange(1280) % 128)
+    loose = replace(exact, scalar=replace(exact.scalar, lower=-1.0, upper=2.0, exact=False))
+    value = exact.scalar.value
+    found = loose.minus(exact)
+    assert (found.scalar.value, found.scalar.exact) == (0.0, False)
+    assert (found.scalar.lower, found.scalar.upper) == (-1.0 - value, 2.0 - value)
+    assert found.stderr == exact.minus(exact).stderr == 0.0
+    assert exact.minus(exact).scalar.exact
+
+
 def test_an_interval_of_a_difference_ends_where_differences_end():
     """Two shares differ by at most 1, however few units there are; p and the standard error are as they were."""
     shares, blocks = np.array([0.0, 1, 1, 0, 1, 0]), np.arange(6)
