@@ -14,7 +14,7 @@ from streameval.cli import gate, simulate, store
 from streameval.cli.attribute import attribute
 from streameval.cli.console import as_json, check_out, deliver, evaluation_tables, progress_bar, refuse_directory, table
 from streameval.cli.errors import Commands
-from streameval.cli.options import given, options
+from streameval.cli.options import deciding, given, options
 from streameval.cli.sketch import sketch
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def evaluate(
     """Evaluate Parquet files, directories, globs or URIs, or a store.
 
     All that DATA names is read in one pass; of a store, nights are evaluated from their states. Without a column to
-    evaluate, the columns of DATA are listed. With --rule, the status is 3 unless every rule passes; a rule with a
-    level implies --ci, and one of a difference --baseline.
+    evaluate, the columns of DATA are listed; the status is then 2 if more was asked for. With --rule, the status is 3
+    unless every rule passes; a rule with a level implies --ci, and one of a difference --baseline.
     """
     from streameval.evaluation import evaluate as run
     from streameval.evaluation import explain
@@ -65,6 +65,8 @@ def evaluate(
     else:
         if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
             _list_columns(data, json_to, quiet)
+            if not (named or out or plan_only or deciding(asked)):
+                return
         asked = given(asked)
         asked |= gate.implied_by(named, asked) if named else {}
         if plan_only:
@@ -130,7 +132,7 @@ def metrics(pattern: str | None, json_to: str | None) -> None:
 
 
 def _list_columns(data: tuple[str, ...], json_to: str | None, quiet: bool) -> None:
-    """List the columns of the data with a command to copy; what follows refuses to evaluate none."""
+    """List the columns of the data with a command to copy."""
     from streameval.evaluation.candidates import candidates, suggestion
 
     found, told = candidates(data), suggestion(data)

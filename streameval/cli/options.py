@@ -126,6 +126,12 @@ def given(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value not in (None, ())}
 
 
+def deciding(values: Mapping[str, Any], verb: str = "evaluate") -> list[str]:
+    """The options that were given and decide which numbers there are."""
+    known = honoured(verb)
+    return [name for name in given(values) if name in known and known[name].decides != "nothing"]
+
+
 def _option(option: Option) -> Callable[[Command], Command]:
     """An option of the command line."""
     kind, spelling = option.kind, option.spelling
