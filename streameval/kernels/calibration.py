@@ -173,35 +173,57 @@ def pool_weights(neg, pos):
 
 
 @jit
-def logit_counts(neg, pos, logits, scale, span, first, table):
-    """Count groups in bins of width 1/scale over (−span, span), the outermost ones open.
+def logit_counts(neg, pos, score, scale, span, first, table):
+    """Count groups in bins of the logit, of width 1/scale over (−span, span); logarithms are taken once for each bin.
 
     Parameters
     ----------
-    neg, pos, logits : of each group
+    neg, pos, score : of each group, scores descending between 0 and 1
     scale, span : of the bins
     first : number of the first bin of `table`
     table : int64 array of shape (10, n_bins)
         Takes Σn, Σp; Σu·d and Σp·d, each as two rows in units of 2⁻²⁰ and 2⁻⁴⁰; Σu·d² … Σu·d⁵ in units of 2⁻³⁰. u is
         p + n, d the distance from a bin's centre in bins, within (−½, ½).
     """
-    most = table.shape[1] - 1
-    for i in range(neg.size):
-        place = (logits[i] + span) * scale - first
-        at = min(max(np.int64(np.floor(place)), 0), most)
-        d = min(max(place - at - 0.5, -0.5), 0.5)
-        p, u = pos[i], neg[i] + pos[i]
-        word = np.int64(np.rint(d * 1099511627776.0))
-        table[0, at] += neg[i]
-        table[1, at] += p
-        table[2, at] += u * (word >> 20)
-        table[3, at] += u * (word & 1048575)
-        table[4, at] += p * (word >> 20)
-        table[5, at] += p * (word & 1048575)
-        power = d * 1073741824.0
-        for k in range(6, 10):
-            power *= d
-            table[k, at] += u * np.int64(np.rint(power))
+    i, size = 0, neg.size
+    while i < size:
+        upper = score[i] >= 0.5
+        way = 1.0 if upper else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
+        rare = 1.0 - score[i] if upper else score[i]
+        at = np.int64(np.floor((span - way * np.log(rare / (1.0 - rare))) * scale))
+        edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+        if way * (rare - edge) > 0.0:
+            at -= 1
+            edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+        elif way * (rare - 1.0 / (1.0 + np.exp(way * ((at + 1) / scale - span)))) <= 0.0:
+            at += 1
+            edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+        centre = 1.0 / (1.0 + np.exp(way * ((at + 0.5) / scale - span)))
+        odds, per, unit = centre / (1.0 - centre), 1.0 / centre, -way * scale
+        second, third, fourth = (odds**2 - 1.0) / 2, (1.0 + odds**3) / 3, (odds**4 - 1.0) / 4
+        of_neg, of_pos, all_high, all_low, pos_high, pos_low = 0, 0, 0, 0, 0, 0
+        squares, cubes, fourths, fifths = 0, 0, 0, 0
+        while i < size and way * (rare - edge) <= 0.0:
+            p, u = pos[i], neg[i] + pos[i]
+            t = (rare - centre) * per
+            d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
+            word, square = np.int64(np.rint(d * 1099511627776.0)), d * d
+            of_neg += neg[i]
+            of_pos += p
+            all_high += u * (word >> 20)
+            all_low += u * (word & 1048575)
+            pos_high += p * (word >> 20)
+            pos_low += p * (word & 1048575)
+            squares += u * np.int64(np.rint(square * 1073741824.0))
+            cubes += u * np.int64(np.rint(square * d * 1073741824.0))
+            fourths += u * np.int64(np.rint(square * square * 1073741824.0))
+            fifths += u * np.int64(np.rint(square * square * d * 1073741824.0))
+            i += 1
+            if i < size:
+                rare = 1.0 - score[i] if upper else score[i]
+        found = of_neg, of_pos, all_high, all_low, pos_high, pos_low, squares, cubes, fourths, fifths
+        for k in range(10):
+            table[k, at - first] += found[k]
 
 
 @inlined

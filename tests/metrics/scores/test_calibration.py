@@ -22,9 +22,11 @@ from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
+from streameval.metrics.scores.calibration.scoring import LogLoss
 from streameval.states.scores.counts import fold_arrays
 
 ROWS = 20_000
+MANY = 1 << 17  # rows whose log loss comes from bins of the logit
 FITS = ("calibration_slope", "calibration_intercept", "calibration_in_the_large")
 NAMES = [entry.name for entry in CATALOGUE if entry.subject == "calibration" and entry.metric]
 EXTRA = ["ece@7", "ece@7/equal_count", "partial_auc@0.1", "f1_max", "fbeta_max@0.5", "cost_min@fp=1,fn=10", "gini"]
@@ -151,15 +153,17 @@ def test_the_shift_of_scores_is_inside(rows: list[tuple[int, float, int]]) -> No
                 assert width or (other.exact and other.value == pytest.approx(one.value, abs=1e-9))
 
 
-def test_no_split_changes_a_bit() -> None:
-    """Merged from pieces and finalized in many shards."""
-    data = drawn()
+@pytest.mark.parametrize("rows", [ROWS, MANY])
+def test_no_split_changes_a_bit(rows: int) -> None:
+    """Merged from pieces and finalized in many shards, each metric by its own way for few and for many rows."""
+    data = drawn(rows=rows)
     label, score = data["label"].to_numpy().astype(np.uint8), data["score"].to_numpy()
     metrics = [entry.metric for entry in CATALOGUE if entry.name in NAMES and entry.name not in FITS]
+    metrics.append(LogLoss(1e-2, "clipped"))
     whole, split = fold_arrays(label, score), fold_arrays(label[:0], score[:0])
     for piece in np.array_split(np.random.default_rng(1).permutation(label.size), 5):
         split = split.merge(fold_arrays(label[piece], score[piece]))
-    shards = [partials(split, shard, metrics) for shard in split.keyed.intervals(1000)]
+    shards = [partials(split, shard, metrics) for shard in split.keyed.intervals(rows // 20)]
     assert len(shards) > 5
     expected = [compute(whole, metric) for metric in metrics]
     assert [found.value for found in combine(split, metrics, shards[::-1])] == [one.value for one in expected]
@@ -187,12 +191,31 @@ def test_what_has_no_value_says_why(
         assert math.isnan(result.value) == (result.metric in reasons), result
 
 
+@pytest.mark.parametrize("clip", [None, 1e-15, 0.02])
+@pytest.mark.parametrize("spread", [0.01, 9.0, 200.0])
+def test_log_loss_of_many_rows_is_that_of_each_score(spread: float, clip: float | None) -> None:
+    """Relative to 1e-14 even where it is tiny; scores of 0 and 1, and those next to them, are not in bins."""
+    random = np.random.default_rng(3)
+    x = (spread * np.abs(random.normal(2, 1, MANY // 2)) + 0.1).clip(max=700)
+    score = np.concatenate((1 / (1 + np.exp(x)), 1 / (1 + np.exp(-x))))
+    score[:2] = 0.0, 1e-300
+    label = np.repeat(np.array([0, 1], np.uint8), MANY // 2)
+    label[3000:3003] = score[3000:3003] > 1e-12  # some of the wrong side
+    low, high = (clip, 1 - clip) if clip else (0.0, 1.0)
+    moved = score.clip(low, high)
+    terms = -np.where(label, np.log(np.where(label, moved, 1)), np.log1p(-np.where(label, 0, moved)))
+    found = compute(fold_arrays(label, score), LogLoss(clip))
+    assert found.value == pytest.approx(math.fsum(terms) / label.size, rel=1e-14)
+
+
 def test_log_loss_is_infinite_unless_clipped() -> None:
     """A score of 0 for a positive."""
     data = pa.table({"score": [0.0, 0.5], "label": [1, 0]})
     assert evaluate(data, score="score", metrics="log_loss").value("log_loss") == math.inf
     clipped = evaluate(data, score="score", metrics="log_loss", clip=1e-15).value("log_loss")
     assert clipped == pytest.approx(log_loss([1, 0], [1e-15, 0.5]), rel=1e-12)
+    many = fold_arrays(np.ones(MANY, np.uint8), np.linspace(0, 1, MANY))
+    assert compute(many, LogLoss()).value == math.inf > compute(many, LogLoss(1e-15)).value
     with pytest.raises(OptionError, match="log_loss"):
         evaluate(data, score="score", metrics="brier_score", clip=1e-15)
     with pytest.raises(OptionError, match="clip=0"):

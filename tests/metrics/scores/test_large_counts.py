@@ -149,9 +149,9 @@ def test_a_stored_state_of_huge_clusters_is_exact() -> None:
 @settings(max_examples=30)
 @given(cells=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)).filter(any), min_size=1, max_size=30))
 def test_calibration_of_many_times_the_rows(cells: list[tuple[int, int]]) -> None:
-    """Every row repeated a thousand million times: the sums leave 64 bits, and the values keep theirs."""
+    """Every row repeated ten thousand million times: the sums leave 64 bits, and the values keep theirs."""
     few = scores(cells, first=8)
-    many = scores([(p * 10**9, n * 10**9) for p, n in cells], first=8)
+    many = scores([(p * 10**10, n * 10**10) for p, n in cells], first=8)
     for name in ("brier_score", "log_loss", "ece", "mce", "ecce_mad", "ecce_range", "corp.mcb", "corp.dsc"):
         [metric] = [entry.metric for entry in entries(name)]
         assert compute(many, metric).value == compute(few, metric).value, name

@@ -1,4 +1,4 @@
-"""Counts in narrow bins of the logit, from which logistic recalibration is fitted without the groups.
+"""Counts in narrow bins of the logit, from which log loss and logistic recalibration follow without the groups.
 
 A bin is a thousandth wide. Beside its negatives and positives it keeps Σ u·dᵏ for k = 1 … 5 and Σ p·d, where u = p + n
 and d is the distance of a group's logit from the bin's centre c. The likelihood's gradient at a and b follows by
@@ -6,8 +6,9 @@ Taylor's series, with σ and its derivatives at z = a + b·c:
 
     Σ p − u·σ(a + b·x) = Σ over bins p − [u·σ + b·σ'·Σud + b²/2·σ''·Σud² + b³/6·σ'''·Σud³ + b⁴/24·σ''''·Σud⁴]
 
-and alike for Σ (p − u·σ)·x. As |b·d| is below b/2048, what is left out is below 10⁻¹⁵ of a row for slopes up to 8. All
-sums are integers in fixed point, so that they do not depend on the order of the rows.
+and alike for Σ (p − u·σ)·x. As |b·d| is below b/2048, what is left out is below 10⁻¹⁵ of a row for slopes up to 8. The
+log loss −Σ p·ln σ(x) + n·ln(1 − σ(x)) follows the same way, its derivatives in d being n·σ − p·(1 − σ), u·σ', u·σ'', ….
+All sums are integers in fixed point, so that they do not depend on the order of the rows.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["GENTLE", "BinnedLogits", "binned", "joined"]
+__all__ = ["GENTLE", "LEAST", "ROWS", "BinnedLogits", "Bins", "binned", "joined"]
 
 GENTLE = 8.0  # a slope up to which the series is exact to rounding
 _SCALE, _SPAN = 1024, 40  # bins for each unit of a logit, and the logits that they span
-_ROWS = 1 << 33  # beyond which the sums may leave a word
+ROWS = 1 << 33  # beyond which the sums may leave a word
+LEAST = 4.25e-18  # the least probability that is inside; the largest below 1 is
 _COLUMNS = 10  # negatives, positives, moments
 
 Bins = tuple[int, "Array", tuple[float, float] | None]  # the first bin, columns from there on, ends of the logits
@@ -57,8 +59,7 @@ class BinnedLogits:
     def derivatives(self, a: float, b: float) -> tuple[float, float, float, float, float]:
         """The likelihood's derivatives to a and to b, and its curvature (aa, ab, bb) to about 10⁻³ of itself."""
         c, u, (m1, m2, m3, m4, m5) = self.centre, self.n + self.p, self.moments
-        with np.errstate(over="ignore"):
-            s, rest = (1.0 / (1.0 + np.exp(z)) for z in (-(a + b * c), a + b * c))  # 1 − s would lose what is near 0
+        s, rest = _sides(a + b * c)
         s1 = s * rest
         s2, s3, s4 = s1 * (1 - 2 * s), s1 * (1 - 6 * s1), s1 * (1 - 2 * s) * (1 - 12 * s1)
         over = b * s1 * m1 + b**2 / 2 * s2 * m2 + b**3 / 6 * s3 * m3 + b**4 / 24 * s4 * m4
@@ -68,16 +69,33 @@ class BinnedLogits:
         of_a, of_b, aa, ab, bb = (float(term.sum()) for term in terms)
         return of_a, of_b, aa, ab, bb
 
+    def loss(self) -> float:
+        """Σ −p·ln σ(x) − n·ln(1 − σ(x)) over the bins, in nats: small terms keep their relative precision."""
+        c, n, p, (m1, m2, m3, m4, m5) = self.centre, self.n, self.p, self.moments
+        s, rest = _sides(c)
+        s1 = s * rest
+        s2, s3, s4 = s1 * (1 - 2 * s), s1 * (1 - 6 * s1), s1 * (1 - 2 * s) * (1 - 12 * s1)
+        at_centres = p * np.logaddexp(0.0, -c) + n * np.logaddexp(0.0, c)
+        apart = s * (m1 - self.hits) - rest * self.hits + s1 / 2 * m2 + s2 / 6 * m3 + s3 / 24 * m4 + s4 / 120 * m5
+        return float((at_centres + apart).sum())
 
-def binned(n: Array, p: Array, x: Array) -> Bins:
-    """The bins of groups whose logits `x` descend."""
-    if not x.size:
+
+def _sides(z: Array) -> tuple[Array, Array]:
+    """σ(z) and 1 − σ(z), which a difference from 1 would lose near 0."""
+    with np.errstate(over="ignore"):
+        return 1.0 / (1.0 + np.exp(-z)), 1.0 / (1.0 + np.exp(z))
+
+
+def binned(n: Array, p: Array, scores: Array) -> Bins:
+    """The bins of groups whose scores descend between 0 and 1; those below `LEAST` are left out."""
+    if not scores.size:
         return 0, np.zeros((_COLUMNS, 0), np.int64), None
-    least, most = float(x[-1]), float(x[0])
-    first, last = (int(min(max((end + _SPAN) * _SCALE, 0), 2 * _SPAN * _SCALE - 1)) for end in (least, most))
-    table = np.zeros((_COLUMNS, last - first + 1), np.int64)
-    logit_counts(n, p, x, float(_SCALE), float(_SPAN), first, table)
-    return first, table, (least, most)
+    ends = [float(np.log(s / (1.0 - s))) for s in scores[[-1, 0]]]
+    inside = slice(scores.size - int(np.searchsorted(scores[::-1], LEAST)))
+    first, last = (int(min(max((end + _SPAN) * _SCALE, 1), 2 * _SPAN * _SCALE)) for end in ends)
+    table = np.zeros((_COLUMNS, last - first + 3), np.int64)  # rounding may move an end to the bin beside it
+    logit_counts(n[inside], p[inside], scores[inside], float(_SCALE), float(_SPAN), first - 1, table)
+    return first - 1, table, (ends[0], ends[1])
 
 
 def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:
@@ -97,5 +115,5 @@ def joined(parts: Sequence[Bins], rows: int) -> BinnedLogits:
     inside = all(ends is None or max(map(abs, ends)) < _SPAN for _, _, ends in parts)
     centre = (at + 0.5) / _SCALE - _SPAN
     return BinnedLogits(
-        centre, n, p, moments, (hits / (1 << 20) + hits_fine / (1 << 40)) * d, exact=inside and rows < _ROWS
+        centre, n, p, moments, (hits / (1 << 20) + hits_fine / (1 << 40)) * d, exact=inside and rows < ROWS
     )

@@ -29,8 +29,8 @@ import numpy as np
 
 from streameval.kernels.calibration import newton_counts
 from streameval.kernels.ranking import exact_parts
-from streameval.metrics.scores.calibration.logit_table import GENTLE, BinnedLogits, binned, joined
-from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
+from streameval.metrics.scores.calibration.logit_table import GENTLE, BinnedLogits, joined
+from streameval.metrics.scores.calibration.scoring import Probabilities, bins_of, missing, spread
 from streameval.metrics.scores.calibration.shift import SLACK, ShiftEnds
 from streameval.metrics.scores.sums import integers
 from streameval.metrics.scores.undefined import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED
@@ -53,22 +53,21 @@ _FLAT = "all scores are equal, which leaves no slope"
 _SEPARATED = "the fit does not converge: the scores separate the classes, or nearly"
 
 
-def _logits(part: ScorePart) -> Array | str:
-    """The logit of each group's score; a reason where there is none."""
-    found: Array | str = part.once("logits", lambda: _made_logits(part))
-    return found
-
-
-def _made_logits(part: ScorePart) -> Array | str:
+def _without(part: ScorePart) -> str | None:
+    """Why a part has no logits."""
     found = Probabilities.of(part)
     if found is None:
         return OUTSIDE
     if part.open.any():
         return UNBOUNDED
     s = found.middle
-    if s.size and not (s[-1] > 0.0 and s[0] < 1.0):
-        return NO_LOGIT
-    return np.log(s / (1.0 - s))
+    return NO_LOGIT if s.size and not (s[-1] > 0.0 and s[0] < 1.0) else None
+
+
+def _logits(part: ScorePart) -> Array:
+    """The logit of each group's score."""
+    found: Array = part.once("logits", lambda: np.log(part.scores / (1.0 - part.scores)))
+    return found
 
 
 @dataclass(frozen=True)
@@ -79,10 +78,8 @@ class LogitTable:
 
     def partial(self, part: ScorePart) -> Any:
         """The bins of one part, and the ends of its logits."""
-        x = _logits(part)
-        if isinstance(x, str) or not integers(part.n):
-            return x if isinstance(x, str) else None
-        return binned(part.n, part.p, x)
+        reason = _without(part)
+        return reason if reason or not integers(part.n) else bins_of(part)
 
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
         """The bins of all parts; None where the fit starts without."""
@@ -154,9 +151,9 @@ class LogisticFit:
 
     def partial(self, part: ScorePart) -> Any:
         """Likelihood, gradient and curvature, and Σu, Σu·x of spread; a reason where there is no fit."""
+        if reason := _without(part):
+            return reason
         x = _logits(part)
-        if isinstance(x, str):
-            return x
         if self.near:
             z = self.intercept + self.slope * x
             return newton_counts(part.n, part.p, x, np.exp(-np.abs(z)), z < 0).tolist()

@@ -6,6 +6,7 @@ A group has p positives and n negatives of score s, of P and N in all; with weig
 - Log loss: −Σ [p·ln s + n·ln(1 − s)] / (P + N), in nats.
 
 Counts are multiplied by terms in fixed point and summed as integers, so results do not depend on the order of the rows.
+The log loss of many rows comes from bins of the logit (`streameval.metrics.scores.calibration.logit_table`).
 In a bin of a histogram each positive and each negative may lie at either end, which bounds its term.
 """
 
@@ -18,20 +19,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.metrics.scores.sums import SLACK, dot, mean, outward, squares, total
+from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binned, joined
+from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, squares, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.calibration.logit_table import Bins
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "missing", "spread"]
+__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "bins_of", "missing", "spread"]
 
 Ends = tuple[float, float, float]  # the lower end, the value, the upper end
 _LOG_BITS = 52  # in fixed point: −ln of the smallest float is below 2^10
+_MANY = 1 << 17  # rows from which on bins of the logit are faster than a logarithm for each score
+_MOST = math.nextafter(1.0, 0.0)
 
 
 class Probabilities(NamedTuple):
@@ -60,6 +65,19 @@ class Probabilities(NamedTuple):
             return cls(scores, scores, scores)
         low, high = np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
         return cls(low, low + (high - low) / 2, high)
+
+
+def bins_of(part: ScorePart) -> Bins:
+    """The bins of the logit of a part whose scores all have one."""
+    found: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
+    return found
+
+
+class _Binned(NamedTuple):
+    """Log loss of one part: of the scores outside the bins, in fixed point or infinite, and the bins."""
+
+    ends: Any
+    bins: Bins
 
 
 def missing(partials: Sequence[Any], state: Any) -> str | None:
@@ -155,22 +173,37 @@ class LogLoss:
             msg = f"clip={self.clip!r} must be a probability above 0 and below 0.5, such as 1e-15"
             raise OptionError(msg)
 
-    def partial(self, part: ScorePart) -> tuple[Any, Any, Any] | None:
-        """−Σ p·ln s + n·ln(1 − s): the least, at the middle of open bins, the most."""
+    def partial(self, part: ScorePart) -> Any:
+        """−Σ p·ln s + n·ln(1 − s): the least, at the middle of open bins, the most; for many rows `_Binned`."""
         found = Probabilities.of(part)
         if found is None:
             return None
-        if self.clip is not None:
-            found = Probabilities(*(np.clip(side, self.clip, 1.0 - self.clip) for side in found))
-        value = self._loss(part, found.middle, found.middle)
+        if part.exact and integers(part.n) and _MANY <= part.total.rows < ROWS:
+            return self._binned(part, found.middle)
+        value = self._loss(part, slice(None), found.middle, found.middle)
         if part.exact:
             return value, value, value
-        return self._loss(part, found.high, found.low), value, self._loss(part, found.low, found.high)
+        every = slice(None)
+        return self._loss(part, every, found.high, found.low), value, self._loss(part, every, found.low, found.high)
 
-    def _loss(self, part: ScorePart, of_pos: Array, of_neg: Array) -> Any:
-        """The sum in fixed point, or infinity; a logarithm is taken where there are rows."""
+    def _binned(self, part: ScorePart, scores: Array) -> _Binned:
+        """Bins of the scores that have a logit and are not clipped, and the sum over the others."""
+        clip, rising = self.clip or 0.0, scores[::-1]
+        first = scores.size - int(np.searchsorted(rising, min(1.0 - clip, _MOST), side="right"))
+        stop = scores.size - int(np.searchsorted(rising, max(clip, LEAST)))
+        ends = [self._loss(part, g, scores, scores) for g in (slice(first), slice(max(first, stop), None))]
+        if stop - first == scores.size:
+            return _Binned(sum(ends), bins_of(part))
+        inside = slice(first, stop)
+        return _Binned(sum(ends), binned(part.n[inside], part.p[inside], scores[inside]))
+
+    def _loss(self, part: ScorePart, groups: slice, of_pos: Array, of_neg: Array) -> Any:
+        """The sum over some groups in fixed point, or infinity; a logarithm is taken where there are rows."""
+        n, p, of_pos, of_neg = (side[groups] for side in (part.n, part.p, of_pos, of_neg))
+        if self.clip is not None:
+            of_pos, of_neg = (np.clip(side, self.clip, 1.0 - self.clip) for side in (of_pos, of_neg))
         sums: Any = 0
-        for measure, logarithm, scores in ((part.p, np.log, of_pos), (part.n, np.log1p, -of_neg)):
+        for measure, logarithm, scores in ((p, np.log, of_pos), (n, np.log1p, -of_neg)):
             with np.errstate(divide="ignore"):
                 terms = -logarithm(scores)
             endless = np.isinf(terms)
@@ -186,6 +219,10 @@ class LogLoss:
         if reason := missing(partials, state):
             return Scalar.undefined(self.name, reason)
         size = state.totals().n + state.totals().p
+        if isinstance(partials[0], _Binned):
+            ends, bins = zip(*partials, strict=True)
+            loss = math.inf if math.inf in ends else mean(total(ends), size, _LOG_BITS)
+            return Scalar.certain(self.name, loss + joined(bins, state.totals().rows).loss() / size)
         columns = zip(*partials, strict=True)
         lower, value, upper = (
             math.inf if math.inf in column else mean(total(column), size, _LOG_BITS) for column in columns
