@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from streameval.evaluation.result import Evaluation
-    from streameval.store import Store
 
 __all__ = ["main"]
 
@@ -61,7 +59,13 @@ def evaluate(
     named = gate.read_rules(rules, rules_file) if rules or rules_file else {}
     data = store.stored(data, asked)
     if (kept := store.store_named(data, asked)) is not None:
-        found = _of_store(*kept, data[1:], plan_only, asked)
+        if len(data) > 1:
+            msg = f"{kept[0].name}: is a store and names data as well ({data[1]}); evaluate one or the other"
+            raise click.UsageError(msg)
+        if plan_only:
+            store.tell_plan(kept[0], "show", {**kept[1], **given(asked)}, json_to, quiet)
+            return
+        found = kept[0].evaluate(**kept[1], **given(asked))
     else:
         if not any(asked.get(name) for name in ("score", "cluster", "sketch")):
             _list_columns(data, json_to, quiet)
@@ -89,17 +93,6 @@ def _with_lines(shown: RenderableType, lines: Sequence[str]) -> RenderableType:
     from rich.text import Text
 
     return Group(shown, "", *map(Text, lines)) if lines else shown
-
-
-def _of_store(
-    kept: Store, selection: dict[str, Any], more: tuple[str, ...], plan_only: bool, asked: dict[str, Any]
-) -> Evaluation:
-    """The evaluation of the nights of a store that stands in place of data."""
-    if more or plan_only:
-        what = f"names data as well ({more[0]})" if more else "is evaluated from its states, which --plan does not tell"
-        msg = f"{kept.name}: is a store and {what}; evaluate one or the other"
-        raise click.UsageError(msg)
-    return kept.evaluate(**selection, **given(asked))
 
 
 @main.command()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import deliver, progress_bar, refuse_directory, table
+from streameval.cli.console import deliver, progress_bar, refuse_directory, table, tell_forecasts
 from streameval.cli.options import given, options
-from streameval.cli.store import store_named, stored
+from streameval.cli.store import store_named, stored, tell_plan
 from streameval.errors import OptionError
 from streameval.saving import check_writable
 from streameval.wording import plural, visible
@@ -34,6 +34,7 @@ def attribute(
     out: tuple[str, ...],
     with_examples: bool | None,
     quiet: bool,
+    plan_only: bool,
     **asked: Any,
 ) -> None:
     """Name the clusters and classes that cost the score, in DATA or in a store.
@@ -43,6 +44,7 @@ def attribute(
     """
     from streameval.evaluation.attributed import check_target
     from streameval.evaluation.attribution import attribute as run
+    from streameval.evaluation.attribution import forecasts
 
     refuse_directory(json_to)
     for path in out:
@@ -54,6 +56,12 @@ def attribute(
     data = stored(data, asked)
     with progress_bar(quiet) as advance:
         kept = store_named(data, asked, advance)
+        if plan_only and kept is not None:
+            tell_plan(kept[0], "attribute", {**kept[1], **given(asked)}, json_to, quiet)
+            return
+        if plan_only:
+            tell_forecasts(forecasts(list(data), **given(asked)), json_to, quiet)
+            return
         if kept is None:
             found = run(list(data), progress=advance, **given(asked))
         else:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
+    from streameval.evaluation.forecast import Forecast
     from streameval.evaluation.result import Evaluation
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "say",
     "table",
     "tell",
+    "tell_forecasts",
     "write_out",
 ]
 
@@ -85,6 +87,11 @@ def deliver(
         emit(json_to, text().rstrip("\n") + "\n")
     if not quiet and json_to != "-":
         tell(shown())
+
+
+def tell_forecasts(found: Sequence[Forecast], json_to: str | None, quiet: bool) -> None:
+    """Say what the passes of a run would do: with JSON a list, one object a pass."""
+    deliver(json_to, lambda: as_json([one.to_dict() for one in found]), lambda: "\n\n".join(map(str, found)), quiet)
 
 
 def evaluation_tables(found: Evaluation) -> RenderableType:

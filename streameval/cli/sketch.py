@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from streameval.cli.console import PLAIN, as_json, check_out, deliver, progress_bar, refuse_directory, table, write_out
+from streameval.cli.console import (
+    PLAIN,
+    as_json,
+    check_out,
+    deliver,
+    progress_bar,
+    refuse_directory,
+    table,
+    tell_forecasts,
+    write_out,
+)
 from streameval.cli.options import given, options
 from streameval.cli.store import stored
 
@@ -38,6 +48,7 @@ def sketch(
     json_to: str | None,
     out: tuple[str, ...],
     quiet: bool,
+    plan_only: bool,
     **asked: Any,
 ) -> None:
     """Estimate quantiles of columns of numbers.
@@ -50,6 +61,13 @@ def sketch(
         msg = "--label and --pos-label are for --by-label; add it"
         raise click.UsageError(msg)
     places = list(stored(data, asked))
+    if plan_only:
+        from streameval.evaluation.quantile_sketch import forecasts
+        from streameval.states.labels import LabelSpec
+
+        spec = LabelSpec(label or "label", pos_label, "drop") if by_label else None
+        tell_forecasts(forecasts(places, column, spec, **given(asked)), json_to, quiet)
+        return
     found: dict[tuple[str, str | None], QuantileSketch] = {}
     for name in column:
         with progress_bar(quiet) as advance:

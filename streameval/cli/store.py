@@ -192,7 +192,13 @@ def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, pla
 @_STORE
 @options("info")
 def info(
-    store: str, with_versions: bool | None, json_to: str | None, out: tuple[str, ...], quiet: bool, **asked: Any
+    store: str,
+    with_versions: bool | None,
+    json_to: str | None,
+    out: tuple[str, ...],
+    quiet: bool,
+    plan_only: bool,
+    **asked: Any,
 ) -> None:
     """Show what STORE holds, what is incomplete and what fails.
 
@@ -202,6 +208,9 @@ def info(
     refuse_directory(json_to)
     check_out(out, PLAIN)
     opened = opened_store(store, asked)
+    if plan_only:
+        tell_plan(opened, "info", given(asked), json_to, quiet)
+        return
     found = opened.info(**given(asked))
     facts, parts = found.to_dict(), [table(["fact", "value"], found.lines())]
     if with_versions:

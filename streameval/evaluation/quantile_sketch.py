@@ -9,17 +9,21 @@ from streameval import scan
 from streameval.engine import start
 from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
+from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.forecast import forecast
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 from streameval.states.scores.types import score_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from streameval.engine import Engine
+    from streameval.evaluation.forecast import Forecast
     from streameval.scan import Scan
     from streameval.states.labels import LabelCounts
 
-__all__ = ["quantile_sketch", "sketches_by_label"]
+__all__ = ["forecasts", "quantile_sketch", "sketches_by_label"]
 
 
 def quantile_sketch(
@@ -115,6 +119,25 @@ def sketches_by_label(
     return {name: one.sketched(spec, positive=name == "positive") for name in ("negative", "positive")}
 
 
+def forecasts(data: Any, columns: Sequence[str], label: LabelSpec | None = None, **run: Any) -> list[Forecast]:
+    """What the sketches of some columns would do, a pass over the data each, and two more by label.
+
+    Parameters
+    ----------
+    data, run : see `quantile_sketch`
+    columns : columns of numbers
+    label : for sketches by label; else None
+
+    Raises
+    ------
+    StreamevalError
+        What `quantile_sketch` raises before it reads the data.
+    """
+    version = run.pop("delta_version", None)
+    passes = [(column, one) for column in columns for one in ([None, label, label] if label else [None])]
+    return [_Pass(data, column, 1000, version, run).forecast(one) for column, one in passes]
+
+
 @dataclass(frozen=True)
 class _Pass:
     """A pass over the data.
@@ -131,13 +154,23 @@ class _Pass:
     delta_version: int | None
     run: Mapping[str, Any]
 
-    def sketched(self, label: LabelSpec | None = None, *, positive: bool = False) -> QuantileSketch:
-        """The sketch of all rows, or of those of one class."""
+    def planned(self, label: LabelSpec | None = None) -> tuple[Engine, Scan, QuantileSpec]:
+        """What to run on, what to read, and the state to fold."""
         engine = start(**self.run)
         columns = list(dict.fromkeys(name for name in (self.column, label and label.column) if name))
         version = self.delta_version
         found = scan.plan(self.data, columns, threads=engine.threads, compute=engine.compute, delta_version=version)
-        spec = QuantileSpec(self.column, _kind(found, self.column), self.compression)
+        return engine, found, QuantileSpec(self.column, _kind(found, self.column), self.compression)
+
+    def forecast(self, label: LabelSpec | None = None) -> Forecast:
+        """What the pass will do."""
+        engine, found, spec = self.planned(label)
+        wanted = MetricRequest(FAMILIES["sketch"], self.column, spec, ())
+        return forecast(engine, found, Plan(found.schema, label, None, (spec,)), [wanted])
+
+    def sketched(self, label: LabelSpec | None = None, *, positive: bool = False) -> QuantileSketch:
+        """The sketch of all rows, or of those of one class."""
+        engine, found, spec = self.planned(label)
         test = None if label is None else scan.Where.of(_of_class(found, label, positive=positive)).bound(found.schema)
         try:
             folded = engine.read(found.pieces, found.rows, Plan(found.schema, label, None, (spec,), where=test))

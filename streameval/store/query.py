@@ -49,7 +49,9 @@ if TYPE_CHECKING:
     from streameval.store.results.gate import Check
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["accept", "check", "diagnose", "evaluate", "histories", "history", "plan"]
+__all__ = ["READING", "accept", "check", "diagnose", "evaluate", "histories", "history", "plan"]
+
+READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that `plan` knows
 
 
 def evaluate(
@@ -239,9 +241,13 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
         nightly = context.nightly(snapshot, configuration)
         metrics, of = (texts(name, asked.get(name)) for name in ("metric", "of"))
         columns = [w.of for metric in metrics for w, _ in nightly.columns(metric, of)]
+    if verb == "attribute":
+        columns = [asked[name] for name in ("cluster", "score") if asked.get(name)]
     kept = {"show": "the results until the next update", "history": "the values of the nights"}
     keeps = "nothing" if as_of is not None else kept.get(verb, "judgements" if verb == "check" else "nothing")
-    return reading(entries, columns, keeps)
+    found = reading(entries, columns, keeps)
+    from_ledger = verb == "info" and not asked.get("verify")
+    return replace(found, files=0, bytes=0, columns={}) if from_ledger else found
 
 
 def _series(

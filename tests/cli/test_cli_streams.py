@@ -86,6 +86,31 @@ def test_json_is_alone_on_stdout(data: Path, store: str, tmp_path: Path) -> None
         assert "is a directory" in run(*words, "--json", tmp_path).stderr
 
 
+def test_every_verb_that_reads_says_what_it_would_read(data: Path, store: str) -> None:
+    """With ``--plan`` each names the rows of the data or of the store's nights, and what it would read of them."""
+    of_data, of_store = "100 rows in 2 partitions; reads", "2 nights, night=2026-01-01 to night=2026-01-02; 100 rows"
+    for words, text in (
+        (["evaluate", data, "--score", "s"], of_data),
+        (["sketch", data, "--column", "s", "--column", "id", "--by-label"], of_data),
+        (["attribute", data, "--cluster", "id", "--label", "label"], of_data),
+        (["attribute", data, "--cluster", "id", "--label", "label", "--score", "s", "--by", "id"], of_data),
+        *(([verb, store], of_store) for verb in ("evaluate", "show", "info")),
+        (["attribute", store, "--cluster", "id"], of_store),
+        (["history", store, "--metric", "aul"], of_store),
+        (["check", store, "--rule", "aul >= 0"], of_store),
+    ):
+        done, as_json = run(*words, "--plan"), run(*words, "--plan", "--json", "-")
+        assert (done.exit_code, as_json.exit_code) == (0, 0), done.output
+        assert done.stdout.startswith(text)
+        passes = json.loads(as_json.stdout)
+        assert all(each["rows"] == 100 for each in (passes if isinstance(passes, list) else [passes]))
+        assert done.stdout.count(of_data) == {"sketch": 6, "attribute": words.count("--by") + 1}.get(words[0], 1) * (
+            text == of_data
+        )
+    info = [json.loads(run("info", store, *more, "--plan", "--json", "-").stdout) for more in ((), ("--verify",))]
+    assert [each["files"] for each in info] == [0, 4]
+
+
 def test_csv_is_alone_on_stdout(store: str) -> None:
     """The series as CSV takes the place of the table."""
     done = run("history", store, "--metric", "aul", "--csv", "-")

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.engine import start
+from streameval.evaluation import explain
 from streameval.evaluation.attribution.run import Run, checked_options
-from streameval.evaluation.attribution.shortfalls import with_slices
+from streameval.evaluation.attribution.shortfalls import of_slices, with_slices
 from streameval.metrics.contingency.attribution import GAINS
 from streameval.options import command
 from streameval.options.gathered import gathered
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streameval.evaluation.attributed import Attribution
+    from streameval.evaluation.forecast import Forecast
 
-__all__ = ["attribute"]
+__all__ = ["attribute", "forecasts"]
 
 _ENGINE = ("memory", "spill", "threads", "client", "scheduler_timeout", "progress")
 
@@ -41,6 +43,24 @@ def _attributed(data: Any, given: Mapping[str, Any]) -> Attribution:
     asked = {**options, "classes": given["classes"]}  # which stands for an earlier clustering as well
     told = command("attribute", made.source.data, asked) if made.source.command else ""
     return replace(made, source=replace(made.source, command=told))
+
+
+def forecasts(data: Any, **given: Any) -> list[Forecast]:
+    """What `attribute` would do with the same arguments, a pass over the data each: only footers are read.
+
+    Raises
+    ------
+    StreamevalError
+        What `attribute` raises before it reads the data.
+    """
+    options = checked_options(given)
+    found = []
+    if given.get("cluster") and (options["classes"] or given.get("label")):
+        engine = start(**{name: given[name] for name in _ENGINE if name in given})
+        found.append(Run.of(data, options, engine).forecast())
+    if options["by"]:
+        found.append(explain(data, **of_slices(options)))
+    return found
 
 
 @gathered(_attributed)

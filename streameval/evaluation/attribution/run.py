@@ -17,6 +17,8 @@ from streameval.evaluation.columns import without_views
 from streameval.evaluation.conclude import check_labels
 from streameval.evaluation.costs.ids import Ids
 from streameval.evaluation.costs.sweep import Sweep
+from streameval.evaluation.families import FAMILIES, MetricRequest
+from streameval.evaluation.forecast import forecast
 from streameval.evaluation.source import source_of
 from streameval.metrics.contingency.attribution import check_gain
 from streameval.options import checked, recorded
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.engine.fold import Folded
     from streameval.evaluation.costs.sweep import LookUp, Values
+    from streameval.evaluation.forecast import Forecast
     from streameval.states.values import ValuesSpec
 
 __all__ = ["Run", "checked_options"]
@@ -124,22 +127,28 @@ class Run:
             raise SchemaError(msg) from None
 
     @property
-    def specs(self) -> tuple[Any, ...]:
+    def wanted(self) -> list[MetricRequest]:
         """The states to fold: a table where there are classes, sizes where there are labels."""
-        one, policies = (
-            self.clusters.column,
-            (
-                self.options["cluster_scope"],
-                of_column(self.options["nulls"], self.options["cluster"]),
-            ),
-        )
-        found: list[Any] = []
+        one, scope = self.clusters.column, self.options["cluster_scope"]
+        policies = scope, of_column(self.options["nulls"], self.options["cluster"])
+        found: list[MetricRequest] = []
         if self.classes is not None:
             other = self.classes.column
-            found.append(ContingencySpec(other.name, one.name, other.type, one.type, *policies))
+            table = ContingencySpec(other.name, one.name, other.type, one.type, *policies)
+            found.append(MetricRequest(FAMILIES["classes"], one.name, table, ()))
         if self.options["label"]:
-            found.append(ClusterSpec(one.name, one.type, *policies))
-        return tuple(found)
+            sizes = ClusterSpec(one.name, one.type, *policies)
+            found.append(MetricRequest(FAMILIES["cluster"], one.name, sizes, ()))
+        return found
+
+    @property
+    def specs(self) -> tuple[Any, ...]:
+        """Specs of the states to fold."""
+        return tuple(wanted.spec for wanted in self.wanted)
+
+    def forecast(self) -> Forecast:
+        """What the run will do."""
+        return forecast(self.engine, self.found, self.plan, self.wanted)
 
     def finish(self) -> Attribution:
         """Read the data and make the tables."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.intervals import Estimated
     from streameval.results import Scalar
 
-__all__ = ["LEAST", "METRIC", "with_slices"]
+__all__ = ["LEAST", "METRIC", "of_slices", "with_slices"]
 
 LEAST = 20  # effective units of a slice
 METRIC = "roc_auc"
@@ -50,6 +50,13 @@ _SHARED = (
 )
 
 
+def of_slices(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `streameval.evaluate` for the slices that `streameval.attribute` ranks."""
+    own = {name: given[name] for name in ("pos_label", "score", "by")}
+    shared = {name: given[name] for name in _SHARED if given.get(name) is not None}
+    return {"label": given["label"] or "label", "metrics": [str(given["metric"] or METRIC)], **own, **shared}
+
+
 def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any]) -> Attribution:
     """The result with a table of slices; without other tables it is made of this one alone.
 
@@ -62,15 +69,7 @@ def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any])
     from streameval.evaluation.attributed import Attribution
 
     metric = str(given["metric"] or METRIC)
-    found = evaluate(
-        data,
-        label=given["label"] or "label",
-        pos_label=given["pos_label"],
-        score=given["score"],
-        by=given["by"],
-        metrics=[metric],
-        **{name: given[name] for name in _SHARED if given.get(name) is not None},
-    )
+    found = evaluate(data, **of_slices(given))
     whole, slices = _split(found.results, metric)
     better = next((entry.better for entry in entries() if entry.metric is not None and entry.name == metric), "higher")
     sign = -1 if better == "lower" else 1

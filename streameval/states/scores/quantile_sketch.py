@@ -88,6 +88,11 @@ class QuantileSpec:
         return (self.column,)
 
     @property
+    def largest(self) -> int:
+        """Bytes of a state of values that repeat."""
+        return 4 * 44 * int(self.compression)
+
+    @property
     def schema(self) -> pa.Schema:
         """Columns of the table: mean and weight of each centroid, and whether it is a single value."""
         kinds = {"mean": pa.float64(), "weight": pa.float64(), "single": pa.bool_()}

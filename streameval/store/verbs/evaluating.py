@@ -194,8 +194,8 @@ class Evaluating:
     def plan(self, verb: str, **asked: Any) -> Reading:
         """What a verb would read and keep with these arguments.
 
-        ``show``, ``history``, ``check`` and ``diagnose`` read states, which the ledger lists; ``update``, ``replace``
-        and ``add`` read ``data``, whose footers are asked.
+        ``show``, ``history``, ``check``, ``diagnose``, ``attribute`` and ``info`` read states, which the ledger lists;
+        ``update``, ``replace`` and ``add`` read ``data``, whose footers are asked.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class Evaluating:
         """
         if verb in FOLDING:
             return planned(self._context, verb, asked)
-        if verb not in ("show", "history", "check", "diagnose"):
-            msg = f"verb={verb!r} must be one of show, history, check, diagnose, {', '.join(FOLDING)}"
+        if verb not in query.READING:
+            msg = f"verb={verb!r} must be one of {', '.join((*query.READING, *FOLDING))}"
             raise OptionError(msg)
         return query.plan(self._context, verb, asked)
