@@ -153,7 +153,7 @@ def test_exit_statuses(data: Path, store: str, monkeypatch: pytest.MonkeyPatch) 
         (["evaluate", data, "--score", "none"], 1),
         (["evaluate", data / "none", "--score", "s"], 1),
         (["evaluate", data, "--score", "s", "--metric", "none"], 2),
-        (["evaluate", data], 2),
+        (["evaluate", data, "--common-rows"], 2),
         (["show", store, "--aul-threshold", "-1"], 2),
     ):
         done = run(*words)
