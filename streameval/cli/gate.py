@@ -174,7 +174,9 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     if not found.judged and found.passed:
         lines.append(f"nothing new to judge; {plural(found.nights, 'night')} up to {found.partition} passed")
     if len(there) > 1:
-        lines.append(f"{len(there)} nights fail ({few(there)}): streameval diagnose {name} explains all")
+        failed = {one.partition for one in found.judgements if one.outcome == "failed"}
+        verb = "fail" if failed.issuperset(there) else "fail or are undecided" if failed & {*there} else "are undecided"
+        lines.append(f"{len(there)} nights {verb} ({few(there)}): streameval diagnose {name} explains all")
     if there:
         lines.append(f"next: streameval diagnose {name} --partition {shlex.quote(there[-1])}")
     elif not found.passed:
@@ -219,6 +221,7 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     from rich.text import Text
 
     fails = f" fails {', '.join(one.fails)}" if one.fails else ""
+    undecided = f"; undecided: {', '.join(one.undecided)}" if one.undecided else ""
     rows = [
         [
             fact.what,
@@ -228,15 +231,17 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
         ]
         for fact in one.findings
     ]
-    head = Text(f"{one.partition}{fails}; compared with {plural(one.nights, 'night')}")
+    head = Text(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shlex.quote(store.name), shlex.quote(one.partition)
     remedy = f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
+    if one.undecided:
+        remedy += "; a rule that ends in 'or undecided' lets such nights pass"
     parts: list[RenderableType] = [head, facts, *map(Text, one.files)]
     if one.costs:
         rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
         parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))
-    return [*parts, *([Text(remedy)] if one.fails else [])]
+    return [*parts, *([Text(remedy)] if one.fails or one.undecided else [])]
 
 
 COMMANDS = (check, diagnose)

@@ -327,12 +327,13 @@ def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis
             entry,
             usual,
             configuration.folding.columns,
-            failing.get(entry.partition, ()),
+            [rule for rule in failing.get(entry.partition, ()) if rule not in log.undecided(entry)],
             lambda night: nightly.grouped([[night]], {})[0] if configuration.options["unit"] else (),
             shapes,
             slices,
         )
-        return replace(found, costs=costs(context, configuration, entry, usual) if entry.rows and usual else ())
+        rose = costs(context, configuration, entry, usual) if entry.rows and usual else ()
+        return replace(found, costs=rose, undecided=log.undecided(entry))
 
     return tuple(map(one, due))
 

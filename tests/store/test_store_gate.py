@@ -344,6 +344,21 @@ def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
         made.check("roc_auc[score_lr] >= 0.9 @95%")
 
 
+def test_undecided_nights_are_not_called_failing(data, tmp_path):
+    """`check` and `diagnose` say that nights are undecided, and what lets them pass."""
+    made = Store(tmp_path / "st")
+    made.update([land(name, data) for name in NIGHTS[:2]], score="score_lr")
+    rule = "roc_auc[score_lr] drop <= 0.1"
+    done = CliRunner().invoke(main, ["check", made.name, "--rule", rule, "--since", "2000-01-01"])
+    assert done.exit_code == 3
+    assert done.stdout.splitlines()[-2].startswith(f"2 nights are undecided ({NIGHTS[0]}, {NIGHTS[1]}): ")
+    one, _ = made.diagnose()
+    assert (one.fails, one.undecided, one.to_dict()["undecided"]) == ((), (rule,), [rule])
+    shown = CliRunner().invoke(main, ["diagnose", made.name]).stdout.splitlines()
+    assert shown[0] == f"{NIGHTS[0]}; undecided: {rule}; compared with 0 nights"
+    assert shown[-1].endswith("; a rule that ends in 'or undecided' lets such nights pass")
+
+
 def test_a_check_that_finds_what_is_known_writes_nothing(store):
     """Rules on the store as it is now, and rules that cannot be decided, are kept once and not at every check."""
     rules = ["missing == 0", "age <= 1000000h", "rows drop <= 1% or undecided", FLOOR]

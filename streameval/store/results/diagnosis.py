@@ -81,6 +81,7 @@ class Diagnosis:
     ----------
     partition : the night
     fails : rules that it fails
+    undecided : rules that could not judge it
     nights : number of usual nights that it was compared with
     findings : largest change first
     files : differences between its files, in words
@@ -93,10 +94,12 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
     costs: tuple[Finding, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
-        told = {"partition": self.partition, "fails": list(self.fails), "nights": self.nights}
+        told: dict[str, Any] = {"partition": self.partition, "fails": list(self.fails)}
+        told |= {"undecided": list(self.undecided), "nights": self.nights}
         told |= {"findings": [one.to_dict() for one in self.findings], "files": list(self.files)}
         return told | {"costs": [one.to_dict() for one in self.costs]}
 

@@ -204,6 +204,10 @@ class Judgements:
         found = {entry.partition: tuple(one.rule for one in self.of(entry) if not one.good) for entry in entries}
         return {name: rules for name, rules in found.items() if rules}
 
+    def undecided(self, entry: Entry) -> tuple[str, ...]:
+        """Names of the rules that keep the gate closed because they could not judge the current fold of a night."""
+        return tuple(one.rule for one in self.of(entry) if not one.good and one.outcome == "undecided")
+
     def add(self, one: Judgement) -> None:
         """Collect a judgement for `write`."""
         self._newest[one.rule, one.partition, one.digest] = one
