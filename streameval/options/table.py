@@ -165,7 +165,7 @@ OPTIONS = (
            needs="scores", of="score"),
     Option("nulls", choice("error", "drop", "singleton"), "error", (*_IDS, "add"), "state",
            "Null ids of clusters and classes.", needs="clusters", of="cluster"),
-    Option("unlabelled", choice("error", "drop", "size"), "error", _FOLD, "state",
+    Option("unlabelled", choice("error", "drop", "size"), "error", (*_FOLD, "add"), "state",
            "Rows without a label: with size they count in the sizes of clusters, and values are estimates.",
            needs="clusters", idle=("size",)),
     Option("unlabelled", choice("error", "drop"), "error", ("attribute",), "state", "Rows without a label.",

@@ -44,7 +44,7 @@ class Update:
     rows : rows folded
     suspected : partitions that a dry run would fold again only to see whether they differ
     incomplete : folded partitions from which files were left out
-    joined, left : columns and metrics that the store keeps from now on, or no longer
+    joined, left : columns, metrics and policies that the store keeps from now on, or no longer
     keeps : what the store keeps of every night, in words; only for its first update
     """
 
@@ -190,8 +190,8 @@ def _refuse(bad: Sequence[Bad], done: Update) -> None:
     rest = f" ({plural(good, 'other partition')} folded; {'they count' if good > 1 else 'it counts'})" if good else ""
     if done.version >= 0 and any(isinstance(one.error, NullError) for one in bad):
         rest += (
-            "; update keeps the policies of a store: add changes nan (--nan) and nulls (--nulls), another unlabelled "
-            "(--unlabelled) needs another store"
+            "; update keeps the policies of a store, and add changes them once: nan (--nan), nulls (--nulls) and "
+            "unlabelled (--unlabelled)"
         )
     if len(bad) == 1:
         msg = f"{bad[0].error}{rest}"

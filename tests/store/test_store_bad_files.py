@@ -14,7 +14,7 @@ from nightly import DATA, FEW, NIGHTS, land
 
 from streameval import Store, evaluate
 from streameval.cli import main
-from streameval.errors import CorruptFileError, DataError, NullError
+from streameval.errors import CorruptFileError, DataError, NullError, OptionError
 
 
 @pytest.fixture
@@ -171,16 +171,22 @@ def test_a_night_with_another_label_stops_no_other(data, tmp_path):
     assert len(store.partitions()) == 3
 
 
-def test_a_policy_that_a_store_cannot_change_is_not_its_remedy_alone(data):
-    """A night with a label missing: the store says what it keeps; without a store nothing is said of it."""
+@pytest.mark.parametrize("policy", ["drop", "size"])
+def test_add_lets_labels_be_missing_from_now_on(data, policy):
+    """A store that refuses a night with a label missing names `add`, which changes what later nights may lack."""
     path = data / NIGHTS[3] / "part-0.parquet"
     table = pq.read_table(path, partitioning=None)
     label = pa.array([None, *table["label"].to_pylist()[1:]], table["label"].type)
     pq.write_table(table.set_column(table.column_names.index("label"), "label", label), path)
-    store = Store(data.parent / "store")
+    store, nights, options = Store(data.parent / "store"), [data / NIGHTS[0], data / NIGHTS[3]], FEW
     with pytest.raises(NullError) as error:
-        Store(data.parent / "other").update(data / NIGHTS[3], score="score_lr")
+        Store(data.parent / "other").update(nights[1], **options)
     assert "policies" not in str(error.value)
-    store.update(data / NIGHTS[0], score="score_lr")
-    with pytest.raises(NullError, match=r"another unlabelled .--unlabelled. needs another store"):
-        store.update(data / NIGHTS[3])
+    store.update(nights[0], **options)
+    with pytest.raises(NullError, match=r"add changes them once: .* unlabelled .--unlabelled.$"):
+        store.update(nights[1])
+    assert str(store.add(unlabelled=policy)).startswith(f"unlabelled={policy} added")
+    store.update(nights[1])
+    assert store.evaluate().to_json() == evaluate(nights, **options, unlabelled=policy).to_json()
+    with pytest.raises(OptionError, match="begin another store"):
+        store.add(unlabelled="size" if policy == "drop" else "drop")

@@ -65,12 +65,14 @@ def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence
 
 
 def joined(after: Configuration, before: Configuration) -> tuple[str, ...]:
-    """The columns and metrics that have been added."""
+    """The columns and metrics that have been added, and the policies for all columns that have changed."""
     found: list[str] = []
     for name, value in after.options.items():
         own = before.options[name]
-        if value != own and (isinstance(value, tuple) or name in ("classes", "weight")):
-            found += [str(item) for item in value if item not in own] if isinstance(value, tuple) else [str(value)]
+        if isinstance(value, tuple):
+            found += [str(item) for item in value if item not in own]
+        elif value != own and not isinstance(value, ByColumn):
+            found.append(str(value) if name in ("classes", "weight", "unit") else f"{name}={value}")
     return tuple(dict.fromkeys(name for name in found if name != "default"))
 
 

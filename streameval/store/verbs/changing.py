@@ -134,7 +134,8 @@ class Changing:
         ----------
         **options
             Additions, spelled as in `streameval.evaluate`: ``score, cluster, sketch, classes, weight`` name columns;
-            ``metrics, truncate, at`` extend the store's defaults and need no file.
+            ``metrics, truncate, at`` extend the store's defaults and need no file. The policies ``nan, nulls`` are
+            those of added columns; ``unlabelled`` may replace ``"error"``, under which no label was missing.
         data : path, URI, or list of those, optional
             Where the files of the nights are, if they have moved.
         since : str or date, optional
