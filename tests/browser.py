@@ -98,6 +98,7 @@ class Tab:
 
     def printed(self) -> bytes:
         """The page as a PDF on A4."""
+        self.send("Emulation.setEmulatedMedia", media="print", features=[])
         made = self.send("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, preferCSSPageSize=True)
         return base64.b64decode(made["data"])
 

@@ -276,7 +276,9 @@ class Estimate:
             raise OptionError(msg)
         either = ~(np.isnan(a) & np.isnan(b))
         filled = [np.where(np.isnan(r), e.scalar.value, r) for r, e in ((a, self), (b, other))]
-        replicates = np.where(either, filled[0] - filled[1], math.nan)
+        with np.errstate(invalid="ignore"):  # both infinite: their difference is unknown
+            apart = np.where(either, filled[0] - filled[1], math.nan)
+        replicates = np.where(either & np.isnan(apart), math.inf, apart)  # a replicate that is not defined
         value = self.scalar.value - other.scalar.value
         exact = self.scalar.exact and other.scalar.exact
         scalar = replace(
@@ -295,9 +297,13 @@ class Estimate:
             if math.isnan(side.scalar.value):
                 reason = f"{side.scalar.metric} of {side.scalar.of}: {side.scalar.reason or 'undefined'}"
                 scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
+        if math.isnan(scalar.value) and not scalar.reason:
+            reason = "both values are infinite"
+            scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
         smaller = min(self.sizes, other.sizes, key=lambda sizes: sizes.governing[0])
         mine, its = SCALES[self.scale], SCALES[other.scale]
-        bounds = mine.low - its.high, mine.high - its.low
+        ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
+        bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
         return Estimate(scalar, replicates, smaller, "plain", reason, self.grid - other.grid, bounds=bounds)
 
     def p_value(self, against: float = 0) -> float:

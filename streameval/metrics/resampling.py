@@ -187,8 +187,9 @@ def estimates(
         whole = cast("Thresholded", split).total if ranked else _nothing
         replicates, grid = _replicates([metrics[i] for i in at], rows, split, whole, finalize)
         for row, own, i in zip(replicates, grid, at, strict=True):
-            estimate = Estimate(values[i], row, split.sizes.of(kinds[i].units), kinds[i].scale, reason, own)
-            found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kinds[i], split))
+            sizes, kind = split.sizes.of(kinds[i].units), kinds[i]
+            estimate = Estimate(values[i], row, sizes, kind.scale, reason, own, bounds=(kind.low, kind.high))
+            found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kind, split))
     if resampled.sizes.single:
         found |= _by_row(found, kinds, exact)
     return [found[i] for i in range(len(metrics))]

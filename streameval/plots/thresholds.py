@@ -146,11 +146,11 @@ def plot_thresholds(
     if log:
         ax.set_xscale("log")
         plain_log(ax.xaxis)
-    marks = [(name, at_) for name, at_ in _marks(found, curve.of) if at[0] <= at_ <= at[-1]]
-    for i, (name, threshold) in enumerate(marks):
+    marks = sorted((at_, name) for name, at_ in _marks(found, curve.of) if at[0] <= at_ <= at[-1])
+    for i, (threshold, name) in enumerate(marks):
         ax.axvline(threshold, color=GREY, linestyle=":", linewidth=1.0, zorder=2)
         place: Any = {"rotation": 90, "fontsize": 7, "ha": "right", "va": "center", "color": "#404040", "zorder": 4}
-        ax.text(threshold, 0.4 + 0.16 * (i % 3), name, **place)
+        ax.text(threshold, 0.5 + 0.3 * ((i + 1) % 3 - 1), name, **place)
     plain_frame(ax)
     ax.margins(x=0.02)
     ax.set(ylim=(-0.02, 1.02), xlabel=f"Threshold of {curve.of}", ylabel="Share")

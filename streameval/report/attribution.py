@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 IN_DATA, READ_ONCE = "name the data after the store", "the data can be read only once"  # why ids are hashes
+_HIDDEN = "Examples show rows, so they are left out here; --with-examples puts them on the page."
 _TITLES = {
     "merges": "Worst merges: clusters that hold several classes",
     "splits": "Worst splits: classes spread over several clusters",
@@ -262,12 +263,13 @@ def attribution_page(found: Attributed, source: Source, *, with_examples: bool) 
     lead = [sentence for sentence in (_best(name, rows, found) for name, rows in tables.items()) if sentence]
     if "changed_from" in found.options:
         lead.insert(0, f"{stayed(found)}.")
+    hidden = found.options.get("examples") and not with_examples
     if not lead:
         lead = [f"{_first_capital(conclusion(name, rows, found))}." for name, rows in tables.items()]
     return Page(
         f"What costs {cluster} its score",
         plural(found.rows, "row"),
-        (Text(" ".join(lead), "lead"),),
+        (Text(" ".join(lead), "lead"), *([Text(_HIDDEN, "note")] if hidden else [])),
         (*sections, read_section(found, source, notes)),
     )
 

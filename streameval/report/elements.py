@@ -6,11 +6,16 @@ HTML, so nothing from the data can become HTML.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from markupsafe import Markup
+
+_NUMBER = re.compile(r"^\d[\d.,]*(?= )")  # that a reason begins with
 
 __all__ = ["Block", "Cell", "Facts", "Figure", "Head", "Key", "Page", "Row", "Section", "Table", "Text"]
 
@@ -39,6 +44,7 @@ class Cell:
     ----------
     text : the value
     note : text that follows in smaller letters, such as an interval
+    reason : why something is missing; the table numbers its reasons and gives each once, below
     mark : how the cell is highlighted; never by colour alone
     order : the number to sort by; None to sort by the text
     """
@@ -47,6 +53,7 @@ class Cell:
     note: str = ""
     mark: Mark = ""
     order: float | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +106,30 @@ class Table:
     heads: tuple[Head, ...]
     rows: tuple[Row, ...]
     note: str = ""
+
+    @property
+    def footnotes(self) -> tuple[dict[str, int], tuple[str, ...]]:
+        """The number of each cell's reason, and the reasons; those that differ in the number at their start share one.
+
+        Examples
+        --------
+        >>> cells = tuple(Cell("–", reason=f"{n} units: 5 are needed") for n in ("3.8", "1.6"))
+        >>> Table("", (), (Row((), cells),)).footnotes
+        ({'3.8 units: 5 are needed': 1, '1.6 units: 5 are needed': 1}, ('1.6 to 3.8 units: 5 are needed',))
+        """
+        alike: dict[str, list[str]] = {}
+        for reason in dict.fromkeys(cell.reason for row in self.rows for cell in row.cells if cell.reason):
+            alike.setdefault(_NUMBER.sub("", reason), []).append(reason)
+        numbers = {reason: i for i, group in enumerate(alike.values(), 1) for reason in group}
+        return numbers, tuple(map(_together, alike.values()))
+
+
+def _together(reasons: Sequence[str]) -> str:
+    """Reasons that differ at most in the number that they begin with, as one."""
+    if len(reasons) == 1:
+        return reasons[0]
+    least, *_, most = sorted(reasons, key=lambda one: float(_NUMBER.findall(one)[0].replace(",", "")))
+    return f"{_NUMBER.findall(least)[0]} to {most}"
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
             Cell(number(one.value, count, signed=True), order=_order(one.value)),
             Cell(interval),
             Cell(_p(one.p_value), order=one.p_value),
-            Cell(_VERDICTS.get(verdict, verdict), one.reason or one.ci_reason or "", mark),
+            Cell(_VERDICTS.get(verdict, verdict), mark=mark, reason=one.reason or one.ci_reason or ""),
         )
         rows.append(Row((*map(slice_text, (one.slice or {}).values()), one.metric), cells))
     level = next((one.ci_level for one in differences if one.ci_level is not None), None)
@@ -126,7 +126,11 @@ def point_table(points: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _point_cell(value: float | None, form: str, why: str | None = None) -> Cell:
-    return Cell(NONE, why or "") if value is None else Cell(f"{value:{form}}".replace("-", "−"), order=_order(value))
+    return (
+        Cell(NONE, reason=why or "")
+        if value is None
+        else Cell(f"{value:{form}}".replace("-", "−"), order=_order(value))
+    )
 
 
 def _order(value: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Protocol
 
 from streameval._version import __version__
@@ -167,41 +168,37 @@ def _table(
 
 
 def _rules(judgements: Sequence[Judged]) -> Table:
-    """The outcome of each rule."""
-    with_usual = any(one.usual == one.usual for one in judgements)
-    rows = []
-    for one in judgements:
-        why = f"accepted: {one.accepted}" if one.accepted else one.reason
-        cells = [
-            Cell(one.text if one.text != one.rule else ""),
-            Cell(number(one.value, 6), order=one.value if one.value == one.value else None),
-            *([Cell(number(one.usual, 6))] if with_usual else []),
-            Cell(one.word, mark=MARKS.get(one.word, "unclear")),
-            Cell(why),
-        ]
-        rows.append(Row((one.partition, one.rule), tuple(cells)))
+    """The outcome of each rule; columns in which nothing is said are left out."""
     heads = (
         Head("night"),
         Head("rule"),
         Head("definition"),
         Head("value", number=True),
-        *([Head("usual", number=True)] if with_usual else []),
+        Head("usual", number=True),
         Head("outcome"),
         Head("why"),
     )
-    named = any(one.text != one.rule for one in judgements)
-    table = Table("What the rules say", heads, tuple(rows))
-    return table if named else _without(table, 2)
+    rows = [
+        Row(
+            (one.partition, one.rule),
+            (
+                Cell(one.text if one.text != one.rule else ""),
+                Cell(_judged(one.value), order=one.value if one.value == one.value else None),
+                Cell(_judged(one.usual) if one.usual == one.usual else ""),
+                Cell(one.word, mark=MARKS.get(one.word, "unclear")),
+                Cell(f"accepted: {one.accepted}" if one.accepted else one.reason),
+            ),
+        )
+        for one in judgements
+    ]
+    said = [any(row.cells[i].text for row in rows) for i in range(len(heads) - 2)]
+    kept = tuple(Row(row.name, tuple(compress(row.cells, said))) for row in rows)
+    return Table("What the rules say", (*heads[:2], *compress(heads[2:], said)), kept)
 
 
-def _without(table: Table, column: int) -> Table:
-    """A table without one column, which must not be a name column."""
-    names = len(table.rows[0].name)
-    rows = tuple(
-        Row(row.name, tuple(cell for i, cell in enumerate(row.cells) if i + names != column), row.about)
-        for row in table.rows
-    )
-    return Table(table.caption, tuple(h for i, h in enumerate(table.heads) if i != column), rows, table.note)
+def _judged(value: float) -> str:
+    """The value of a rule: a count without decimals."""
+    return f"{value:,.0f}" if float(value).is_integer() and abs(value) > 1 else number(value, 6)
 
 
 def check_page(found: Checked, source: Source) -> Page:

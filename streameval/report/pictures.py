@@ -6,6 +6,7 @@ is left out, for instance the calibration of scores that are not probabilities.
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -86,6 +87,12 @@ def _figure(
         yield Figure(title, description, canvas.svg(title, description), tuple(key), wide)
 
 
+def _without_texts(ax: Axes) -> None:
+    """Leave to the key what is written on the axes."""
+    for text in list(ax.texts):
+        text.remove()
+
+
 def calibration(curves: Sequence[Curve]) -> Iterator[Figure]:
     """Reliability and CORP diagrams of all scores."""
     for name, title, area, draw in (
@@ -147,7 +154,7 @@ def purity(curves: Sequence[Curve]) -> Iterator[Figure]:
             f"purity-{i}",
             f"Purity by size of {curve.of}",
             told,
-            lambda ax, curve=curve: plot_purity_by_size(curve, ax=ax),  # type: ignore[misc]
+            lambda ax, curve=curve: _without_texts(plot_purity_by_size(curve, ax=ax)),  # type: ignore[misc]
             [Key("share of positives", "", "s1"), Key("all rows", number(curve.area), "ref")],
             right=52,
             bottom=62,
@@ -174,8 +181,8 @@ def slices(drawn: Drawn, by: str, leading: Scalar, names: Sequence[str], prefix:
 
 
 def differences(found: Sequence[Scalar]) -> Iterator[Figure]:
-    """Differences with their intervals: better, worse, or not shown."""
-    shown = found[:_LINES]
+    """Differences that have an interval: better, worse, or not shown."""
+    shown = [one for one in found if one.ci_lower is not None and math.isfinite(one.value)][:_LINES]
     if not shown:
         return
     told = joined([f"{one.metric}, {one.of}: {number(one.value, signed=True)}, {one.verdict or NONE}" for one in shown])

@@ -108,10 +108,9 @@ def _pair_said(pair: Sequence[Scalar]) -> str:
             first = False
     unclear = [each for each in pair if each.verdict == "not shown" and each.ci_lower is not None]
     if unclear:
-        names = joined([spoken(each.metric) for each in unclear[:_SAID]])
-        more = f" and {len(unclear) - _SAID} more" if len(unclear) > _SAID else ""
+        names = _few([spoken(each.metric) for each in unclear])
         between = "" if parts else f" between {one} and {other}"
-        parts.append(f"no difference{between} is shown in {names}{more}")
+        parts.append(f"no difference{between} is shown in {names}")
     if not parts:
         why = next((each.reason or each.ci_reason for each in pair if each.reason or each.ci_reason), "")
         names = joined([spoken(each.metric) for each in pair[:_SAID]])

@@ -84,7 +84,7 @@ def _table(
 def _rests(by: str, found: Sequence[Scalar]) -> list[Block]:
     """The differences between slices and all other rows, up to the limit of a page."""
     left = len(found) - MOST
-    note = f"{plural(left, 'more difference')} in --out FILE.csv (or .parquet, .json)." if left > 0 else ""
+    note = f"--out FILE.csv (or .parquet, .json) has {plural(left, 'more difference')}." if left > 0 else ""
     if not found:
         return []
     table = difference_table(found[:MOST], f"By {by}, against all other rows", note)
@@ -144,7 +144,7 @@ def _note(found: int, shown: int, first: Sequence[Scalar], picked: Sequence[int]
             "--out FILE.csv (or .parquet, .json) has all."
         )
     if len(first) > len(picked):
-        notes.append(f"{plural(len(first) - len(picked), 'more value')} a slice in --out FILE.csv.")
+        notes.append(f"--out FILE.csv has {plural(len(first) - len(picked), 'more value')} of each slice.")
     return " ".join(notes)
 
 

@@ -102,23 +102,23 @@ def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:
     --------
     >>> from streameval.results import Scalar
     >>> value_cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
-    Cell(text='0.5000', note='certain 0.4990 to 0.5010', mark='', order=0.5)
+    Cell(text='0.5000', note='certain 0.4990 to 0.5010', mark='', order=0.5, reason='')
     >>> value_cell(Scalar.undefined("roc_auc", "one class only"))
-    Cell(text='–', note='one class only', mark='', order=None)
+    Cell(text='–', note='', mark='', order=None, reason='one class only')
     """
     if result is None:
         return Cell("")
     if result.value != result.value:
-        return Cell(NONE, result.reason or "")
+        return Cell(NONE, reason=result.reason or "")
     notes = []
     if result.ci_lower is not None and result.ci_upper is not None:
         notes.append(f"{number(result.ci_lower, count)} to {number(result.ci_upper, count)}")
     if result.threshold is not None and "=" in result.metric:
         notes.append(f"from {result.threshold:.5g}")
     notes += _uncertain(result, count)
-    if result.ci_lower is None and result.ci_reason:
-        notes.append(f"no interval: {result.ci_reason}")
-    return Cell(number(result.value, count), "; ".join(notes), mark, result.value)
+    reason = result.ci_reason or "" if result.ci_lower is None else ""
+    notes += ["no interval"] * bool(reason)
+    return Cell(number(result.value, count), "; ".join(notes), mark, result.value, reason)
 
 
 def _uncertain(result: Scalar, count: int) -> list[str]:

@@ -217,6 +217,16 @@ def histories(
     series = _series(context, pairs, as_of, selection, cumulative=cumulative)
     asked = [(metric, *nightly.column(metric, of), whole) for (metric, of), whole in zip(pairs, series, strict=True)]
     of_store: dict[str, Any] = {"configuration": configuration, "files": context.compaction, "asked": asked}
+    given = {"metric": tuple(metrics), "of": tuple(of), "by": tuple(by)}
+    source = store_source(
+        "history",
+        context.location.name,
+        len(chosen(snapshot.entries, **selection)),
+        selection,
+        given,
+        [name for name, texts in given.items() if texts],
+    )
+    series = [replace(one, source=source) for one in series]
     for text in by:
         entries = chosen(snapshot.entries, **selection)
         series += context.computed(partial(slice_histories, text=text, **of_store), entries)

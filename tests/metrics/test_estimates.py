@@ -132,6 +132,15 @@ def test_a_block_that_one_side_lacks_leaves_its_value_as_it_is():
     assert difference.replicates[1] == 1 - 0.5
 
 
+def test_what_is_infinite_on_both_sides_has_no_difference():
+    """Neither a value nor a block: such a block is not taken for one without rows."""
+    one = mean_estimate(RNG.normal(size=1280), np.arange(1280) % 128)
+    endless = replace(one, replicates=np.where(np.arange(128) == 5, math.inf, one.replicates))
+    assert endless.minus(endless).scalar_with(0.95).ci_reason == "a replicate is undefined"
+    both = replace(one, scalar=replace(one.scalar, value=math.inf, lower=math.inf, upper=math.inf))
+    assert both.minus(both).scalar_with(0.95).reason == "both values are infinite"
+
+
 def test_other_units_cannot_be_compared():
     """Other units cannot be compared."""
     one = mean_estimate(RNG.normal(size=500), np.arange(500) % 128)

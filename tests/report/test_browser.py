@@ -154,6 +154,16 @@ def test_a_column_is_sorted_with_script_and_all_is_there_without(tab: Tab, pages
     assert tab.run("[...document.querySelectorAll('main td')].length") == shown
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_cut_off_on_paper(tab: Tab, pages: dict[str, Path], name: str) -> None:
+    """In the style for print, tables and figures fit the 180 mm between the margins of A4, and figures a sheet."""
+    tab.open(pages[name], 680)
+    tab.send("Emulation.setEmulatedMedia", media="print", features=[])
+    for what, end in (("table, main svg", "right > 681"), ("svg", "height > 700")):
+        found = f"[...document.querySelectorAll('main {what}')].map(e => e.getBoundingClientRect())"
+        assert tab.run(f"{found}.filter(r => r.{end}).length") == 0
+
+
 def test_a_page_prints_on_paper(tab: Tab, pages: dict[str, Path]) -> None:
     """On A4, with no more sheets than its content needs."""
     tab.open(pages["evaluation"])

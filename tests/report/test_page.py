@@ -175,6 +175,17 @@ def test_a_table_stands_below_its_caption_and_hides_nothing() -> None:
     assert '<td class="number best" data-order="1"><bdi>1</bdi><small class="short">0 to 2</small></td>' in text
 
 
+def test_a_reason_stands_once_below_the_table() -> None:
+    """Cells refer to it by its number; reasons that differ only in their first number are one."""
+    few = [f"{n} effective units: at least 5 are needed" for n in (3.8, 1.6)]
+    cells = [Cell("0.5", "no interval", reason=few[0]), Cell("–", reason="one class"), Cell("1", reason=few[1])]
+    table = Table("Numbers", (Head("size", number=True), *map(Head, "abc")), (Row(("7",), tuple(cells)),))
+    text = html_of(Page("Page", "", (), (Section("one", "One", (table,)),)))
+    assert re.findall(r"<sup>(\d)</sup>", text) == ["1", "2", "1"]
+    assert re.findall("<li>(.+)</li>", text)[-2:] == ["1.6 to 3.8 effective units: at least 5 are needed", "one class"]
+    assert '<th scope="row" class="short number"><bdi>7' in text
+
+
 @pytest.mark.parametrize(
     ("text", "shown"),
     [

@@ -55,6 +55,16 @@ def test_a_check_is_written_with_every_judgement(store: Path, tmp_path: Path) ->
     assert page.texts["code"] == [f"streameval check {store} --rule 'roc_auc[score_lr] >= 0.99' --since 2026-01-01"]
 
 
+def test_rules_of_a_page_have_no_empty_column_and_no_decimals_of_counts(store: Path, tmp_path: Path) -> None:
+    """What no rule has to say has no column."""
+    words, files = outs(tmp_path, "html")
+    run("check", store, "--rule", "rows >= 600", *words, status=3)
+    text = files["html"].read_text()
+    assert "<bdi>527</bdi>" in text
+    assert "<bdi>outcome</bdi>" in text
+    assert "<bdi>why</bdi>" not in text
+
+
 def test_a_history_is_written_night_by_night(store: Path, tmp_path: Path) -> None:
     """Values of each night and up to it; the page marks the nights that fail."""
     words, files = outs(tmp_path, "html", "json", "csv", "parquet")
@@ -81,6 +91,7 @@ def test_several_histories_are_one_page(store: Path, tmp_path: Path) -> None:
     said = "".join(page.texts["p"])
     assert "roc_auc of score_lr is" in said
     assert "aul of cluster_loose is" in said
+    assert page.texts["code"] == [f"streameval history {store} --metric roc_auc --metric aul"]
 
 
 def test_a_check_draws_what_its_rules_said_of_the_last_nights(store: Path, tmp_path: Path) -> None:
@@ -144,7 +155,9 @@ def test_examples_stay_off_the_page_unless_asked_for(tmp_path: Path) -> None:
     run(*words, "--quiet", "--with-examples", "--out", tmp_path / "b.html")
     found = json.loads((tmp_path / "a.json").read_text())
     shown = found["merges"][0]["examples"][0]["values"][0]
-    assert shown not in (tmp_path / "a.html").read_text()
+    hidden = (tmp_path / "a.html").read_text()
+    assert shown not in hidden
+    assert "--with-examples puts them on the page." in hidden
     assert shown in (tmp_path / "b.html").read_text()
     done = run("attribute", DATA, "--cluster", "cluster_loose", "--classes", "campaign", "--with-examples", status=2)
     assert "would change nothing without a page and examples" in done.output

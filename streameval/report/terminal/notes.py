@@ -45,31 +45,44 @@ def means(results: Sequence[Scalar]) -> Iterator[str]:
 
 def sampling_notes(results: Sequence[Scalar]) -> list[str]:
     """What to know of sampling intervals: units and blocks, what has no interval and why, how p was adjusted."""
-    asked = [result for result in results if result.ci_level is not None]
-    notes = []
-    for unit in dict.fromkeys(result.unit for result in asked if result.ci_lower is not None):
-        of_unit = [result for result in asked if result.unit == unit and result.ci_lower is not None]
+    return [*_units(results), *_reasons(results), *_adjusted(results)]
+
+
+def _units(results: Sequence[Scalar]) -> Iterator[str]:
+    asked = [result for result in results if result.ci_level is not None and result.ci_lower is not None]
+    for unit in dict.fromkeys(result.unit for result in asked):
+        of_unit = [result for result in asked if result.unit == unit]
         units = min((r.effective_units for r in of_unit if r.effective_units is not None), default=None)
         blocks = max(result.blocks or 0 for result in of_unit)
         level = f"{100 * (of_unit[0].ci_level or 0):g} % intervals"
         known = "" if units is None else f", {units:,.0f} effective units in {plural(blocks, 'block')}"
-        notes.append(f"{level}: the unit is the {unit}{known}")
+        yield f"{level}: the unit is the {unit}{known}"
         if units is not None and units < _FEW_UNITS:
-            notes.append(f"warning: fewer than {_FEW_UNITS} effective units, so these intervals are rough")
+            yield f"warning: fewer than {_FEW_UNITS} effective units, so these intervals are rough"
         if unit == "row":
-            notes.append("each row is its own unit: too narrow if rows come in groups; name their column with --unit")
+            yield "each row is its own unit: too narrow if rows come in groups; name their column with --unit"
+
+
+def _reasons(results: Sequence[Scalar]) -> list[str]:
     why: dict[str, list[str]] = {}
-    for result in asked:
-        if result.ci_lower is None and result.ci_reason and result.value == result.value:
+    for result in results:
+        if (
+            result.ci_level is not None
+            and result.ci_lower is None
+            and result.ci_reason
+            and result.value == result.value
+        ):
             why.setdefault(result.ci_reason, []).append(f"{result.metric}[{result.of}]")
-    notes += [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
-    tested = sum(result.p_value is not None for result in asked)
+    return [f"no interval of {few(list(dict.fromkeys(names)))}: {reason}" for reason, names in why.items()]
+
+
+def _adjusted(results: Sequence[Scalar]) -> Iterator[str]:
+    tested = sum(result.p_value is not None for result in results if result.ci_level is not None)
     if tested > 1:
-        notes.append(f"p is adjusted for {plural(tested, 'comparison')} (Holm); intervals are not")
-    return notes
+        yield f"p is adjusted for {plural(tested, 'comparison')} (Holm); intervals are not"
 
 
 def sampling_said(results: Sequence[Scalar]) -> str:
-    """The same as sentences, for a page."""
-    notes = [f"{note.removeprefix('warning: ')}." for note in sampling_notes(results)]
+    """The same as sentences, for a page, whose tables give the reasons for missing intervals."""
+    notes = [f"{note.removeprefix('warning: ')}." for note in (*_units(results), *_adjusted(results))]
     return " ".join(note if note.startswith("p ") else f"{note[:1].upper()}{note[1:]}" for note in notes)
