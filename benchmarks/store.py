@@ -128,7 +128,10 @@ def small(folder: Path) -> None:
         pq.write_table(pa.table(columns), path)
         return path.parent
 
-    options, rules = {"score": "score", "cluster": "cluster"}, ["roc_auc[score] >= 0.5", "aul[cluster] drop <= 0.1 or undecided"]
+    options, rules = (
+        {"score": "score", "cluster": "cluster"},
+        ["roc_auc[score] >= 0.5", "aul[cluster] drop <= 0.1 or undecided"],
+    )
     young, old = Store(folder / "young"), Store(folder / "old")
     for night in range(365 - EDGE):
         path = write(night)

@@ -27,7 +27,6 @@ __all__ = [
     "plain",
     "ratio2weights",
     "safe_divide",
-    "safe_log",
     "signed_root",
     "unitsq_sigmoid",
 ]
@@ -48,17 +47,6 @@ def safe_divide(numerator: Number, denominator: Number) -> float:
     if numerator == 0 or numerator != numerator:
         return math.nan
     return math.inf if numerator > 0 else -math.inf
-
-
-def safe_log(x: float) -> float:
-    """Natural logarithm; the logarithm of 0 is −inf.
-
-    Examples
-    --------
-    >>> safe_log(1.0), safe_log(0.0)
-    (0.0, -inf)
-    """
-    return -math.inf if x == 0 else math.log(x)
 
 
 def signed_root(numerator: Number, denominator: Number) -> float:

@@ -15,9 +15,9 @@ shardings and orders give the same bits::
     class sizes, once ─► summarize_classes   ├─► merge ─► Summary
     clusters of a shard► summarize_clusters  ┘
 
-A table sharded by cluster calls `summarize_shard` for each shard, with the class sizes of the *whole* table, and
-`summarize_classes` once. Row maxima of shards combine by maximum before `summarize_classes` sees them. A table sharded
-by class does the same with the sides exchanged, and `Summary.transposed` exchanges them back.
+Cells and clusters of a shard that holds some clusters completely can be summarized with the sizes of all classes; the
+largest cells of a class combine by maximum over shards before `summarize_classes` sees them. A table sharded by class
+does the same with the sides exchanged.
 
 Memory: O(distinct sizes). Error: none for whole counts and fractions, except 2^-104 of each chi-square term; fractional
 float64 cells carry the rounding of their margins.
@@ -25,7 +25,7 @@ float64 cells carry the rounding of their margins.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +51,6 @@ __all__ = [
     "summarize_cells",
     "summarize_classes",
     "summarize_clusters",
-    "summarize_shard",
 ]
 
 _SAFE = 2**53
@@ -150,18 +149,6 @@ class Summary:
             self.column_maxima * times,
         )
 
-    def transposed(self) -> Summary:
-        """Summary of the table with classes and clusters exchanged."""
-        return replace(
-            self,
-            classes=self.clusters,
-            clusters=self.classes,
-            class_squares=self.cluster_squares,
-            cluster_squares=self.class_squares,
-            row_maxima=self.column_maxima,
-            column_maxima=self.row_maxima,
-        )
-
     def __hash__(self) -> int:
         return hash((self.cells, self.classes, self.clusters, self.inertia))
 
@@ -201,33 +188,6 @@ def summarize(class_codes: Codes, cluster_codes: Codes, counts: Values) -> Summa
     cells = summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
     margins = summarize_classes(class_totals, class_maxima), summarize_clusters(cluster_totals, cluster_maxima)
     return cells.merge(*margins)
-
-
-def summarize_shard(class_codes: Codes, cluster_codes: Codes, counts: Values, class_totals: Values) -> Summary:
-    """Partial summary of a shard that holds some clusters completely; merge with one `summarize_classes`.
-
-    Parameters
-    ----------
-    class_codes : int64 array of shape (n_cells,)
-        Positions into `class_totals`.
-    cluster_codes : int64 array of shape (n_cells,)
-        Dense numbers of the shard's clusters, from 0.
-    counts : int64 array of shape (n_cells,)
-    class_totals : int64 array of shape (n_classes,)
-        Class sizes over the whole table.
-
-    Examples
-    --------
-    >>> rows, cols, n = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 2]), np.array([5, 1, 1, 3])
-    >>> totals = np.array([6, 4])
-    >>> first = summarize_shard(rows[:1], cols[:1], n[:1], totals)
-    >>> rest = summarize_shard(rows[1:], cols[1:] - 1, n[1:], totals)
-    >>> rest.merge(first).merge(summarize_classes(totals, np.array([5, 3]))) == summarize(rows, cols, n)
-    True
-    """
-    cluster_totals, cluster_maxima = margin(cluster_codes, counts)
-    cells = summarize_cells(class_codes, cluster_codes, counts, class_totals, cluster_totals)
-    return cells.merge(summarize_clusters(cluster_totals, cluster_maxima))
 
 
 def summarize_classes(totals: Values, maxima: Values) -> Summary:

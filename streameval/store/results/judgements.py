@@ -17,7 +17,6 @@ The table is not derived data, so a damaged one is refused by name.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,6 +29,7 @@ from streameval.store.results.cache import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
 
     from streameval.store.files.ledger import Entry
     from streameval.store.files.location import Location
@@ -94,15 +94,16 @@ class Judgement:
 
         Examples
         --------
-        >>> words = ("passed", "failed", "undecided", "pending")
-        >>> [_blank(outcome, None).word for outcome in words], _blank("failed", "known").word
-        (['ok', 'FAIL', 'undecided', 'pending'], 'accepted')
+        >>> from dataclasses import replace
+        >>> from datetime import UTC, datetime
+        >>> rule = "auc_floor", "roc_auc[v2] >= 0.97", "night=2026-01-02", "9f3c"
+        >>> judged = Judgement(*rule, "failed", 0.95, float("nan"), 0, "", None, datetime(2026, 1, 3, tzinfo=UTC))
+        >>> judged.word, replace(judged, accepted="known").word
+        ('FAIL', 'accepted')
         """
-        return (
-            "accepted"
-            if self.accepted is not None
-            else {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
-        )
+        if self.accepted is not None:
+            return "accepted"
+        return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; a NaN is None."""
@@ -117,11 +118,6 @@ class Judgement:
             name: None if number != number else number for name in ("value", "usual") for number in [vars(self)[name]]
         }
         return told | {"nights": self.nights, "reason": self.reason, "accepted": self.accepted}
-
-
-def _blank(outcome: str, accepted: str | None) -> Judgement:
-    nan = float("nan")
-    return Judgement("", "", "", "", outcome, nan, nan, 0, "", accepted, datetime.fromtimestamp(0, UTC))
 
 
 def digests(entry: Entry) -> dict[tuple[str, str], str]:
