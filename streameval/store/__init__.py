@@ -24,8 +24,8 @@ The modules, from the bottom up:
   (what a store keeps), ``fold`` (partitions to states, here or on a cluster), ``merge`` (states to an evaluation);
 - ``results``: ``cache``, ``nightly`` (cached results), ``history``, ``judgements`` (kept verdicts of rules), ``gate``
   (which nights the rules judge), ``diagnosis`` (what is unusual in a night), ``info``;
-- ``context`` (the parts of a store) and the operations ``ingest``, ``backfill``, ``query`` and ``vacuum``; ``store``
-  offers them all.
+- ``context`` (the parts of a store) and the operations ``ingest``, ``backfill``, ``evaluate``, ``query`` (night by
+  night) and ``vacuum``; ``store`` offers them all.
 """
 
 from streameval.store.ingest import Update

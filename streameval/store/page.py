@@ -22,7 +22,7 @@ def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], foun
     Parameters
     ----------
     context : the store
-    as_of, selection : which nights these are, as `streameval.store.query.evaluate` takes them
+    as_of, selection : which nights these are, as `streameval.store.evaluate.evaluate` takes them
     found : the evaluation of these nights
     """
     from streameval.report.nights import Nightly, nights_section  # here, since only a page needs it

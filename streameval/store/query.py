@@ -1,32 +1,18 @@
-"""The verbs that read a store: evaluate partitions together, follow a metric night by night, check rules."""
+"""The verbs that read a store night by night: follow metrics, check rules, say what is unusual."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from streameval._version import __version__
 from streameval.errors import OptionError
-from streameval.evaluation.comparison import compare_named
-from streameval.evaluation.resampling import LEVEL
-from streameval.evaluation.result import Evaluation
-from streameval.evaluation.result.recalled import Recalled, RecalledEstimates, RecalledStates
-from streameval.options import recorded, result_key
 from streameval.options.kinds import texts
-from streameval.results import REST
-from streameval.scan.derived import slicing
 from streameval.store.attribution import costs
-from streameval.store.nights.filtered import evaluated_where
-from streameval.store.nights.keys import by_keys
-from streameval.store.nights.merge import evaluated, labels_of, states_of
+from streameval.store.evaluate import evaluator
 from streameval.store.nights.partitions import chosen
-from streameval.store.nights.remote import evaluated_on_worker
-from streameval.store.nights.slices import kept_key, slice_facts, slice_histories, slices_of
-from streameval.store.page import nights
-from streameval.store.results.cache import key_of
+from streameval.store.nights.slices import slice_facts, slice_histories
 from streameval.store.results.diagnosis import diagnosed, odd, shapes_of, usual_nights
 from streameval.store.results.gate import Gate, store_rules
 from streameval.store.results.gate import accept as accepted
@@ -37,154 +23,18 @@ from streameval.store.source import store_source
 from streameval.store.vacuum import seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import date
 
-    from streameval.evaluation.intervals import Estimated
-    from streameval.evaluation.request import Request
     from streameval.store.context import StoreContext
-    from streameval.store.files.ledger import Entry, Snapshot
-    from streameval.store.nights.configuration import Configuration
+    from streameval.store.files.ledger import Entry
     from streameval.store.results.diagnosis import Diagnosis
     from streameval.store.results.gate import Check
     from streameval.store.results.judgements import Judgement
 
-__all__ = ["READING", "accept", "check", "diagnose", "evaluate", "histories", "history", "plan"]
+__all__ = ["READING", "accept", "check", "diagnose", "histories", "history", "plan"]
 
 READING = ("show", "history", "check", "diagnose", "attribute", "info")  # verbs that `plan` knows
-
-
-def evaluate(
-    context: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], options: Mapping[str, Any]
-) -> Evaluation:
-    """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
-    snapshot, configuration = context.begun(as_of)
-    selection = dict(selection)
-    against = selection.pop("against", None)
-    entries = chosen(snapshot.entries, **selection)
-    if against is not None and options.get("ci") is None:
-        options = {**options, "ci": LEVEL}  # where the store keeps no blocks, differences are null with the reason
-    against, rest = (None, True) if against == REST else (against, False)
-    filtered = options.get("where") is not None
-    if filtered and (against is not None or options.get("by")):
-        msg = "where (--where) of a store is answered for the nights alone: leave out by (--by) and against (--against)"
-        raise OptionError(msg, "where")
-    by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
-    of_states = [text for text in by if kept_key(configuration, list(slicing(text)))]
-    if rest and not of_states:
-        msg = f"against={REST!r} compares slices that the store keeps; name some with by (--by)"
-        raise OptionError(msg, "against")
-    groups = [group for names in by if names not in of_states for group in _by_keys(configuration, entries, names)]
-    engine, request = context.engine(), configuration.request(**options)
-    nightly, key = context.nightly(snapshot, configuration), _key(configuration, request, entries)
-    cached = not request.selection.own and not filtered
-    known = nightly.recall(key) if cached else None
-    if known is not None:
-        found = _recalled(known, request, (entries, configuration, engine, context.compaction), options)
-    else:
-        evaluator = evaluated_where if filtered else _evaluator(context)
-        found = evaluator(entries, configuration, engine, context.compaction, **options)
-        if as_of is None and cached:
-            nightly.keep(key, entries, found)
-    skipped = tuple(lost for entry in entries for lost in entry.left_out)
-    if against is not None:
-        there = _span(snapshot, against)
-        other = _evaluator(context)(there, configuration, engine, context.compaction, **options)
-        found = replace(found, results=(*found.results, *compare_named(other, found, (against, "these nights"))))
-    if groups:
-        nightly.evaluated = _evaluator(context)
-        sliced = nightly.grouped([group for _, group in groups], options)
-        rows = (replace(r, slice=named) for (named, _), row in zip(groups, sliced, strict=True) for r in row)
-        found = replace(found, results=(*found.results, *rows))
-        if as_of is None and cached:
-            nightly.write(snapshot)
-    for text in of_states:
-        of_text = partial(
-            slices_of,
-            configuration=configuration,
-            files=context.compaction,
-            text=text,
-            resampling=replace(request.resampling, rest=rest),
-            options=options,
-        )
-        found = replace(found, results=(*found.results, *context.computed(of_text, entries)))
-    made = recorded(request.options) | ({"by": list(by)} if by else {})
-    told = {**selection, "against": REST if rest else against, "by": by or None}
-    source = store_source("show", context.location.name, len(entries), told, request.options, options)
-    more = None if filtered else partial(nights, context, as_of, selection)  # which show all rows of each night
-    return replace(found, options=made, skipped=skipped, source=source, _more=more)
-
-
-def _by_keys(
-    configuration: Configuration, entries: Sequence[Entry], names: str
-) -> list[tuple[dict[str, str], list[Entry]]]:
-    """Partitions grouped by the values of keys in their names.
-
-    Raises
-    ------
-    OptionError
-        If a partition has no such key; the message also says which slices the store keeps.
-    """
-    try:
-        return by_keys(entries, names)
-    except OptionError as error:
-        have = "; ".join(configuration.options["by"])
-        kept = f"the store keeps slices by {have}" if have else "the store keeps no slices"
-        msg = f"{error}; {kept} (add STORE DATA --by {names} lets slices of a column join)"
-        raise OptionError(msg, "by") from None
-
-
-def _recalled(
-    known: tuple[Any, Any, Any], request: Request, where: tuple[Any, ...], options: Mapping[str, Any]
-) -> Evaluation:
-    """The evaluation whose results and dropped rows are cached; `where` and `options` are the arguments of `evaluated`.
-
-    Its states are read where a curve is drawn. Replicates are not cached: comparisons and bands make it once more.
-    """
-    labels = labels_of(where[0], request.label)
-    states: Any = states_of(*where, **options)
-    level, again = request.resampling.level, Recalled(lambda: evaluated(*where, **options))
-    estimates: Sequence[Estimated] = () if level is None else RecalledEstimates(again)
-    return Evaluation(
-        labels.rows,
-        labels.positives,
-        *known[:2],
-        (),
-        _states=states,
-        _engine=where[2],
-        _threshold=request.options["aul_threshold"],
-        estimates=estimates,
-        ci_level=level,
-        counts=known[2],
-        _resampled={} if level is None else RecalledStates(again),
-    )
-
-
-def _span(snapshot: Snapshot, against: str) -> list[Entry]:
-    """The nights of a span of dates.
-
-    Raises
-    ------
-    OptionError
-        If it is not a span of dates.
-    """
-    since, dots, until = against.partition("..")
-    if not (since and dots and until):
-        msg = f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07"
-        raise OptionError(msg)
-    return chosen(snapshot.entries, since=since, until=until)
-
-
-def _evaluator(context: StoreContext) -> Callable[..., Evaluation]:
-    """The function that evaluates partitions: on a worker of the store's client, or in this process."""
-    workers = context.workers() if context.client is not None else None
-    return evaluated if workers is None else partial(evaluated_on_worker, workers)
-
-
-def _key(configuration: Configuration, request: Request, entries: Sequence[Entry]) -> str:
-    """The key of an evaluation: every option that decides it, labels, and contents of states."""
-    facts = ((entry.partition, entry.labels, *(c for s in entry.states for c in s.content)) for entry in entries)
-    return key_of(__version__, repr(configuration.to_dict()), result_key(request.options), *chain.from_iterable(facts))
 
 
 def history(
@@ -272,7 +122,7 @@ def _series(
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     nightly = context.nightly(snapshot, configuration)
-    nightly.evaluated = _evaluator(context)
+    nightly.evaluated = evaluator(context)
     failing, found = tuple(context.judgements().failing(entries)), []
     for metric, of in pairs:
         alone = nightly.nights(entries, metric, of)
@@ -304,7 +154,7 @@ def check(
     if since is not None:
         chosen(snapshot.entries, since=since)  # refuses anything but a date
     nightly, log = context.nightly(snapshot, configuration), context.judgements()
-    nightly.evaluated = _evaluator(context)
+    nightly.evaluated = evaluator(context)
     gate = Gate(entries, nightly, log, hours, datetime.now(UTC))
     found = gate.check(
         read, partition, None if since is None else str(since), again=again, allow_incomplete=allow_incomplete
@@ -326,7 +176,7 @@ def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis
     snapshot, configuration = context.begun()
     entries, log = chosen(snapshot.entries), context.judgements()
     nightly, failing = context.nightly(snapshot, configuration), log.failing(entries)
-    nightly.evaluated = _evaluator(context)
+    nightly.evaluated = evaluator(context)
     due = chosen(snapshot.entries, partition=partition or list(failing)) if partition or failing else []
     of_store: dict[str, Any] = {"configuration": configuration, "files": context.compaction}
     shapes, slices = (partial(context.computed, partial(each, **of_store)) for each in (shapes_of, slice_facts))

@@ -9,6 +9,7 @@ from streameval.options import refuse
 from streameval.options.kinds import texts
 from streameval.store import query
 from streameval.store.attribution import ATTRIBUTED, attribute
+from streameval.store.evaluate import evaluate
 from streameval.store.planned import FOLDING, planned
 from streameval.store.verbs import several
 
@@ -73,7 +74,7 @@ class Evaluating:
         """
         named = several(partition)
         selection = {"partition": named, "since": since, "until": until, "last": last, "against": against}
-        return query.evaluate(self._context, as_of, selection, options)
+        return evaluate(self._context, as_of, selection, options)
 
     def attribute(
         self,
@@ -143,7 +144,7 @@ class Evaluating:
         """
         named = several(partition)
         selection = {"partition": named, "since": since, "until": until, "last": last}
-        return query.evaluate(self._context, as_of, selection, options).to_html()
+        return evaluate(self._context, as_of, selection, options).to_html()
 
     def history(
         self,

@@ -1,0 +1,242 @@
+"""Evaluate some nights of a store together: all rows, slices, other nights to compare with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from streameval._version import __version__
+from streameval.errors import OptionError
+from streameval.evaluation.comparison import compare_named
+from streameval.evaluation.resampling import LEVEL
+from streameval.evaluation.result import Evaluation
+from streameval.evaluation.result.recalled import Recalled, RecalledEstimates, RecalledStates
+from streameval.options import recorded, result_key
+from streameval.options.kinds import texts
+from streameval.results import REST
+from streameval.scan.derived import slicing
+from streameval.store.nights.filtered import evaluated_where
+from streameval.store.nights.keys import by_keys
+from streameval.store.nights.merge import evaluated, labels_of, states_of
+from streameval.store.nights.partitions import chosen
+from streameval.store.nights.remote import evaluated_on_worker
+from streameval.store.nights.slices import kept_key, slices_of
+from streameval.store.page import nights
+from streameval.store.results.cache import key_of
+from streameval.store.source import store_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from datetime import date
+
+    from streameval.engine import Engine
+    from streameval.evaluation.intervals import Estimated
+    from streameval.evaluation.request import Request
+    from streameval.results import Scalar
+    from streameval.store.context import StoreContext
+    from streameval.store.files.ledger import Entry, Snapshot
+    from streameval.store.nights.configuration import Configuration
+    from streameval.store.results.nightly import MetricSeries
+
+__all__ = ["evaluate", "evaluator"]
+
+
+def evaluate(
+    context: StoreContext, as_of: str | int | date | None, selection: Mapping[str, Any], options: Mapping[str, Any]
+) -> Evaluation:
+    """Evaluate the partitions of a selection (arguments of `chosen`); see `Store.evaluate`."""
+    snapshot, configuration = context.begun(as_of)
+    selection = dict(selection)
+    against = selection.pop("against", None)
+    if against is not None and options.get("ci") is None:
+        options = {**options, "ci": LEVEL}  # where the store keeps no blocks, differences are null with the reason
+    by, options = texts("by", options.get("by")), {name: value for name, value in options.items() if name != "by"}
+    some = _Selected(context, snapshot, configuration, chosen(snapshot.entries, **selection), options, as_of is None)
+    kept = [text for text in by if kept_key(configuration, list(slicing(text)))]
+    _check(against, some.filtered, by, kept)
+    groups = [group for text in by if text not in kept for group in _by_keys(configuration, some.entries, text)]
+    found = some.whole()
+    results = [*found.results]
+    if against not in (None, REST):
+        results += some.against(found, str(against))
+    results += some.of_nights(groups)
+    for text in kept:
+        results += some.of_slices(text, rest=against == REST)
+    told = {**selection, "against": against, "by": by or None}
+    return replace(
+        found,
+        results=tuple(results),
+        options=recorded(some.request.options) | ({"by": list(by)} if by else {}),
+        skipped=tuple(lost for entry in some.entries for lost in entry.left_out),
+        source=store_source("show", context.location.name, len(some.entries), told, some.request.options, options),
+        _more=None if some.filtered else partial(nights, context, as_of, selection),  # all rows of each night
+    )
+
+
+def evaluator(context: StoreContext) -> Callable[..., Evaluation]:
+    """The function that evaluates partitions: on a worker of the store's client, or in this process."""
+    workers = context.workers() if context.client is not None else None
+    return evaluated if workers is None else partial(evaluated_on_worker, workers)
+
+
+def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequence[str]) -> None:
+    """Refuse what a store cannot answer together.
+
+    Raises
+    ------
+    OptionError
+    """
+    if filtered and (against not in (None, REST) or by):
+        msg = "where (--where) of a store is answered for the nights alone: leave out by (--by) and against (--against)"
+        raise OptionError(msg, "where")
+    if against == REST and not kept:
+        msg = f"against={REST!r} compares slices that the store keeps; name some with by (--by)"
+        raise OptionError(msg, "against")
+
+
+@dataclass(frozen=True)
+class _Selected:
+    """Some nights of a store, with what is asked of them.
+
+    Attributes
+    ----------
+    entries : the nights
+    options : metrics and their options, if they differ from the store's
+    newest : bool
+        Whether the snapshot is that of the newest version, whose results are cached.
+    """
+
+    context: StoreContext
+    snapshot: Snapshot
+    configuration: Configuration
+    entries: list[Entry]
+    options: Mapping[str, Any]
+    newest: bool
+
+    @property
+    def filtered(self) -> bool:
+        """Whether only rows that meet a filter count."""
+        return self.options.get("where") is not None
+
+    @cached_property
+    def request(self) -> Request:
+        return self.configuration.request(**self.options)
+
+    @cached_property
+    def _engine(self) -> Engine:
+        return self.context.engine()
+
+    @cached_property
+    def _nightly(self) -> MetricSeries:
+        return self.context.nightly(self.snapshot, self.configuration)
+
+    @property
+    def _cached(self) -> bool:
+        return not self.request.selection.own and not self.filtered
+
+    def whole(self) -> Evaluation:
+        """The results of all rows; they are cached, but for a user's own metrics and filters."""
+        key = _key(self.configuration, self.request, self.entries)
+        where = self.entries, self.configuration, self._engine, self.context.compaction
+        if self._cached and (known := self._nightly.recall(key)) is not None:
+            return _recalled(known, self.request, where, self.options)
+        found = (evaluated_where if self.filtered else evaluator(self.context))(*where, **self.options)
+        if self.newest and self._cached:
+            self._nightly.keep(key, self.entries, found)
+        return found
+
+    def against(self, found: Evaluation, span: str) -> tuple[Scalar, ...]:
+        """The differences from other nights, given the results of these and a span of dates."""
+        there = _span(self.snapshot, span), self.configuration, self._engine, self.context.compaction
+        return compare_named(evaluator(self.context)(*there, **self.options), found, (span, "these nights"))
+
+    def of_nights(self, groups: Sequence[tuple[dict[str, str], list[Entry]]]) -> list[Scalar]:
+        """The results of groups of nights, as slices."""
+        if not groups:
+            return []
+        self._nightly.evaluated = evaluator(self.context)
+        rows = self._nightly.grouped([group for _, group in groups], dict(self.options))
+        if self.newest and self._cached:
+            self._nightly.write(self.snapshot)
+        return [replace(one, slice=named) for (named, _), row in zip(groups, rows, strict=True) for one in row]
+
+    def of_slices(self, text: str, *, rest: bool) -> Sequence[Scalar]:
+        """The results of the slices that the store keeps, by a slicing; with differences from all other rows."""
+        of_text = partial(
+            slices_of,
+            configuration=self.configuration,
+            files=self.context.compaction,
+            text=text,
+            resampling=replace(self.request.resampling, rest=rest),
+            options=self.options,
+        )
+        found: Sequence[Scalar] = self.context.computed(of_text, self.entries)
+        return found
+
+
+def _by_keys(
+    configuration: Configuration, entries: Sequence[Entry], names: str
+) -> list[tuple[dict[str, str], list[Entry]]]:
+    """Partitions grouped by the values of keys in their names.
+
+    Raises
+    ------
+    OptionError
+        If a partition has no such key; the message also says which slices the store keeps.
+    """
+    try:
+        return by_keys(entries, names)
+    except OptionError as error:
+        have = "; ".join(configuration.options["by"])
+        kept = f"the store keeps slices by {have}" if have else "the store keeps no slices"
+        msg = f"{error}; {kept} (add STORE DATA --by {names} lets slices of a column join)"
+        raise OptionError(msg, "by") from None
+
+
+def _recalled(
+    known: tuple[Any, Any, Any], request: Request, where: tuple[Any, ...], options: Mapping[str, Any]
+) -> Evaluation:
+    """The evaluation whose results and dropped rows are cached; `where` and `options` are the arguments of `evaluated`.
+
+    Its states are read where a curve is drawn. Replicates are not cached: comparisons and bands make it once more.
+    """
+    labels = labels_of(where[0], request.label)
+    states: Any = states_of(*where, **options)
+    level, again = request.resampling.level, Recalled(lambda: evaluated(*where, **options))
+    estimates: Sequence[Estimated] = () if level is None else RecalledEstimates(again)
+    return Evaluation(
+        labels.rows,
+        labels.positives,
+        *known[:2],
+        (),
+        _states=states,
+        _engine=where[2],
+        _threshold=request.options["aul_threshold"],
+        estimates=estimates,
+        ci_level=level,
+        counts=known[2],
+        _resampled={} if level is None else RecalledStates(again),
+    )
+
+
+def _span(snapshot: Snapshot, against: str) -> list[Entry]:
+    """The nights of a span of dates.
+
+    Raises
+    ------
+    OptionError
+        If it is not a span of dates.
+    """
+    since, dots, until = against.partition("..")
+    if not (since and dots and until):
+        msg = f"against={against!r} is not a span of dates; write FROM..TO, such as 2026-01-01..2026-01-07"
+        raise OptionError(msg)
+    return chosen(snapshot.entries, since=since, until=until)
+
+
+def _key(configuration: Configuration, request: Request, entries: Sequence[Entry]) -> str:
+    """The key of an evaluation: every option that decides it, labels, and contents of states."""
+    facts = ((entry.partition, entry.labels, *(c for s in entry.states for c in s.content)) for entry in entries)
+    return key_of(__version__, repr(configuration.to_dict()), result_key(request.options), *chain.from_iterable(facts))
