@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +69,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     plain = [result for result in found.results if result.baseline is None or result.from_rest]
     drawn = pictures.Drawn(tuple(plain), tuple(evidence.curves))
     curves: list[Text | Figure] = [
-        *curve_figures(evidence.curves, _colours(values, evidence.meanings)),
+        *curve_figures(evidence.curves, _colours(values, evidence)),
         *pictures.purity(evidence.curves),
         *([Text(said, "note")] if (said := bands_said(evidence.curves)) else []),
     ]
@@ -137,17 +138,20 @@ def _headline(values: Sequence[Scalar], differences: Sequence[Scalar], meanings:
     return [*tables, Text(said, "note")] if said else tables
 
 
-def _colours(values: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> dict[str, int]:
-    """The series number of each column, counted from 0 for scores and for clusters."""
-    colours: dict[str, int] = {}
-    counts: dict[str, int] = {}
+def _colours(values: Sequence[Scalar], evidence: Evidence) -> dict[str, int]:
+    """The series number of each column, counted from 0 for scores and for clusters.
+
+    A column can have curves without values, if none of the metrics asked for is of it.
+    """
+    kinds: dict[str, bool] = {}
     for result in values:
-        known = meanings.get(result.metric)
-        kind = "cluster" if known and known.family in ("cluster", "classes") else "score"
-        if result.of is not None and result.of not in colours:
-            colours[result.of] = counts.get(kind, 0)
-            counts[kind] = colours[result.of] + 1
-    return colours
+        known = evidence.meanings.get(result.metric)
+        if result.of is not None:
+            kinds.setdefault(result.of, known is not None and known.family in ("cluster", "classes"))
+    for curve in evidence.curves:
+        kinds.setdefault(curve.of or "", curve.name in ("lift", "purity"))
+    counts = {False: itertools.count(), True: itertools.count()}
+    return {column: next(counts[clustered]) for column, clustered in kinds.items()}
 
 
 def _lead(values: Sequence[Scalar], differences: Sequence[Scalar], meanings: Mapping[str, Meaning]) -> list[Text]:

@@ -32,17 +32,18 @@ def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], foun
     nightly = context.nightly(snapshot, configuration)
     meanings = found.meanings()
     first: dict[str, str] = {}
-    for result in found.results:
+    values = [result for result in found.results if result.baseline is None and result.slice is None]
+    for result in values:
         known = meanings.get(result.metric)
-        if known is not None and known.family in ("score", "cluster", "classes") and result.baseline is None:
+        if known is not None and known.family in ("score", "cluster", "classes"):
             first.setdefault(known.family, result.metric)
     series = [
         Nightly(
             metric,
             {
                 result.of: nightly.nights(entries, metric, result.of)
-                for result in found.results
-                if result.metric == metric and result.of is not None and result.slice is None
+                for result in values
+                if result.metric == metric and result.of is not None
             },
         )
         for metric in first.values()
