@@ -6,6 +6,7 @@ Everything is imported where it is used, so that ``--help`` answers at once.
 from __future__ import annotations
 
 import shlex
+from itertools import compress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -98,11 +99,18 @@ def tell_judged(found: Sequence[Judged], quiet: bool, json_to: str | None) -> No
 
 def read_rules(texts: Sequence[str], path: str | None) -> dict[str, str]:
     """The rules of the command line and of a file, by name."""
+    from streameval.rules import Rule
+
     rules = {" ".join(text.split()): text for text in texts}
     for name, text in (toml_of(path, "--rules") if path is not None else {}).items():
         if not isinstance(text, str):
             msg = f"--rules {path}: {name} must be a rule in quotes, such as 'roc_auc[score] >= 0.97'"
             raise OptionError(msg)
+        try:
+            Rule.read(text, name)
+        except OptionError as error:
+            msg = f"--rules {path}: {name}: {error}"
+            raise OptionError(msg) from None
         rules[name] = text
     return rules
 
@@ -129,36 +137,35 @@ def _accept(
 
 def _lines(found: Check, named: Sequence[str]) -> list[str]:
     """A line for each judgement, in columns."""
-    rows = [_row(one, len(named) != 1) for one in found.judgements]
-    if not any(row[-3] for row in rows):
-        rows = [[*row[:-3], *row[-2:]] for row in rows]
-    return _aligned(rows)
+    return _aligned([_row(one, with_night=len(named) != 1) for one in found.judgements])
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of texts as lines in columns."""
+    """Rows of texts as lines in columns; those without any text are left out."""
+    said = [any(column) for column in zip(*rows, strict=True)]
+    rows = [list(compress(row, said)) for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def judged_lines(found: Sequence[Judged]) -> list[str]:
     """A line for each rule that judged data, in columns."""
+    from streameval.rules import Rule
+
     rows = []
     for one in found:
-        value = "" if one.value != one.value else f"{one.value:.6g}"
+        value = "" if one.value != one.value else Rule.read(one.text).told(one.value)
         name = one.rule if one.rule != one.text else ""
         rows.append([one.word, name, one.text, " ".join(filter(None, (value, one.reason)))])
-    if not any(row[1] for row in rows):
-        rows = [[row[0], *row[2:]] for row in rows]
     return _aligned(rows)
 
 
-def _row(one: Judgement, with_night: bool) -> list[str]:
+def _row(one: Judgement, *, with_night: bool) -> list[str]:
     """Outcome, night, name, rule, and what was found."""
-    from streameval.rules import ESTIMATED
+    from streameval.rules import ESTIMATED, Rule
 
     mark = next((mark for mark in ESTIMATED if one.reason.endswith(mark)), "")
-    value = "" if one.value != one.value else f"{one.value:.6g} {mark}".rstrip()
+    value = "" if one.value != one.value else f"{Rule.read(one.text).told(one.value)} {mark}".rstrip()
     usual = "" if one.usual != one.usual else f"usual {one.usual:.6g} ({plural(one.nights, 'night')})"
     why = one.reason.removesuffix(mark).rstrip() if not usual else ""
     told = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
@@ -171,8 +178,11 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     there = list(dict.fromkeys(one.partition for one in found.judgements if not one.good and one.rule != "present"))
     which, name = f"{there[-1]}: " if there and len(named) != 1 else "", shlex.quote(store.name)
     lines = [which + "; ".join(found.odd)] if found.odd else []
+    pending = {one.partition for one in found.judgements if one.outcome == "pending"}
     if not found.judged and found.passed:
-        lines.append(f"nothing new to judge; {plural(found.nights, 'night')} up to {found.partition} passed")
+        passed = f"{plural(found.nights - len(pending), 'night')} up to {found.partition} passed"
+        waiting = f"; labels of {plural(len(pending), 'night')} are not mature" if pending else ""
+        lines.append(f"nothing new to judge; {passed}{waiting}")
     if len(there) > 1:
         failed = {one.partition for one in found.judgements if one.outcome == "failed"}
         verb = "fail" if failed.issuperset(there) else "fail or are undecided" if failed & {*there} else "are undecided"
@@ -232,12 +242,13 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
         for fact in one.findings
     ]
     head = Text(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
+    judged = _aligned([_row(rule, with_night=False) for rule in one.rules])
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
     name, night = shlex.quote(store.name), shlex.quote(one.partition)
     remedy = f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"
-    parts: list[RenderableType] = [head, facts, *map(Text, one.files)]
+    parts: list[RenderableType] = [head, *map(Text, judged), facts, *map(Text, one.files)]
     if one.costs:
         rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
         parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))

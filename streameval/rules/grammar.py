@@ -222,6 +222,20 @@ class Rule:
         """Whether it speaks of labels, which may come late."""
         return self.metric not in ("rows", "nulls", *LIVE)
 
+    def told(self, value: float) -> str:
+        """A value that it judged, in the unit of its bound.
+
+        Examples
+        --------
+        >>> Rule.read("nulls[label] <= 5%").told(0.0123), Rule.read("age <= 36h").told(49.5)
+        ('1.23 %', '49.5 h')
+        >>> Rule.read("rows drop <= 5%").told(541)
+        '541'
+        """
+        if self.share and not self.how:
+            return f"{value * 100:.6g} %"
+        return f"{value:.6g} h" if self.metric == "age" else f"{value:.6g}"
+
     def limit(self) -> str:
         """The bound as messages have it."""
         number = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streameval.store.nights.partitions import chosen
+from streameval.store.nights.partitions import chosen, newest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,8 +50,13 @@ def nights(context: StoreContext, as_of: Any, selection: Mapping[str, Any], foun
     ]
     if as_of is None:
         nightly.write()
-    judged = [one for entry in entries for one in log.of(entry) if one.outcome != "earlier"]
-    newest = entries[-1].partition
-    told = [one for one in judged if not one.good or one.accepted is not None or one.partition == newest]
+    last = newest(snapshot.entries)
+    told = [
+        one
+        for entry in entries
+        for one in (log.of(entry) if entry is entries[-1] else log.closing(entry, last) + log.accepted(entry))
+        if one.outcome != "earlier"
+    ]
     incomplete = [entry.partition for entry in entries if entry.incomplete]
-    return [nights_section([e.partition for e in entries], series, log.failing(entries), incomplete, told)]
+    failing = log.failing(entries, last)
+    return [nights_section([entry.partition for entry in entries], series, failing, incomplete, told)]

@@ -11,7 +11,7 @@ from streameval.errors import OptionError
 from streameval.options.kinds import texts
 from streameval.store.attribution import costs
 from streameval.store.evaluate import evaluator
-from streameval.store.nights.partitions import chosen
+from streameval.store.nights.partitions import chosen, newest
 from streameval.store.nights.slices import slice_facts, slice_histories
 from streameval.store.results.diagnosis import diagnosed, odd, shapes_of, usual_nights
 from streameval.store.results.gate import Gate, store_rules
@@ -91,8 +91,9 @@ def plan(context: StoreContext, verb: str, asked: Mapping[str, Any]) -> Reading:
     selection = {name: asked[name] for name in names if asked.get(name)}
     entries = chosen(snapshot.entries, **selection)
     if verb == "diagnose" and not selection:
-        failing = context.judgements().failing(entries)
-        entries = [entry for entry in entries if entry.partition in failing]
+        log, last = context.judgements(), newest(snapshot.entries)
+        due = {**log.failing(entries, last), **log.undecided(entries, last)}
+        entries = [entry for entry in entries if entry.partition in due]
     columns: list[str] = []
     if verb == "show":
         request = configuration.request(**{n: v for n, v in asked.items() if n not in (*names, "as_of", "by")})
@@ -123,7 +124,7 @@ def _series(
     entries = chosen(snapshot.entries, **selection)
     nightly = context.nightly(snapshot, configuration)
     nightly.evaluated = evaluator(context)
-    failing, found = tuple(context.judgements().failing(entries)), []
+    failing, found = tuple(context.judgements().failing(entries, newest(snapshot.entries))), []
     for metric, of in pairs:
         alone = nightly.nights(entries, metric, of)
         totals: list[Any] = nightly.cumulative(entries, metric, of) if cumulative else [None] * len(alone)
@@ -167,7 +168,7 @@ def check(
     failing = [snapshot.entries[name] for name in found.failing if name in snapshot.entries]
     if not failing:
         return found
-    usual = usual_nights(failing[-1], entries, log.failing(entries))
+    usual = usual_nights(failing[-1], entries, log.failing(entries, newest(snapshot.entries)))
     return replace(found, odd=odd(failing[-1], usual, configuration.folding.columns))
 
 
@@ -175,9 +176,11 @@ def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis
     """What is unusual in nights; see `Store.diagnose`."""
     snapshot, configuration = context.begun()
     entries, log = chosen(snapshot.entries), context.judgements()
-    nightly, failing = context.nightly(snapshot, configuration), log.failing(entries)
+    nightly, last = context.nightly(snapshot, configuration), newest(snapshot.entries)
     nightly.evaluated = evaluator(context)
-    due = chosen(snapshot.entries, partition=partition or list(failing)) if partition or failing else []
+    failing, undecided = log.failing(entries, last), log.undecided(entries, last)
+    named = partition or [*failing, *undecided]
+    due = chosen(snapshot.entries, partition=named) if named else []
     of_store: dict[str, Any] = {"configuration": configuration, "files": context.compaction}
     shapes, slices = (partial(context.computed, partial(each, **of_store)) for each in (shapes_of, slice_facts))
 
@@ -187,13 +190,13 @@ def diagnose(context: StoreContext, partition: Sequence[str]) -> tuple[Diagnosis
             entry,
             usual,
             configuration.folding.columns,
-            [rule for rule in failing.get(entry.partition, ()) if rule not in log.undecided(entry)],
+            log.closing(entry, last),
             lambda night: nightly.grouped([[night]], {})[0] if configuration.options["unit"] else (),
             shapes,
             slices,
         )
         rose = costs(context, configuration, entry, usual) if entry.rows and usual else ()
-        return replace(found, costs=rose, undecided=log.undecided(entry))
+        return replace(found, costs=rose)
 
     return tuple(map(one, due))
 

@@ -67,6 +67,13 @@ def test_facts_are_those_of_the_data_and_the_usual_ones_medians(broken):
     agrees("positives (share)", lambda t: pc.sum(t["label"]).as_py() / len(t))
     for q in (0.01, 0.5, 0.99):
         agrees(f"score_lr quantile {q:g}", lambda t, q=q: float(np.sort(t["score_lr"])[int(np.ceil(q * len(t))) - 1]))
+    for q in (0.25, 0.5, 0.75):
+        agrees(
+            f"score_lr quantile {q:g} of positives",
+            lambda t, q=q: float(
+                np.sort(t["score_lr"].filter(pc.equal(t["label"], 1)))[int(np.ceil(q * pc.sum(t["label"]).as_py())) - 1]
+            ),
+        )
     agrees("cluster_loose clusters", lambda t: len(set(t["cluster_loose"].to_pylist())))
     agrees("cluster_loose largest cluster", lambda t: max(pc.value_counts(t["cluster_loose"]).field(1).to_pylist()))
     assert facts["rows"].value == len(table)
@@ -87,8 +94,12 @@ def test_a_scheduler_is_told_why_and_what_is_next(tmp_path):
     assert told[2] == f"next: streameval diagnose {where} --partition {NIGHTS[9]}"
     done = run("diagnose", where)
     assert done.exit_code == 0
-    assert done.stdout.splitlines()[0] == f"{NIGHTS[9]} fails nulls[label] <= 5%; compared with 7 nights"
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{NIGHTS[9]} fails nulls[label] <= 5%; compared with 7 nights"
+    share = 100 * 100 / Store(where).partitions()[-1].rows
+    assert lines[1] == f"FAIL  nulls[label] <= 5%  {share:.6g} %"
     [one] = json.loads(run("diagnose", where, "--json", "-").stdout)
+    assert [(rule["rule"], rule["outcome"]) for rule in one["rules"]] == [("nulls[label] <= 5%", "failed")]
     assert one["findings"][0] == {
         "what": "label null (share)",
         "value": 100 / one["findings"][[f["what"] for f in one["findings"]].index("rows")]["value"],
@@ -99,6 +110,23 @@ def test_a_scheduler_is_told_why_and_what_is_next(tmp_path):
     assert (good.exit_code, "compared with 0 nights" in good.stdout) == (0, True)
     with pytest.raises(MissingInputError):
         Store(where).diagnose("night=2025-01-01")
+
+
+def test_a_score_that_no_longer_separates_is_told_by_its_positives(tmp_path):
+    """A shuffled score has the quantiles that it always had, but not among the positives."""
+    data = tmp_path / "data"
+    for name in NIGHTS[:8]:
+        land(name, data)
+    table = read(DATA / NIGHTS[8])
+    shuffled = pa.array(np.random.default_rng(1).permutation(table["score_lr"]), pa.float32())
+    (data / NIGHTS[8]).mkdir()
+    column = table.column_names.index("score_lr")
+    pq.write_table(table.set_column(column, "score_lr", shuffled), data / NIGHTS[8] / "part-0.parquet")
+    store = Store(tmp_path / "store")
+    store.update(data, score="score_lr")
+    [found] = store.diagnose(NIGHTS[8])
+    assert found.findings[0].what == "score_lr quantile 0.75 of positives"
+    assert found.findings[0].deviations > 10
 
 
 def test_the_groups_whose_cost_rose_most_are_named(tmp_path):

@@ -106,6 +106,8 @@ def test_only_recorded_failures_are_accepted(store, data):
     assert [(one.rule, one.accepted) for one in accepted] == [(FLOOR, "the model was swapped")]
     assert store.check(FLOOR).passed
     assert not store.check([FLOOR, other]).passed
+    with pytest.raises(DataError, match=r"no failure of roc_auc\[score_lr\] is recorded; it fails "):
+        store.accept(NIGHTS[8], "known", rule="roc_auc[score_lr]")
     store.accept(NIGHTS[8], "known")
     assert store.check([FLOOR, other]).passed
     with pytest.raises(DataError, match="night=2026-01-09: no failure is recorded; check first"):
@@ -244,6 +246,19 @@ def test_a_series_is_daily_and_fresh(data, tmp_path):
     assert found.value == pytest.approx(age / timedelta(hours=1), abs=0.1)
 
 
+def test_what_was_true_of_the_store_does_not_stay_with_a_night(store, data):
+    """A gap that is filled and a night that was late fail no more, wherever failing nights are listed."""
+    store.update(land(NIGHTS[9], data))
+    assert store.check(["missing == 0", "age <= 36h"]).failing == (NIGHTS[9],)
+    assert store.info().failing == {NIGHTS[9]: ("missing == 0", "age <= 36h")}
+    shown = run("check", store.name, "--rule", "age <= 36h").stdout.splitlines()[0]
+    assert shown.endswith(f"{store.check('age <= 36h').judgements[0].value:.6g} h")
+    for name in (NIGHTS[8], NIGHTS[10]):
+        store.update(land(name, data))
+    assert store.check(["missing == 0", FLOOR]).passed
+    assert (store.info().failing, store.diagnose(), store.history("roc_auc").failing) == ({}, (), ())
+
+
 def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
     """A night that ended yesterday waits for its labels; when it is mature it is judged."""
     land(NIGHTS[0], data)
@@ -255,6 +270,8 @@ def test_young_labels_are_pending_and_rows_are_not(data, tmp_path):
     assert found.passed
     assert [outcomes(found)[today, rule] for rule in rules] == ["pending", "pending", "passed", "passed"]
     assert "mature at" in found.judgements[0].reason
+    shown = run("check", store.name, "--rule", rules[0], "--mature", "3d").stdout.splitlines()[-1]
+    assert shown == f"nothing new to judge; 1 night up to {today} passed; labels of 1 night are not mature"
     assert store.check("age <= 36h").passed
     found = store.check(rules)
     assert [outcomes(found)[today, rule] for rule in rules[:2]] == ["failed"] * 2
@@ -310,7 +327,9 @@ def test_the_command_line_of_a_scheduler(store, data, tmp_path):
     assert (done.exit_code, done.stdout) == (0, f"accepted {NIGHTS[8]}: auc_floor\n"), done.stderr
     assert run("check", path, "--rules", rules).exit_code == 0
     absent = run("check", path, "--rules", rules, "--partition", "night=2026-01-20")
-    assert (absent.exit_code, "the store has no such night" in absent.stdout) == (3, True)
+    assert (absent.exit_code, "the store has no such night; it has night=" in absent.stdout) == (3, True)
+    meant = run("check", path, "--rules", rules, "--partition", "2026-01-02")
+    assert (meant.exit_code, f"no such night; did you mean {NIGHTS[1]}?" in meant.stdout) == (3, True)
     for words, said in (
         (["--accept", NIGHTS[8]], "--reason"),
         (["--reason", "x"], "--accept"),
@@ -324,6 +343,8 @@ def test_the_command_line_of_a_scheduler(store, data, tmp_path):
         assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
     rules.write_text("auc = 1\n")
     assert "auc must be a rule in quotes" in run("check", path, "--rules", rules).stderr
+    rules.write_text('auc = "roc_auc >>"\n')
+    assert f"--rules {rules}: auc: 'roc_auc >>' is not a rule" in run("check", path, "--rules", rules).stderr
 
 
 def test_a_difference_of_columns_is_judged_and_kept(data, tmp_path):
@@ -354,9 +375,16 @@ def test_undecided_nights_are_not_called_failing(data, tmp_path):
     assert done.stdout.splitlines()[-2].startswith(f"2 nights are undecided ({NIGHTS[0]}, {NIGHTS[1]}): ")
     one, _ = made.diagnose()
     assert (one.fails, one.undecided, one.to_dict()["undecided"]) == ((), (rule,), [rule])
+    assert (made.info().failing, made.info().undecided) == ({}, dict.fromkeys(NIGHTS[:2], (rule,)))
+    assert f"undecided   {NIGHTS[0]} ({rule}), " in CliRunner().invoke(main, ["info", made.name]).stdout
+    assert made.history("roc_auc").failing == ()
     shown = CliRunner().invoke(main, ["diagnose", made.name]).stdout.splitlines()
     assert shown[0] == f"{NIGHTS[0]}; undecided: {rule}; compared with 0 nights"
+    assert shown[1].startswith(f"undecided  {rule}  0.")
     assert shown[-1].endswith("; a rule that ends in 'or undecided' lets such nights pass")
+    for name in NIGHTS[2:5]:
+        made.update(land(name, data))
+    assert [one.nights for one in made.diagnose(NIGHTS[4])] == [4]  # nothing is wrong with an undecided night
 
 
 def test_a_check_that_finds_what_is_known_writes_nothing(store):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, MissingInputError, OptionError
 from streameval.options.kinds import whole
 from streameval.scan import File, details, locate_all
+from streameval.wording import few
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -201,6 +202,29 @@ def in_order(entries: Iterable[Entry]) -> list[Entry]:
     return sorted(entries, key=lambda entry: order(entry.partition))
 
 
+def newest(names: Iterable[str]) -> str:
+    """The last name by `order`; empty without names."""
+    return max(names, key=order, default="")
+
+
+def span(names: Sequence[str]) -> str:
+    """The first and the last of ordered names, in words."""
+    return f"{names[0]} to {names[-1]}" if names else "no partitions"
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """A question whether another name of the same date was meant; empty if there is none.
+
+    Examples
+    --------
+    >>> meant("2026-01-08", ["night=2026-01-07", "night=2026-01-08"]), meant("night=2026-1-8", ["night=2026-01-08"])
+    ('did you mean night=2026-01-08?', 'did you mean night=2026-01-08?')
+    """
+    dated, numbered = moment(name), order(name)
+    found = [known for known in names if order(known) == numbered or (dated and moment(known) == dated)]
+    return f"did you mean {few(found)}?" if found else ""
+
+
 def moment(text: str) -> tuple[int, ...]:
     """The date in a partition's name or an argument: year, month, and day if there is one.
 
@@ -233,10 +257,10 @@ def chosen(
     """
     since, until = (None if given is None else str(given) for given in (since, until))
     known = sorted(entries, key=order)
-    kept = f"{known[0]} to {known[-1]}" if known else "no partitions"
+    kept = span(known)
     absent = [name for name in partition if name not in entries]
     if absent:
-        msg = f"{absent[0]}: no such partition; the store has {kept}"
+        msg = f"{absent[0]}: no such partition; {meant(absent[0], known) or f'the store has {kept}'}"
         raise MissingInputError(msg)
     names = [name for name in known if not partition or name in partition]
     for text, option in ((since, "since"), (until, "until")):

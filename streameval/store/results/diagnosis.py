@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
     from streameval.store.nights.configuration import Configuration
+    from streameval.store.results.judgements import Judgement
+    from streameval.typing import Array
 
 __all__ = [
     "Diagnosis",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
+_QUARTILES = _QUANTILES[1:-1]
 _MOVED = 10  # facts of slices that are reported
 UNUSUAL = 5.0  # deviations from which a finding is reported along with a failed rule
 
@@ -80,8 +83,7 @@ class Diagnosis:
     Attributes
     ----------
     partition : the night
-    fails : rules that it fails
-    undecided : rules that could not judge it
+    rules : judgements that keep the gate closed
     nights : number of usual nights that it was compared with
     findings : largest change first
     files : differences between its files, in words
@@ -89,17 +91,27 @@ class Diagnosis:
     """
 
     partition: str
-    fails: tuple[str, ...]
+    rules: tuple[Judgement, ...]
     nights: int
     findings: tuple[Finding, ...]
     files: tuple[str, ...]
     costs: tuple[Finding, ...] = ()
-    undecided: tuple[str, ...] = ()
+
+    @property
+    def fails(self) -> tuple[str, ...]:
+        """Names of the rules that the night fails."""
+        return tuple(one.rule for one in self.rules if one.outcome == "failed")
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Names of the rules that could not judge the night."""
+        return tuple(one.rule for one in self.rules if one.outcome == "undecided")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values."""
         told: dict[str, Any] = {"partition": self.partition, "fails": list(self.fails)}
-        told |= {"undecided": list(self.undecided), "nights": self.nights}
+        told |= {"undecided": list(self.undecided), "rules": [one.to_dict() for one in self.rules]}
+        told |= {"nights": self.nights}
         told |= {"findings": [one.to_dict() for one in self.findings], "files": list(self.files)}
         return told | {"costs": [one.to_dict() for one in self.costs]}
 
@@ -181,7 +193,7 @@ def diagnosed(
     entry: Entry,
     usual: Sequence[Entry],
     columns: Sequence[str],
-    fails: Sequence[str],
+    rules: Sequence[Judgement],
     metrics: Callable[[Entry], Sequence[Scalar]],
     shapes: Callable[[Entry], Mapping[str, float]],
     slices: Callable[[Entry], Mapping[str, float]] = lambda _: {},
@@ -192,7 +204,7 @@ def diagnosed(
     ----------
     entry, usual : the night, and those of `usual_nights`
     columns : the columns that the store reads
-    fails : rules that the night fails
+    rules : judgements of the night that keep the gate closed
     metrics : gives the metrics of a night; those with a sampling interval are compared
     shapes : gives `shapes_of` a night
     slices : gives the facts of the slices of a night; those that changed most are reported
@@ -208,7 +220,7 @@ def diagnosed(
     found = [_with_interval(one, known.get(one.what)) for one in found]
     moved = compared(slices(entry), list(map(slices, usual)))[:_MOVED]
     found = sorted([*found, *moved], key=_order)
-    return Diagnosis(entry.partition, tuple(fails), len(usual), tuple(found), by_file(entry))
+    return Diagnosis(entry.partition, tuple(rules), len(usual), tuple(found), by_file(entry))
 
 
 def _with_interval(finding: Finding, result: Scalar | None) -> Finding:
@@ -226,24 +238,31 @@ def shapes_of(entry: Entry, engine: Engine, configuration: Configuration, files:
 def _shape(group: str, of: str, state: Any) -> dict[str, float]:
     """Quantiles of scores, or sizes of clusters; nothing of other states."""
     if group == "score":
-        return {f"{of} quantile {q:g}": value for q, value in _quantiles(state).items()}
+        return {f"{of} {name}": value for name, value in _quantiles(state).items()}
     if group == "cluster":
         return {f"{of} {name}": value for name, value in _sizes(state).items()}
     return {}
 
 
-def _quantiles(state: Any) -> dict[float, float]:
-    """Quantiles of scores: the smallest score that a share of the rows does not exceed; ends of bins in a histogram."""
+def _quantiles(state: Any) -> dict[str, float]:
+    """Quantiles of scores, of all rows and of the positive ones, which tell a score that no longer separates."""
     parts = [part for shard in state.shards() for part in state.parts(shard)]
     if not parts:
         return {}
-    high, rows = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "rows"))
+    high, rows, positives = (np.concatenate([getattr(part, name) for part in parts]) for name in ("high", "rows", "p"))
     order = np.argsort(high, kind="stable")
-    upto = np.cumsum(rows[order])
+    found = {f"quantile {q:g}": value for q, value in _places(high[order], rows[order], _QUANTILES)}
+    of_positives = _places(high[order], positives[order], _QUARTILES)
+    return found | {f"quantile {q:g} of positives": value for q, value in of_positives}
+
+
+def _places(scores: Array, weights: Array, shares: Sequence[float]) -> list[tuple[float, float]]:
+    """Quantiles: the smallest score that a share of the weight does not exceed; ends of bins in a histogram."""
+    upto = np.cumsum(weights)
     if not upto.size or not upto[-1]:
-        return {}
-    places = [int(np.searchsorted(upto, q * upto[-1])) for q in _QUANTILES]
-    return {q: float(high[order][min(i, len(upto) - 1)]) for q, i in zip(_QUANTILES, places, strict=True)}
+        return []
+    places = [int(np.searchsorted(upto, q * upto[-1])) for q in shares]
+    return [(q, float(scores[min(i, len(upto) - 1)])) for q, i in zip(shares, places, strict=True)]
 
 
 def _sizes(state: Any) -> dict[str, float]:

@@ -18,8 +18,8 @@ from streameval.results import Scalar, Source
 from streameval.rules import BASELINE, FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.saving import Saved
 from streameval.store.nights.facts import fact
-from streameval.store.nights.partitions import between, moment
-from streameval.store.results.judgements import Judgement, Judgements, digests
+from streameval.store.nights.partitions import between, meant, moment, span
+from streameval.store.results.judgements import BUILT_IN, COMPLETE, PRESENT, Judgement, Judgements, digests
 from streameval.wording import few, plural
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["COMPLETE", "PRESENT", "Check", "Gate", "accept", "store_rules"]
 
 RECENT = 90  # nights that a page draws
-COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def store_rules(given: Any) -> list[Rule]:
         If one is malformed, or has the name of a built-in rule.
     """
     found = named_rules(given)
-    taken = [rule.name for rule in found if rule.name in (COMPLETE, PRESENT)]
+    taken = [rule.name for rule in found if rule.name in BUILT_IN]
     if taken:
         msg = f"rule {taken[0]!r}: every store has a rule of this name; choose another"
         raise OptionError(msg)
@@ -325,8 +324,9 @@ class Gate:
 
     def _absent(self, name: str) -> Judgement:
         """The failure of a requested night that does not exist."""
-        kept = f"{self.entries[0].partition} to {self.entries[-1].partition}" if self.entries else "no nights"
-        return self._own(PRESENT, name, "", f"the store has no such night; it has {kept}")
+        known = [entry.partition for entry in self.entries]
+        remedy = meant(name, known) or f"it has {span(known)}"
+        return self._own(PRESENT, name, "", f"the store has no such night; {remedy}")
 
     def _own(self, rule: str, partition: str, digest: str, reason: str) -> Judgement:
         nan = float("nan")
@@ -358,7 +358,9 @@ def accept(entries: Sequence[Entry], log: Judgements, rules: Sequence[str], why:
         open_ = [one for one in log.of(entry) if not one.good and (not rules or one.rule in rules)]
         if not open_:
             of = f" of {few(list(rules))}" if rules else ""
-            msg = f"{entry.partition}: no failure{of} is recorded; check first, then accept"
+            others = [one.rule for one in log.of(entry) if not one.good]
+            remedy = f"it fails {few(others)}" if others else "check first, then accept"
+            msg = f"{entry.partition}: no failure{of} is recorded; {remedy}"
             raise DataError(msg)
         found += [replace(one, accepted=why, judged=now) for one in open_]
     for one in found:

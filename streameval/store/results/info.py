@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.options import recorded
 from streameval.store.nights.configuration import slices_group
-from streameval.store.nights.partitions import in_order
+from streameval.store.nights.partitions import in_order, newest
 from streameval.wording import few, plural, size
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class Info:
     types : type of the keys of each score, cluster and class column
     policies : the other options that differ from their defaults
     incomplete : nights from which files were left out
-    failing : nights that keep the gate closed, each with the rules that it fails
+    failing : nights that fail, each with the rules that it fails
+    undecided : nights that rules could not judge and that therefore keep the gate closed, each with these rules
     slices : for each slicing that is kept the bytes of its states
     damaged : damaged states, each with the night and the remedy; None if not verified
     """
@@ -55,6 +56,7 @@ class Info:
     policies: dict[str, Any]
     incomplete: tuple[str, ...]
     failing: dict[str, tuple[str, ...]]
+    undecided: dict[str, tuple[str, ...]] = field(default_factory=dict)
     slices: dict[str, int] = field(default_factory=dict)
     damaged: tuple[str, ...] | None = None
 
@@ -67,7 +69,10 @@ class Info:
         listed = {name: given if isinstance(given, str) else ", ".join(given) for name, given in self.columns.items()}
         listed.pop("by", None)
         sliced = [f"by {by}, {size / max(self.rows, 1):,.1f} bytes a row" for by, size in self.slices.items()]
-        failing = [f"{night} ({few(list(rules))})" for night, rules in self.failing.items()]
+        failing, undecided = (
+            [f"{night} ({few(list(rules))})" for night, rules in found.items()]
+            for found in (self.failing, self.undecided)
+        )
         told = [
             ("store", f"{self.name}, version {self.version}"),
             ("nights", f"{self.nights:,}, {self.first} to {self.last}" if self.nights else "0"),
@@ -78,6 +83,7 @@ class Info:
             *((name, str(value)) for name, value in self.policies.items()),
             ("incomplete", few(self.incomplete) or "none"),
             ("failing", few(failing) or "none"),
+            *([("undecided", few(undecided))] if undecided else []),
         ]
         if self.damaged is not None:
             told += [("damaged", what) for what in self.damaged] or [
@@ -113,7 +119,8 @@ def info(context: StoreContext, *, verify: bool) -> Info:
         dict(configuration.types),
         {name: value for name, value in recorded(configuration.options).items() if name not in _COLUMNS},
         tuple(entry.partition for entry in entries if entry.incomplete),
-        log.failing(entries),
+        log.failing(entries, newest(snapshot.entries)),
+        log.undecided(entries, newest(snapshot.entries)),
         {",".join(key.columns): _bytes_of(entries, key) for key in configuration.slicing.keys},
         damaged,
     )

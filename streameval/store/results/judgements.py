@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from streameval.errors import FormatError, StoreError
+from streameval.rules import LIVE, Rule
 from streameval.store.files.delta import FORGET, commit, data_files, open_table, publish_rows, read_rows, reading
 from streameval.store.files.published import PublishedFiles
 from streameval.store.results.cache import key_of
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
     from streameval.store.files.ledger import Entry
     from streameval.store.files.location import Location
 
-__all__ = ["Judgement", "Judgements", "digests"]
+__all__ = ["BUILT_IN", "COMPLETE", "PRESENT", "Judgement", "Judgements", "digests"]
 
+BUILT_IN = COMPLETE, PRESENT = "complete", "present"  # rules that every store has
 FILES = 32  # most files of the table before they are rewritten as one
 _SCHEMA = pa.schema(
     {
@@ -104,6 +106,11 @@ class Judgement:
         if self.accepted is not None:
             return "accepted"
         return {"passed": "ok", "failed": "FAIL"}.get(self.outcome, self.outcome)
+
+    @property
+    def live(self) -> bool:
+        """Whether its rule is on the store as it was then, not on the night."""
+        return self.rule not in BUILT_IN and Rule.read(self.text).metric in LIVE
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; a NaN is None."""
@@ -195,14 +202,33 @@ class Judgements:
         now = set(digests(entry).values())
         return [one for one in self._by_night.get(entry.partition, {}).values() if now.issuperset(one.digest.split())]
 
-    def failing(self, entries: Sequence[Entry]) -> dict[str, tuple[str, ...]]:
-        """Nights whose current fold fails, each with the names of the rules."""
-        found = {entry.partition: tuple(one.rule for one in self.of(entry) if not one.good) for entry in entries}
-        return {name: rules for name, rules in found.items() if rules}
+    def closing(self, entry: Entry, newest: str) -> list[Judgement]:
+        """Judgements of the current fold of a night that keep the gate closed.
 
-    def undecided(self, entry: Entry) -> tuple[str, ...]:
-        """Names of the rules that keep the gate closed because they could not judge the current fold of a night."""
-        return tuple(one.rule for one in self.of(entry) if not one.good and one.outcome == "undecided")
+        Rules on the store as it is now judge its newest night alone: an earlier night that was late fails no more.
+        """
+        open_ = [one for one in self.of(entry) if not one.good]
+        return open_ if entry.partition == newest else [one for one in open_ if not one.live]
+
+    def accepted(self, entry: Entry) -> list[Judgement]:
+        """Accepted failures of the current fold of a night."""
+        return [one for one in self.of(entry) if one.accepted is not None]
+
+    def failing(self, entries: Sequence[Entry], newest: str) -> dict[str, tuple[str, ...]]:
+        """Nights whose current fold fails, each with the names of the rules."""
+        return self._named(entries, newest, "failed")
+
+    def undecided(self, entries: Sequence[Entry], newest: str) -> dict[str, tuple[str, ...]]:
+        """Nights that some rules could not judge and that therefore keep the gate closed, each with these rules."""
+        return self._named(entries, newest, "undecided")
+
+    def _named(self, entries: Sequence[Entry], newest: str, outcome: str) -> dict[str, tuple[str, ...]]:
+        """Nights that keep the gate closed by an outcome, each with the names of the rules."""
+        found = {
+            entry.partition: tuple(one.rule for one in self.closing(entry, newest) if one.outcome == outcome)
+            for entry in entries
+        }
+        return {name: rules for name, rules in found.items() if rules}
 
     def add(self, one: Judgement) -> None:
         """Collect a judgement for `write`."""
