@@ -99,6 +99,19 @@ def test_filters_that_slices_cannot_answer_are_refused(
         store.evaluate(**options)
 
 
+def test_a_column_that_is_null_in_all_slices_is_filtered_as_in_the_files(tmp_path: Path) -> None:
+    """Slices do not say the type of nulls: a truth value, a number or a text, as the filter takes it."""
+    columns = {"label": [0, 1, 0, 1], "s": [0.1, 0.2, 0.4, 0.3], "country": ["DE", "DE", "FR", None]}
+    nothing = {"flag": pa.nulls(4, pa.bool_()), "length": pa.nulls(4, pa.int32())}
+    (tmp_path / "night=2026-01-01").mkdir()
+    pq.write_table(pa.table(columns | nothing), tmp_path / "night=2026-01-01" / "part.parquet")
+    store = Store(tmp_path / "store", threads=1)
+    store.update(tmp_path / "night=2026-01-01", score="s", by="country,flag,length")
+    for where in ("country = 'DE' OR flag", "country = 'DE' OR NOT flag OR length > 3", "flag IS NULL"):
+        direct = evaluate(tmp_path / "night=2026-01-01", score="s", where=where, threads=1)
+        assert store.evaluate(where=where).results == direct.results
+
+
 def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> None:
     """From the blocks of the unit that a store keeps of every slice, also of slices that join; and so have rests."""
     options: dict[str, Any] = {"score": "f8", "cluster": "cluster", "nan": "drop", "metrics": ["roc_auc", "aul"]}

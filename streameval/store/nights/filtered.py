@@ -6,8 +6,10 @@ numbers equal those of the files with the same filter, to the last bit.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from functools import reduce
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.result import Evaluation
     from streameval.scan import Where
+    from streameval.scan.where.condition import Test
     from streameval.states.grouped import By
     from streameval.states.labels import LabelCounts
     from streameval.store.files.compaction import Compaction
@@ -126,11 +129,20 @@ def _meeting(grouped: Any, key: By, where: Where) -> list[Any]:
                 "values; evaluate the files"
             )
             raise OptionError(msg, "where")
-    schema = pa.schema([(name, _TYPES[next(iter(found), b"s")]) for name, found in kinds.items()])
-    groups = grouped.groups()
-    columns = [pa.array([group[i] for group in groups], schema.field(name).type) for name, i in at.items()]
-    kept = where.bound(schema).kept(pa.record_batch(columns, schema=schema)).tolist()
+    test, groups = _bound(where, kinds), grouped.groups()
+    columns = [pa.array([group[i] for group in groups], test.schema.field(name).type) for name, i in at.items()]
+    kept = test.kept(pa.record_batch(columns, names=list(at))).tolist()
     return [group for group, here in zip(groups, kept, strict=True) if here]
+
+
+def _bound(where: Where, kinds: dict[str, set[bytes]]) -> Test:
+    """The test of slices; a column that is null in all of them has any type that the filter takes."""
+    choices = [[_TYPES[kind] for kind in found or _TYPES] for found in kinds.values()]
+    *others, last = [pa.schema(list(zip(kinds, chosen, strict=True))) for chosen in product(*choices)]
+    for schema in others:
+        with suppress(OptionError):
+            return where.bound(schema)
+    return where.bound(last)
 
 
 def _labels(labels: LabelCounts, wanted: Sequence[MetricRequest], states: dict[Any, Any], text: str) -> LabelCounts:
