@@ -24,7 +24,7 @@ Memory: one batch, plus what the state's budget allows.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from streameval.states.protocol import State, StoredSpec
 
-__all__ = ["KINDS", "dump", "load", "load_together"]
+__all__ = ["KINDS", "dump", "load", "load_together", "restated"]
 
 KINDS: dict[str, type[StoredSpec]] = {
     spec.kind: spec
@@ -154,6 +154,28 @@ def load(batches: pa.RecordBatchReader | Iterable[pa.RecordBatch], budget: Budge
     schema, rest = _opened(batches)
     label = _read_label(schema)
     return _state(label, label.checked(rest), budget)
+
+
+def restated(state: State, spec: StoredSpec, budget: Budget | None = None) -> Any:
+    """A state under another spec that gives the same table.
+
+    Parameters
+    ----------
+    state : State
+    spec : Spec
+        Differs only in a policy for rows that the state does not have.
+    budget : Budget, optional
+        Owns the new state.
+
+    Examples
+    --------
+    >>> from streameval.states.clusters.counts import ClusterSpec
+    >>> restated(ClusterSpec("id").empty(), ClusterSpec("id", nulls="drop")) == ClusterSpec("id", nulls="drop").empty()
+    True
+    """
+    schema, batches = dump(state)
+    label = _read_label(schema)
+    return _state(replace(label, spec=spec), label.checked(batches), budget)
 
 
 def _state(label: _Label, rest: Iterable[pa.RecordBatch], budget: Budget | None) -> Any:

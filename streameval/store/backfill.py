@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from streameval import scan
 from streameval.errors import DataError, MissingColumnError, MissingInputError
+from streameval.options import active
+from streameval.states.codec import restated
+from streameval.states.scores.to_histogram import histogram_spec
 from streameval.store.nights.column_changes import narrowed
 from streameval.store.nights.facts import joined
 from streameval.store.nights.fold import fold_partitions, typed
@@ -85,8 +88,12 @@ def backfill(
     DataError
         If the files of a night changed since it was folded, or no night has the columns.
     """
+    begun, before = before, _relaxed(before, widened)
+    changed = before.changed(begun)
+    entries = [_restated(entry, changed, engine, files) for entry in entries]
     stale, lacking = _lacked(before, widened, entries)
-    due = [entry for entry in chosen if lacking[entry.partition]]
+    some = {entry.partition for entry in chosen}
+    due = [entry for entry in entries if entry.partition in some and lacking[entry.partition]]
     nights: dict[str, Entry] = {}
     found: list[Partition] = []
     gone: list[str] = []
@@ -113,9 +120,34 @@ def due_files(
     before: Configuration, widened: Configuration, chosen: Sequence[Entry], place: Place
 ) -> tuple[Configuration, list[Partition]]:
     """What a backfill of these nights would fold: the configuration of the states they lack, and their files."""
-    _, lacking = _lacked(before, widened, chosen)
+    _, lacking = _lacked(_relaxed(before, widened), widened, chosen)
     due = [entry for entry in chosen if lacking[entry.partition]]
     return narrowed(widened, frozenset().union(*lacking.values())), _there(due, place)[0] if due else []
+
+
+def _relaxed(before: Configuration, widened: Configuration) -> Configuration:
+    """The configuration until now with the policies for nulls and NaN from now on."""
+    policies = {name: widened.options[name] for name in ("nan", "nulls")}
+    return replace(before, options=active(before.options | policies))
+
+
+def _restated(
+    entry: Entry,
+    changed: Mapping[tuple[str, str], tuple[Any, Any] | None],
+    engine: ThreadEngine,
+    files: StateFiles,
+) -> Entry:
+    """The night with states under the new policies: without the nulls that were refused, these do not matter."""
+    states = []
+    for kept in entry.states:
+        specs = changed.get((kept.group, kept.of))
+        if specs is not None:
+            old, new = (spec if kept.kind == spec.kind else histogram_spec(spec) for spec in specs)
+            state = restated(files.read(kept.file, engine.budget, old), new, engine.budget)
+            file, size = files.write(state)
+            kept = replace(kept, file=file, bytes=size)
+        states.append(kept)
+    return replace(entry, states=tuple(states))
 
 
 def _lacked(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -160,3 +161,37 @@ def test_the_command_line_adds_and_takes_out(data, tmp_path):
     assert (code, "cluster_tight taken out" in said) == (0, True), said
     assert run("remove", store)[0] == 2
     assert pq.read_table(moved, columns=["cluster_tight"]).num_rows
+
+
+def test_policies_that_join_need_no_file(data, tmp_path):
+    """States without nulls are the same under any policy, also where files are gone and scores are histograms."""
+    store, policies = Store(tmp_path / "store"), {"nan": {"score_lr": "drop"}, "nulls": {"cluster_loose": "singleton"}}
+    options = {**FEW, "by": "source", "unit": "campaign"}
+    store.update(data, **options)
+    values = [result.value for result in store.evaluate().results]
+    store.vacuum(keep="1d", grace="0s")
+    bounded = [(result.lower, result.upper) for result in store.evaluate().results]
+    moved = data.rename(tmp_path / "moved")
+    done = store.add(**policies)
+    assert (done.changed, done.gone, done.rows) == ((), (), 0)
+    assert str(done) == "nan score_lr=drop, nulls cluster_loose=singleton added"
+    assert [(result.lower, result.upper) for result in store.evaluate().results] == bounded
+    other = Store(tmp_path / "other")
+    other.update(moved, **options)
+    table = pq.read_table(land(NIGHTS[3], moved) / "part-0.parquet", partitioning=None)
+    for column in ("score_lr", "cluster_loose"):
+        holes = pa.array([None, *table[column].to_pylist()[1:]], table[column].type)
+        table = table.set_column(table.column_names.index(column), column, holes)
+    pq.write_table(table, moved / NIGHTS[3] / "part-0.parquet")
+    other.add(**policies)
+    assert [result.value for result in other.evaluate().results] == values
+    other.update(moved)
+    fresh = Store(tmp_path / "fresh")
+    fresh.update(moved, **options, **policies)
+    assert other.evaluate().to_json() == fresh.evaluate().to_json()
+    assert {s.content for e in other.partitions() for s in e.states} == {
+        s.content for e in fresh.partitions() for s in e.states
+    }
+    assert other.info(verify=True).damaged == ()
+    with pytest.raises(OptionError, match="score_lr keeps its policy"):
+        other.add(nan={"score_lr": "half"})

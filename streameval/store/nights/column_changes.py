@@ -54,24 +54,30 @@ def widened(before: Configuration, given: Mapping[str, Any]) -> Configuration:
 
 
 def _of_columns(before: Configuration, option: Option, value: Any, new: Sequence[str]) -> Any:
-    """A policy extended to added columns. For other columns it may change values, but not states."""
+    """A policy extended to added columns.
+
+    Other columns take it where they have none yet; otherwise it may change their values, but not their states.
+    """
     own = before.options[option.name]
     named = dict(value.columns) if isinstance(value, ByColumn) else dict.fromkeys(new, value)
-    stray = [name for name in named if name not in new and of_column(own, name) != named[name]]
+    stray = [name for name in named if name not in new and of_column(own, name) not in (named[name], option.rest)]
     if stray and option.decides == "state":
-        raise contradiction(option.name, value, own, "name only columns that are being added")
+        raise contradiction(option.name, value, own, f"{', '.join(stray)} keeps its policy: begin another store")
     kept = own if isinstance(own, ByColumn) else ByColumn((), own)
     return ByColumn.of(dict(kept.columns) | named, kept.others)
 
 
 def joined(after: Configuration, before: Configuration) -> tuple[str, ...]:
-    """The columns and metrics that have been added, and the policies for all columns that have changed."""
+    """The columns and metrics that have been added, and the policies that have changed, of all columns or of some."""
     found: list[str] = []
     for name, value in after.options.items():
         own = before.options[name]
         if isinstance(value, tuple):
             found += [str(item) for item in value if item not in own]
-        elif value != own and not isinstance(value, ByColumn):
+        elif isinstance(value, ByColumn):
+            policies = {c: v for c, v in value.columns if c in before.key_columns and v != of_column(own, c)}
+            found += [f"{name} {column}={policy}" for column, policy in policies.items()]
+        elif value != own:
             found.append(str(value) if name in ("classes", "weight", "unit") else f"{name}={value}")
     return tuple(dict.fromkeys(name for name in found if name != "default"))
 

@@ -241,10 +241,10 @@ class Configuration:
         """The configuration with these key types, restricted to its columns."""
         return replace(self, types={name: kind for name, kind in types.items() if name in self.key_columns})
 
-    def changed(self, before: Configuration) -> dict[tuple[str, str], bool]:
-        """Group and column of every state, and whether its spec has changed."""
+    def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[Any, Any] | None]:
+        """Group and column of every state, with its specs before and now if these differ."""
         old, new = (made._sketched.specs(["_"]) for made in (before, self))  # noqa: SLF001  another of this class
-        return {key: key in old and old[key] != spec for key, spec in new.items()}
+        return {key: (old[key], spec) if key in old and old[key] != spec else None for key, spec in new.items()}
 
     @property
     def _sketched(self) -> Configuration:
