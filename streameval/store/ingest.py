@@ -43,7 +43,7 @@ class Update:
     gone : partitions that still count although their data are gone
     rows : rows folded
     suspected : partitions that a dry run would fold again only to see whether they differ
-    incomplete : folded partitions from which files were left out
+    incomplete : partitions from which files were left out, now or before, of those that the data name
     joined, left : columns, metrics and policies that the store keeps from now on, or no longer
     keeps : what the store keeps of every night, in words; only for its first update
     """
@@ -65,8 +65,7 @@ class Update:
         lists = {"new": self.new, "changed": self.changed, "to verify": self.suspected, "removed": self.removed}
         parts = [f"{few(names)} {what}" for names, what in ((self.joined, "added"), (self.left, "taken out")) if names]
         parts += [f"{len(names)} {what} ({few(names)})" for what, names in lists.items() if names]
-        changed = parts or self.incomplete
-        parts += [f"{'' if changed else 'nothing new: '}{self.unchanged} unchanged"] if self.unchanged else []
+        parts += [f"{'' if parts else 'nothing new: '}{self.unchanged} unchanged"] if self.unchanged else []
         parts += [f"{len(self.incomplete)} incomplete ({few(self.incomplete)})"] if self.incomplete else []
         parts += [f"{len(self.gone)} gone from the data but kept ({few(self.gone)})"] if self.gone else []
         return ", ".join(parts) or "nothing to do"
@@ -96,6 +95,8 @@ def update(
     compared = again if verify else [name for name in again if name in _names(doubted)]
     same = {n for n in compared if _same(context, configuration, snapshot.entries[n], nights[n].entry)}
     kept = {name: night for name, night in nights.items() if name not in same}
+    facts = _counted(kept)
+    left = [name for name in _names(found.unchanged) if name not in kept and snapshot.entries[name].incomplete]
     done = Update(
         snapshot.version + bool(kept),
         tuple(name for name in _names(found.new) if name in kept),
@@ -103,7 +104,7 @@ def update(
         unchanged=len(same) + len(found.unchanged) - len(doubted),
         gone=found.gone,
         keeps=keeps,
-        **_counted(kept),
+        **facts | {"incomplete": (*facts["incomplete"], *left)},
     )
     if kept:
         _commit(context, snapshot, configuration, kept, f"{done}; {keeps}" if keeps else str(done))

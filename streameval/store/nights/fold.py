@@ -218,7 +218,8 @@ def _unreadable(file: scan.File, columns: Sequence[str]) -> str:
     try:
         scan.plan([file], columns)
     except CorruptFileError as error:
-        return str(error).removeprefix(f"{file.name}: ").removeprefix("cannot be read: ")
+        said = error.__cause__ or error
+        return scan.reason(said).removeprefix(f"{file.name}: ")
     except MissingInputError:
         pass
     return ""
