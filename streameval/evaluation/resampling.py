@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError, SchemaError
 from streameval.options import honoured
+from streameval.results import REST
 from streameval.states.grouped import Blocks
 from streameval.states.keyed.ids import id_type
 from streameval.wording import few
@@ -53,7 +54,7 @@ class Resampling:
         Raises
         ------
         OptionError
-            If there is nothing to compare with a baseline.
+            If there is nothing to compare with a baseline, or its name means all other rows of a slice.
         """
         unit, baselines = options["unit"], tuple(options["baseline"])
         for name in baselines:
@@ -65,7 +66,14 @@ class Resampling:
             if all(len(options[kind]) < 2 for kind in kinds):
                 msg = f"baseline={name!r} has no other {kinds[0]} column to compare with; name one (--{kinds[0]})"
                 raise OptionError(msg, "baseline")
-        level, rest = options["ci"], options["against"] == "rest"
+            plain = name.removesuffix(f" ({REST})")
+            if options.get("by") and plain != name and plain in (*options["score"], *options["cluster"]):
+                msg = (
+                    f"baseline={name!r}: of a slice, {plain} − {name} would read as the difference from all other rows; "
+                    "rename the column, or leave out by (--by)"
+                )
+                raise OptionError(msg, "baseline")
+        level, rest = options["ci"], options["against"] == REST
         if level is None and (unit or baselines or rest):
             level = LEVEL
         bins = options["resample_bins"]

@@ -89,7 +89,10 @@ def _check(against: str | None, filtered: bool, by: Sequence[str], kept: Sequenc
     OptionError
     """
     if filtered and (against not in (None, REST) or by):
-        msg = "where (--where) of a store is answered for the nights alone: leave out by (--by) and against (--against)"
+        msg = (
+            "where (--where) of a store is answered from kept slices for all rows that meet it: leave out by (--by) "
+            "and against (--against), or evaluate the files with where and by"
+        )
         raise OptionError(msg, "where")
     if against == REST and not kept:
         msg = f"against={REST!r} compares slices that the store keeps; name some with by (--by)"

@@ -126,6 +126,19 @@ def test_a_slice_is_compared_with_the_rows_of_all_others(data: pa.Table, more: d
     assert "one class" in str(one_class.reason)
 
 
+def test_no_column_is_taken_for_all_other_rows(data: pa.Table) -> None:
+    """A baseline that reads as the rest of a slice is refused, if there are slices and the column it is the rest of."""
+    named = data.append_column("v1 (rest)", data["v2"])
+    options: dict[str, Any] = {"metrics": "roc_auc", "threads": 1}
+    scores = ["v1", "v1 (rest)"]
+    with pytest.raises(OptionError, match=r"baseline='v1 \(rest\)': of a slice.*rename the column"):
+        evaluate(named, score=scores, baseline="v1 (rest)", by="country", **options)
+    assert not any(r.from_rest for r in evaluate(named, score=scores, baseline="v1 (rest)", **options).results)
+    assert not any(
+        r.from_rest for r in evaluate(named, score=scores, baseline="v1", by="country", **options).results if r.baseline
+    )
+
+
 def test_p_is_adjusted_over_the_slices_of_a_slicing(data: pa.Table) -> None:
     """By Holm over the comparisons of one slicing; values of slices are still found by their metric alone."""
     found = evaluate(data, score="v1", metrics="roc_auc", by="country", unit="unit", against="rest", threads=1)
