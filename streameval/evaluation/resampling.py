@@ -69,8 +69,8 @@ class Resampling:
             plain = name.removesuffix(f" ({REST})")
             if options.get("by") and plain != name and plain in (*options["score"], *options["cluster"]):
                 msg = (
-                    f"baseline={name!r}: of a slice, {plain} − {name} would read as the difference from all other rows; "
-                    "rename the column, or leave out by (--by)"
+                    f"baseline={name!r}: of a slice, {plain} − {name} would read as its difference from all other "
+                    "rows; rename the column, or leave out by (--by)"
                 )
                 raise OptionError(msg, "baseline")
         level, rest = options["ci"], options["against"] == REST

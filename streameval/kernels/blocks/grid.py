@@ -16,7 +16,7 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import prefetch
 
-__all__ = ["SLOTS_A_BIN", "codes", "count_blocks", "scores_of", "take_slots"]
+__all__ = ["SLOTS_A_BIN", "add_bins", "codes", "count_blocks", "scores_of", "take_slots"]
 
 SLOTS_A_BIN = 4  # in the hash table that finds the bin of a prefix
 _ONE_BIT = np.uint64(1)
@@ -29,6 +29,15 @@ _NAN = np.uint64(0xFFFFFFFFFFFFFFFF)  # in place of a code
 _AT_ONCE = 1 << 9  # rows
 _CARRY = np.uint32(1 << 8)
 _CACHED = 1 << 20  # bytes of a table that need not be asked for beforehand
+
+
+@jit
+def add_bins(values, places, out):
+    """Add ``values[i]`` to ``out[places[i]]`` in the order of i; both have a row for each bin."""
+    for i in range(places.size):
+        at = np.uint64(places[i])
+        for j in range(values.shape[1]):
+            out[at, j] += values[i, j]
 
 
 @inlined

@@ -15,6 +15,7 @@ __all__ = [
     "count_codes",
     "encode_f4",
     "encode_keys",
+    "kept_words",
     "ordered",
     "recoded",
     "unwoven",
@@ -59,6 +60,34 @@ def count_codes(words, counts, starts, codes, tally):
         side = tally[np.int64(codes[j]) & 1]
         for i in range(starts[j], starts[j + 1]):
             side[words[i] & _LOW] += counts[i] if counts.size else 1
+
+
+@jit
+def kept_words(words, counts, starts, marks, shift, low, kept, kept_counts, ends, rows):
+    """Take the words of marked groups out of their pieces; returns how many there are.
+
+    Parameters
+    ----------
+    words : narrow or wide words; `low` has the bits of the group, `shift` is where the key starts
+    counts : rows of each word; empty where each is one row
+    starts : first word of each piece, and the end
+    marks : bool array, by group
+    kept, kept_counts : uint16 and int64 arrays that take the lower bits of the keys and the counts, one longer
+    ends, rows : where each piece ends, and its rows
+    """
+    n = np.uint64(0)
+    for j in range(starts.size - 1):
+        found, first = np.int64(0), n
+        for i in range(starts[j], starts[j + 1]):
+            kept[n] = np.uint16((words[i] >> shift) & np.uint64(0xFFFF))
+            here = marks[words[i] & low]
+            if counts.size:
+                kept_counts[n] = counts[i]
+                found += counts[i] * here
+            n += np.uint64(here)
+        ends[j] = n
+        rows[j] = found if counts.size else np.int64(n - first)
+    return n
 
 
 @jit

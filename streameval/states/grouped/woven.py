@@ -139,26 +139,34 @@ class Woven:
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
-        segments, hold = [], (budget or Budget()).hold
-        for each, words in self._wide():
-            kept = np.flatnonzero(marks[words & _LOW])
-            if kept.size:
-                counts = each.counts.read()[kept] if each.counts else NO_COUNTS
-                codes = np.repeat(each.codes, np.diff(each.starts))[kept]
-                segments.append(_segment(codes, words[kept], counts, hold))
+        hold = (budget or Budget()).hold
+        segments = [part for each in self.keyed.segments if (part := self._kept(each, marks, hold)) is not None]
         return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
+
+    def _kept(self, segment: Segment, marks: Array, hold: Callable[[Array], Buffer]) -> Segment | None:
+        """The rows of marked groups, as the inner state has them; None if there are none."""
+        words, kind = segment.words.read(), self.keyed.layout.dtype.type
+        counts = segment.counts.read() if segment.counts else NO_COUNTS
+        kept, kept_counts = np.empty(words.size + 1, np.uint16), np.empty(counts.size + 1, np.int64)
+        ends, rows = np.empty((2, segment.codes.size), np.int64)
+        low, shift = (kind((1 << CELL_BITS) - 1), kind(CELL_BITS)) if self.narrow else (_LOW, _HALF)
+        n = kernels.kept_words(words, counts, segment.starts, marks, shift, low, kept, kept_counts, ends, rows)
+        if not n:
+            return None
+        here = np.flatnonzero(np.diff(ends, prepend=0))
+        held = hold(kept_counts[:n].copy()) if counts.size else None
+        starts = np.append(0, ends[here])
+        return Segment(segment.codes[here], starts, rows[here], None, hold(kept[:n].copy()), None, held)
 
     def alone(self) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
         segments: dict[int, list[Segment]] = {}
         for each, words in self._wide():
             codes = np.repeat(each.codes, np.diff(each.starts))
-            groups = words & _LOW
-            order = np.argsort(groups, kind="stable")
-            found, starts = np.unique(groups[order], return_index=True)
+            order, starts = kernels.ordered((words & _LOW).astype(np.int64), len(self.book))
             counts = each.counts.read() if each.counts else NO_COUNTS
-            for group, a, b in zip(found.tolist(), starts, np.append(starts[1:], order.size), strict=True):
-                at = order[a:b]
+            for group in np.flatnonzero(np.diff(starts)).tolist():
+                at = order[starts[group] : starts[group + 1]]
                 own = _segment(codes[at], words[at], counts[at] if counts.size else NO_COUNTS)
                 segments.setdefault(group, []).append(own)
         return {

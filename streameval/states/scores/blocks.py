@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.blocks.grid import SLOTS_A_BIN, codes, count_blocks, scores_of, take_slots
+from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Blocks
@@ -215,6 +215,12 @@ class _BlockBuilder:
         return state if self._held is None else self._held.merge(state)
 
 
+def _add(bins: Array, places: Array, out: Array) -> None:
+    """Add a row for each bin to the rows at its place; there are none where there are no weights."""
+    if bins.shape[0]:
+        add_bins(read_only(bins.reshape(len(bins), -1)), places, out.reshape(len(out), -1))
+
+
 def _wide(scores: Array) -> Array:
     return read_only(scores.astype(np.float64))
 
@@ -285,8 +291,10 @@ class BlockCounts(Small):
         ends = np.stack(
             [np.minimum.reduceat(self.ends[:, 0], first), np.maximum.reduceat(self.ends[:, 1], first)], axis=1
         )
-        sums = np.add.reduceat(self.sums, first) if self.spec.weighted else self.sums
-        table = np.add.reduceat(self.table, first)
+        table, sums, *_ = _tables(self.spec, first.size)
+        places = np.cumsum(np.append(False, shorter[1:] != shorter[:-1]))
+        for own, out in ((self.table, table), (self.sums, sums)):
+            _add(own, places, out)
         return BlockCounts(self.spec, shift, shorter[first], ends, table, sums, self.nan_rows, self.nan_weights)
 
     def _arrays(self) -> tuple[Array, ...]:
@@ -302,9 +310,8 @@ class BlockCounts(Small):
         ends = np.stack([np.full(prefixes.size, np.iinfo(np.uint64).max), np.zeros(prefixes.size, np.uint64)], axis=1)
         for side in sides:
             at = np.searchsorted(prefixes, side.prefixes)
-            table[at] += side.table
-            if self.spec.weighted:
-                sums[at] += side.sums
+            _add(side.table, at, table)
+            _add(side.sums, at, sums)
             ends[at, 0] = np.minimum(ends[at, 0], side.ends[:, 0])
             ends[at, 1] = np.maximum(ends[at, 1], side.ends[:, 1])
         nan = self.nan_rows + other.nan_rows, self.nan_weights + other.nan_weights
