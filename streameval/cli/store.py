@@ -212,7 +212,7 @@ def info(
         tell_plan(opened, "info", given(asked), json_to, quiet)
         return
     found = opened.info(**given(asked))
-    facts, parts = found.to_dict(), [table(["fact", "value"], found.lines())]
+    facts, parts, rows = found.to_dict(), [table(["fact", "value"], found.lines())], list[list[str]]()
     if with_versions:
         made = [
             fact | {"when": fact["when"].isoformat(timespec="milliseconds").replace("+00:00", "Z")}
@@ -221,7 +221,8 @@ def info(
         facts["versions"] = made
         rows = [[str(fact["version"]), fact["when"], fact["action"]] for fact in made]
         parts.append(table(["version", "when", "action"], rows, ["version"]))
-    write_out(out, lambda: as_json(facts), lambda: [{"fact": name, "value": told} for name, told in found.lines()])
+    listed = [*found.lines(), *((f"version {number}", f"{when} {action}") for number, when, action in rows)]
+    write_out(out, lambda: as_json(facts), lambda: [{"fact": name, "value": told} for name, told in listed])
     deliver(json_to, lambda: as_json(facts), lambda: _stacked(parts), quiet)
     if found.damaged:
         if quiet or json_to == "-":

@@ -120,6 +120,7 @@ def _options(configuration: Configuration, given: Mapping[str, Any], data: Any) 
     fixed = {name: given[name] for name in _FIXED if given.get(name) is not None}
     configuration.asked(fixed)
     kept = {name: configuration.options[name] for name in ("pos_label", "nulls", "unlabelled", "cluster_scope")}
+    kept["nulls"] = of_column(kept["nulls"], given["cluster"])
     classes, label = configuration.options["classes"], configuration.folding.label.column
     sized = kept["unlabelled"] == "size"
     tables = {name: given.get(name) for name in ("classes", "label")}

@@ -139,3 +139,12 @@ def test_a_store_stands_where_data_may(nights: Path, store: Store) -> None:
     assert json.loads(output)["results"][0]["value"] == want
     assert run("evaluate", nights, "--score", "score", "--last", 1)[0] == 2
     assert run("evaluate", store.name, nights, "--score", "score")[0] == 2
+
+
+def test_the_policy_of_another_column_is_no_matter(nights: Path, tmp_path: Path) -> None:
+    """A store whose policy for null ids names one cluster column attributes the cost of each."""
+    store, columns = Store(tmp_path / "store"), ("cluster", "campaign")
+    store.update(nights, cluster=columns, nulls={"campaign": "singleton"})
+    for column in columns:
+        found = store.attribute(cluster=column, label="label")
+        assert found.totals == attribute(nights, cluster=column, label="label").totals

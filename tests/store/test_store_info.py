@@ -33,8 +33,20 @@ def test_a_store_says_what_it_holds_and_what_fails(tmp_path):
     told = json.loads(run("info", tmp_path / "store", "--json", "-").stdout)
     assert told["failing"] == {NIGHTS[2]: ["roc_auc >= 2"]}
     assert f"failing     {NIGHTS[2]} (roc_auc >= 2)" in run("info", tmp_path / "store").stdout
+    out = tmp_path / "info.csv"
+    assert run("info", tmp_path / "store", "--versions", "--out", out).exit_code == 0
+    assert out.read_text().splitlines()[-1].startswith('"version 0","20')
     with pytest.raises(StoreError, match="there is no store"):
         Store(tmp_path / "none").info()
+
+
+def test_policies_by_column_are_told_in_words(tmp_path):
+    """As the command line takes them; JSON has the options."""
+    store = Store(tmp_path / "store")
+    store.update(DATA / NIGHTS[0], score=["score_lr", "score_nb"], nan={"score_nb": "half"}, metrics=["ks", "roc_auc"])
+    told = dict(store.info().lines())
+    assert (told["nan"], told["metrics"]) == ("score_nb=half, others error", "ks, roc_auc")
+    assert store.info().to_dict()["policies"]["nan"] == {"score_nb": "half", "*": "error"}
 
 
 def test_verifying_names_every_damaged_file_and_the_remedy(tmp_path):
