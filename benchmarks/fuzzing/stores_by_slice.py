@@ -13,6 +13,7 @@ from fuzzing.slices import columns_of
 from fuzzing.stores import compare
 from streameval import Store, evaluate
 from streameval.errors import StreamevalError
+from streameval.states.grouped.keys import slice_type
 
 if TYPE_CHECKING:
     import random
@@ -102,6 +103,13 @@ def _night(rng: random.Random, place: Path, types: dict[str, pa.DataType]) -> No
     columns |= {name: [rng.choice([0.1, 0.2, 0.5, rng.random()]) for _ in range(size)] for name in "st"}
     columns |= {"id": [rng.randint(0, 9) for _ in range(size)], "w": [rng.random() + 0.1 for _ in range(size)]}
     drawn = columns_of(rng, size)
-    columns |= {name: pa.array(column.to_pylist(), types[name]) for name, column in drawn.items() if name != "raw"}
+    kinds = {name: pair[_alike(*pair)] for name, kind in types.items() if (pair := (kind, drawn[name].type))}
+    columns |= {name: pa.array(column.to_pylist(), kinds[name]) for name, column in drawn.items() if name != "raw"}
     place.mkdir(parents=True)
     pq.write_table(pa.table(columns), place / "part-0.parquet", row_group_size=rng.choice([3, 50]))
+
+
+def _alike(*kinds: pa.DataType) -> bool:
+    """Whether the values of two types are the same slices."""
+    one, other = (slice_type(kind, "", "") for kind in kinds)
+    return one == other

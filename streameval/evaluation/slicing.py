@@ -79,6 +79,12 @@ class Slicing:
         made = {each.name: each.column for each in self.derived}
         return tuple(dict.fromkeys(made.get(name, name) for name in self._names))
 
+    @property
+    def plain(self) -> tuple[str, ...]:
+        """Slicing columns whose own values are the slices."""
+        made = {each.name for each in self.derived}
+        return tuple(name for name in self._names if name not in made)
+
     def check_apart(self, scores: Sequence[str]) -> None:
         """Raise `OptionError` if the values of a score are slices: each would hold equal scores."""
         for name in self._names:

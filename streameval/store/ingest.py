@@ -284,7 +284,7 @@ def _folded(
         return configuration, {}, []
     engine, workers = context.engine(), context.workers()
     try:
-        if not configuration.types:
+        if not configuration.complete:
             configuration = typed(partitions, configuration, engine)
         nights, bad = fold_partitions(partitions, configuration, engine, context.files, workers, skip=skip)
     except BaseException:

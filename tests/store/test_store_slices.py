@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from streameval import Store, evaluate
-from streameval.errors import MissingInputError, OptionError
+from streameval.errors import MissingInputError, OptionError, SchemaError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,6 +110,25 @@ def test_a_column_that_is_null_in_all_slices_is_filtered_as_in_the_files(tmp_pat
     for where in ("country = 'DE' OR flag", "country = 'DE' OR NOT flag OR length > 3", "flag IS NULL"):
         direct = evaluate(tmp_path / "night=2026-01-01", score="s", where=where, threads=1)
         assert store.evaluate(where=where).results == direct.results
+
+
+def test_a_night_whose_slices_have_another_type_is_refused(tmp_path: Path) -> None:
+    """1 and "1" would be two slices; narrower integers and nulls are the same, and integers are widened to floats."""
+    kinds = {1: pa.null(), 2: pa.float32(), 3: pa.int8(), 4: pa.string(), 5: pa.float64(), 6: pa.null()}
+    for night, kind in kinds.items():
+        values = pa.nulls(4) if kind == pa.null() else pa.array(["1", "3", "1", "3"]).cast(kind)
+        (tmp_path / f"night=2026-01-0{night}").mkdir()
+        table = pa.table({"label": [0, 1, 1, 0], "s": [0.1, 0.2, 0.4, 0.3], "length": values})
+        pq.write_table(table, tmp_path / f"night=2026-01-0{night}" / "part.parquet")
+    store = Store(tmp_path / "store", threads=1)
+    store.update(tmp_path / "night=2026-01-01", score="s", by="length")
+    store.update(tmp_path / "night=2026-01-02")  # the first that says what the slices are
+    for night, kind in ((4, "string"), (5, "double")):
+        with pytest.raises(SchemaError, match=f"night=2026-01-0{night}.*'length' is {kind}, but .* slices by float"):
+            store.update(tmp_path / f"night=2026-01-0{night}")
+    store.update([tmp_path / f"night=2026-01-0{night}" for night in (3, 6)])
+    found = [r.slice["length"] for r in store.evaluate(by="length", metrics="roc_auc").results if r.slice]
+    assert repr(sorted(found, key=str)) == "[1.0, 3.0, None]"
 
 
 def test_slices_have_the_intervals_of_the_files(data: Path, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["Blocks", "By", "Group", "Key", "Split", "parts_of", "read_key", "tag_of"]
+__all__ = ["Blocks", "By", "Group", "Key", "Split", "parts_of", "read_key", "slice_type", "tag_of"]
 
 Group = Any  # a tuple of values for `By`, a block number for `Blocks`
 
@@ -238,6 +238,26 @@ def tag_of(part: bytes) -> bytes:
     (b's', b'n')
     """
     return part.partition(b":")[2][:1]
+
+
+def slice_type(kind: pa.DataType, column: str, file: str) -> str:
+    """What decides the names of a column's values as slices: files in which it differs cannot be merged.
+
+    It is a tag where names do not depend on the width of a type, else the type; empty for the type of nulls alone.
+
+    Raises
+    ------
+    SchemaError
+        If the values of the type are not plain.
+
+    Examples
+    --------
+    >>> slice_type(pa.int8(), "length", "f"), slice_type(pa.float32(), "ratio", "f"), slice_type(pa.null(), "x", "f")
+    ('i', 'float', '')
+    """
+    tag = _tag(kind, column, file)
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return "" if tag == b"n" else tag.decode() if tag in (b"b", b"i", b"s", b"x") else str(plain)
 
 
 def read_key(fields: dict[str, Any]) -> Key:

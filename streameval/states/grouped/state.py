@@ -359,10 +359,11 @@ class Grouped(Small):
 
 
 def _rank(group: Group) -> Any:
-    """Orders groups by value; NaN follows all numbers, null follows NaN."""
+    """Orders groups by value: numbers, NaN, texts, binaries, null."""
     if not isinstance(group, tuple):
         return group
-    return tuple((value is None, value != value, 0 if value is None else value) for value in group)
+    kinds = ((value is None, isinstance(value, bytes), isinstance(value, str), value != value) for value in group)
+    return tuple((*kind, 0 if value is None else value) for kind, value in zip(kinds, group, strict=True))
 
 
 def _fact_rows(table: GroupTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -23,6 +23,7 @@ from streameval.options import active, recorded
 from streameval.options.kinds import ByColumn
 from streameval.scan import Piece, Scan
 from streameval.states.grouped import By, GroupedSpec, divisible
+from streameval.states.grouped.keys import slice_type
 from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUBSETS, contradiction, plain_options
@@ -43,7 +44,7 @@ class Configuration:
     Attributes
     ----------
     options : the options of `streameval.evaluate` that a store keeps, in plain form
-    types : key type of each score, cluster and class column
+    types : key type of each score, cluster and class column, and, as ``by NAME``, of each slicing column
     due : group and column of each state to fold; None for all
 
     Examples
@@ -199,11 +200,27 @@ class Configuration:
         types = {
             name: self.types.get(name) or key_type(found.schema.field(name), self.numbers) for name in self.key_columns
         }
+        for column, name in self._slices.items():
+            if made := self.types.get(name) or slice_type(
+                found.schema.field(column).type, column, found.pieces[0].name
+            ):
+                types[name] = made
         return replace(self, types=types)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every key has a type; a slicing column that has been null so far has none."""
+        return {*self.key_columns, *self._slices.values()} <= set(self.types)
+
+    @property
+    def _slices(self) -> dict[str, str]:
+        """Slicing columns, and the name under which each has its type."""
+        return {column: f"by {column}" for column in self.slicing.plain}
 
     def conformed(self, found: Scan) -> Scan:
         """The scan with column types that give the store's key types; `SchemaError` if a type is wider."""
-        return conformed(found, self.types, self.numbers)
+        slices = {column: self.types[name] for column, name in self._slices.items() if name in self.types}
+        return conformed(found, self.types, self.numbers, slices)
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -220,7 +237,7 @@ class Configuration:
 
     def wanted(self, names: Sequence[str], **changes: Any) -> list[MetricRequest]:
         """The states of the partitions with their metrics, planned as in an evaluation of the files."""
-        fields = {name: arrow_type(kind) for name, kind in self.types.items()}
+        fields = {name: arrow_type(self.types[name]) for name in self.key_columns if name in self.types}
         pieces = tuple(Piece(name, name, 0, 0, 0, name, source=_Nothing()) for name in names[:1])  # one stands for all
         return planned(self.request(**changes), Scan(pa.schema(fields), pieces, 0, 0))
 
@@ -239,7 +256,8 @@ class Configuration:
 
     def with_(self, types: Mapping[str, str]) -> Configuration:
         """The configuration with these key types, restricted to its columns."""
-        return replace(self, types={name: kind for name, kind in types.items() if name in self.key_columns})
+        own = {*self.key_columns, *self._slices.values()}
+        return replace(self, types={name: kind for name, kind in types.items() if name in own})
 
     def changed(self, before: Configuration) -> dict[tuple[str, str], tuple[Any, Any] | None]:
         """Group and column of every state, with its specs before and now if these differ."""

@@ -1,7 +1,8 @@
-"""Key types of a store's columns: how scores and ids become keys, even if later nights have narrower types."""
+"""Key types of a store's columns: how scores, ids and slices become keys, even if later nights have narrower types."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from streameval.errors import SchemaError
 from streameval.evaluation.columns import without_views
 from streameval.scan import Scan, widened
+from streameval.states.grouped.keys import slice_type
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.types import score_type
 
@@ -30,6 +32,9 @@ _ARROW = {
 }
 
 
+_SLICES = {"b": pa.bool_(), "i": pa.int64(), "s": pa.large_string(), "x": pa.large_binary()}
+
+
 def arrow_type(kind: str) -> pa.DataType:
     """The Arrow type for a key type, such as ``f4``, ``hash``, or ``d2`` (decimals with two places)."""
     return pa.decimal128(18, int(kind[1:])) if kind[0] == "d" else _ARROW[kind]
@@ -41,7 +46,7 @@ def key_type(field: pa.Field, numbers: Sequence[str]) -> str:
     return kind(field.type, field.name)
 
 
-def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str]) -> Scan:
+def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str], slices: Mapping[str, str]) -> Scan:
     """The scan, with columns widened to the store's key types.
 
     Parameters
@@ -49,6 +54,7 @@ def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str]) -> 
     found : columns as the files have them
     types : key types of the store's columns
     numbers : columns that are not ids
+    slices : types of slicing columns, see `slice_type`
 
     Raises
     ------
@@ -56,17 +62,38 @@ def conformed(found: Scan, types: Mapping[str, str], numbers: Sequence[str]) -> 
         If a column's type cannot be widened to the store's type.
     """
     fields = [_conformed(field, found, types.get(field.name), numbers) for field in without_views(found.schema)]
+    fields = [_sliceable(field, found, slices.get(field.name)) for field in fields]
     return replace(found, schema=pa.schema(fields))
 
 
 def _conformed(field: pa.Field, found: Scan, due: str | None, numbers: Sequence[str]) -> pa.Field:
     if due is None or _has_key_type(field, numbers, due):
         return field
-    kind = arrow_type(due)
+    return _widened(field, found, arrow_type(due), "holds")
+
+
+def _sliceable(field: pa.Field, found: Scan, due: str | None) -> pa.Field:
+    if not due or slice_type(field.type, field.name, found.pieces[0].name) in (due, ""):
+        return field
+    kind = _SLICES.get(due)
+    if kind is None:
+        with suppress(ValueError):  # decimals, and times of a zone, have no such name
+            kind = pa.type_for_alias(due)
+    return _widened(field, found, due if kind is None else kind, "slices by")
+
+
+def _widened(field: pa.Field, found: Scan, kind: pa.DataType | str, does: str) -> pa.Field:
+    """The column as a wider type.
+
+    Raises
+    ------
+    SchemaError
+        If it is not wider.
+    """
     if widened([field.type, kind]) == kind:
         return field.with_type(kind)
     msg = (
-        f"{found.pieces[0].name}: column {field.name!r} is {found.schema.field(field.name).type}, but the store holds "
+        f"{found.pieces[0].name}: column {field.name!r} is {found.schema.field(field.name).type}, but the store {does} "
         f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
         "begin another store"
     )
