@@ -27,6 +27,7 @@ __all__ = [
     "code_f4",
     "code_id",
     "count_codes",
+    "count_few",
     "encode_f4",
     "encode_f8",
     "encode_i4",
@@ -58,6 +59,21 @@ def count_codes(codes, counts):
     """Count each code."""
     for i in range(codes.size):
         counts[codes[i]] += 1
+
+
+@jit
+def count_few(codes, counts, found):
+    """Count each code, and list those that had no count before; returns how many there are.
+
+    `found`, which takes them, is one longer than `codes`.
+    """
+    n = np.uint64(0)
+    for i in range(codes.size):
+        code = np.uint64(codes[i])
+        found[n] = codes[i]
+        n += np.uint64(counts[code] == 0)
+        counts[code] += 1
+    return n
 
 
 @inlined

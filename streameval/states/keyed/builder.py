@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.kernels import segments as kernels
-from streameval.kernels.keys import count_codes
+from streameval.kernels.keys import count_codes, count_few
 from streameval.states.keyed import hot
 from streameval.states.keyed.grouping import distinct
 from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Segment
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SegmentBuilder"]
 
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
+_TABLES: dict[int, list[Array]] = {}  # of zeros, by the number of codes, one a thread: fresh memory is slow
 BLOCK = 1 << 16  # rows from which hot keys are taken at a time: they stay in the cache
 
 
@@ -188,25 +190,31 @@ class SegmentBuilder:
             return
         if self._observe is not None:
             self._observe(self._rest[: self._size], self._codes[: self._size], self._counts[: self._size])
-        table = np.zeros(self.layout.codes + 2, np.int64)
-        count_codes(self._codes[: self._size], table)
-        kept = self._size - int(table[-2:].sum())
-        starts = np.concatenate(([0], np.cumsum(table)))
+        tables = _TABLES.setdefault(self.layout.codes, [])
+        try:
+            table = tables.pop()
+        except IndexError:  # other threads have them all
+            table = np.zeros(self.layout.codes + 2, np.int64)
+        codes = _counted(self._codes[: self._size], table)
+        starts = np.concatenate(([0], np.cumsum(table[codes])))
         columns = []
         for values in (self._words, self._rest, self._counts, self._weights):
             out = np.empty((self._size if values.shape[0] else 0, *values.shape[1:]), values.dtype)
             if values.size:
                 given, taken = kernels.flat(values[: self._size]), kernels.flat(out)
                 move = kernels.scatter if given.ndim == 1 else kernels.scatter_rows
-                move(given, self._codes[: self._size], starts[:-1].copy(), taken)
+                table[codes] = starts[:-1]
+                move(given, self._codes[: self._size], table, taken)
             columns.append(out)
-        for label in (0, 1):
-            self.nan_rows[label] += table[self.layout.codes + label]
-            a, b = starts[self.layout.codes + label : self.layout.codes + label + 2]
+        table[codes] = 0
+        tables.append(table)
+        ends = np.searchsorted(codes, self.layout.codes + np.arange(3))  # NaN scores have the last two codes
+        for label, (a, b) in enumerate(pairwise(starts[ends].tolist())):
+            self.nan_rows[label] += b - a
             self._nan_weights[label].append(math.fsum(columns[3][a:b]))
-        codes = np.flatnonzero(table[:-2]).astype(np.uint32)
-        if codes.size:
-            self._emit(codes, np.append(starts[codes], kept), *(column[:kept] for column in columns))
+        if ends[0]:
+            kept = int(starts[ends[0]])
+            self._emit(codes[: ends[0]], starts[: ends[0] + 1], *(column[:kept] for column in columns))
         self._size = 0
         if self._hot is None:
             self._learns = self._may_learn
@@ -235,6 +243,22 @@ class SegmentBuilder:
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
         held = (self.budget.hold(column) if column.size else None for column in (rest, counts, weights))
         self._segments.append(Segment(codes, starts, rows, sums, self.budget.hold(words), *held))
+
+
+def _counted(codes: Array, table: Array) -> Array:
+    """The distinct codes, ascending; `table`, of zeros, counts each. Few rows are counted without a look at all codes.
+
+    Examples
+    --------
+    >>> table = np.zeros(8, np.int64)
+    >>> _counted(np.array([5, 2, 5], np.uint32), table), table
+    (array([2, 5], dtype=uint32), array([0, 0, 1, 0, 0, 2, 0, 0]))
+    """
+    if codes.size < table.size:
+        found = np.empty(codes.size + 1, np.uint32)
+        return np.sort(found[: count_few(codes, table, found)])
+    count_codes(codes, table)
+    return np.flatnonzero(table).astype(np.uint32)
 
 
 def _grouped(words: Array, rest: Array, counts: Array, weights: Array) -> tuple[Array, ...]:
