@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["canonical", "few", "format_number", "plural", "size", "unknown_column", "visible"]
+__all__ = ["canonical", "few", "format_number", "plural", "shell", "size", "unknown_column", "visible"]
 
 
 def plural(count: int, word: str) -> str:
@@ -85,6 +86,33 @@ def visible(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shell(words: Iterable[str]) -> str:
+    r"""A command for a shell: words with invisible characters are written as ``$'…'``, which bash and zsh read back.
+
+    Examples
+    --------
+    >>> print(shell(["show", "a b", "c\u202ed'e"]))
+    show 'a b' $'c\u202ed\'e'
+    """
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    written = (
+        f"\\{c}"
+        if c in "\\'"
+        else c
+        if c.isprintable()
+        else f"\\u{ord(c):04x}"
+        if ord(c) < 1 << 16
+        else f"\\U{ord(c):08x}"
+        for c in word
+    )
+    return f"$'{''.join(written)}'"
 
 
 def size(nbytes: int) -> str:

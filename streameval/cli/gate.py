@@ -5,7 +5,6 @@ Everything is imported where it is used, so that ``--help`` answers at once.
 
 from __future__ import annotations
 
-import shlex
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from streameval.cli.console import PLAIN, as_json, check_out, deliver, refuse_di
 from streameval.cli.options import given, options, toml_of
 from streameval.cli.store import opened_store, tell_plan
 from streameval.errors import OptionError
-from streameval.wording import few, plural
+from streameval.wording import few, plural, shell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -176,7 +175,7 @@ def _row(one: Judgement, *, with_night: bool) -> list[str]:
 def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
     """What else is unusual in the newest night that fails, and what to do next."""
     there = list(dict.fromkeys(one.partition for one in found.judgements if not one.good and one.rule != "present"))
-    which, name = f"{there[-1]}: " if there and len(named) != 1 else "", shlex.quote(store.name)
+    which, name = f"{there[-1]}: " if there and len(named) != 1 else "", shell([store.name])
     lines = [which + "; ".join(found.odd)] if found.odd else []
     pending = {one.partition for one in found.judgements if one.outcome == "pending"}
     if not found.judged and found.passed:
@@ -188,7 +187,7 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
         verb = "fail" if failed.issuperset(there) else "fail or are undecided" if failed & {*there} else "are undecided"
         lines.append(f"{len(there)} nights {verb} ({few(there)}): streameval diagnose {name} explains all")
     if there:
-        lines.append(f"next: streameval diagnose {name} --partition {shlex.quote(there[-1])}")
+        lines.append(f"next: streameval diagnose {name} --partition {shell([there[-1]])}")
     elif not found.passed:
         lines.append(f"next: streameval update {name} DATA")
     return lines
@@ -244,7 +243,7 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     head = Text(f"{one.partition}{fails}{undecided}; compared with {plural(one.nights, 'night')}")
     judged = _aligned([_row(rule, with_night=False) for rule in one.rules])
     facts = table(["fact", "night", "usual", "deviations"], rows, ["night", "usual", "deviations"])
-    name, night = shlex.quote(store.name), shlex.quote(one.partition)
+    name, night = shell([store.name]), shell([one.partition])
     remedy = f"next: replace or remove the night, or streameval check {name} --accept {night} --reason '…'"
     if one.undecided:
         remedy += "; a rule that ends in 'or undecided' lets such nights pass"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from streameval.scan.survey import survey
+from streameval.wording import shell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,7 +55,7 @@ def suggestion(data: Sequence[str]) -> str:
     words += [word for name in scores for word in ("--score", name)]
     words += [word for name in clusters for word in ("--cluster", name)]
     words += ["--score", "SCORE"] if not scores and not clusters else []
-    return shlex.join(words)
+    return shell(words)
 
 
 def _named(one: ColumnFacts, *parts: str) -> bool:

@@ -43,19 +43,54 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["FEW_UNITS", "SCALES", "Estimate", "Scale", "Sizes", "compared", "effective_units", "holm"]
+__all__ = [
+    "FEW_UNITS",
+    "SCALES",
+    "Estimate",
+    "Scale",
+    "Sizes",
+    "at_end",
+    "compared",
+    "effective_units",
+    "holm",
+    "too_few",
+]
 
 FEW_UNITS = 50  # effective units below which the output warns
 _LEAST_UNITS = 5
 _NORMAL = 1e9  # degrees of freedom
+_EXPONENT = 709.0  # from here on exponentials leave float64
 _OFF = 0.1  # standard errors that the grid may be off
 _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two columns apart
 _TOO_COARSE = "the value on the coarse grid is off: raise resample_bins (--resample-bins 65536)"
 _SIGNS = {"higher": 1, "lower": -1}
 
 
+def too_few(units: float, of: str, needed: str) -> str:
+    """The reason why there is no interval: effective units, rounded down so that they never read as enough.
+
+    >>> too_few(4.97, "rows (campaign)", "at least 5")
+    '4.9 effective units of rows (campaign): at least 5 are needed'
+    """
+    return f"{math.floor(units * 10) / 10:.1f} effective units of {of}: {needed} are needed"
+
+
+def at_end(value: float) -> str:
+    """The reason why there is no interval around a value that no other can exceed.
+
+    >>> at_end(1.0), at_end(math.inf)
+    ('the value 1 is at the end of its range', 'the value is infinite')
+    """
+    return "the value is infinite" if math.isinf(value) else f"the value {value:g} is at the end of its range"
+
+
 def _logistic(y: float) -> float:
     return 0.5 + 0.5 * math.tanh(y / 2)
+
+
+def _exp(y: float) -> float:
+    """The exponential, infinite where float64 ends."""
+    return math.exp(y) if y < _EXPONENT else math.inf
 
 
 class Scale(NamedTuple):
@@ -79,8 +114,14 @@ SCALES: dict[str, Scale] = {
     "plain": Scale(-math.inf, math.inf, float, float, lambda _: 1.0),
     "logit": Scale(0, 1, lambda x: math.log(x) - math.log1p(-x), _logistic, lambda x: 1 / (x * (1 - x))),
     "fisher": Scale(-1, 1, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x))),
-    "log": Scale(0, math.inf, math.log, math.exp, lambda x: 1 / x),
-    "log_complement": Scale(-math.inf, 1, lambda x: -math.log1p(-x), lambda y: -math.expm1(-y), lambda x: 1 / (1 - x)),
+    "log": Scale(0, math.inf, math.log, _exp, lambda x: 1 / x),
+    "log_complement": Scale(
+        -math.inf,
+        1,
+        lambda x: -math.log1p(-x),
+        lambda y: -math.expm1(-y) if y > -_EXPONENT else -math.inf,
+        lambda x: 1 / (1 - x),
+    ),
 }
 
 
@@ -210,13 +251,13 @@ class Estimate:
         if self.reason:
             return self.reason
         if units < _LEAST_UNITS:
-            return f"{units:.1f} effective units of {kind} ({self.sizes.unit}): at least {_LEAST_UNITS} are needed"
+            return too_few(units, f"{kind} ({self.sizes.unit})", f"at least {_LEAST_UNITS}")
         if self.known is None and (self.deviations.size < 2 or np.isinf(self.replicates).any()):
             return "a replicate is undefined"
         if self.known is None and self._off > _OFF * self.stderr:
             return _TOO_COARSE
         if not scale.low < value < scale.high:
-            return f"the value {value:g} is at the end of its range"
+            return at_end(value)
         return None
 
     @property
@@ -254,6 +295,8 @@ class Estimate:
         half = float(stdtrit(self.freedom, (1 + level) / 2)) * self.stderr * scale.slope(value)
         centre = scale.to(value)
         ends = max(scale.back(centre - half), self.bounds[0]), min(scale.back(centre + half), self.bounds[1])
+        if not all(map(math.isfinite, ends)):
+            return replace(told, ci_reason=f"the standard error, {self.stderr:.3g}, is too large for an interval")
         return replace(told, stderr=self.stderr, ci_lower=ends[0], ci_upper=ends[1])
 
     def minus(self, other: Estimate) -> Estimate:

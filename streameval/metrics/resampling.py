@@ -19,7 +19,7 @@ import numpy as np
 
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.entry import Entry
-from streameval.metrics.estimates import FEW_UNITS, Estimate, Sizes, effective_units
+from streameval.metrics.estimates import FEW_UNITS, Estimate, Sizes, at_end, effective_units, too_few
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.threshold import ConfusionAt
@@ -277,14 +277,13 @@ def _reason(estimate: Estimate, metric: Metric, kind: Entry, split: Resampled) -
     """Why a metric has no interval, beyond what its replicates say."""
     value = estimate.scalar
     if value.value in (kind.low, kind.high):
-        return f"the value {value.value:g} is at the end of its range"
+        return at_end(value.value)
     if not estimate.deviations.any():
         return "the value is the same without any block"
     if kind.beyond and not math.isnan(value.value):
         units = _beyond(value, kind, split)
         if units < FEW_UNITS:
-            unit = split.sizes.unit
-            return f"{units:.1f} effective units of {kind.beyond} ({unit}) beyond the threshold: {FEW_UNITS} are needed"
+            return too_few(units, f"{kind.beyond} ({split.sizes.unit}) beyond the threshold", str(FEW_UNITS))
     useless = getattr(metric, "useless", None)
     if useless is not None and abs(value.value - useless(split.sizes)) < _FAR * estimate.stderr:
         return f"the value is within {_FAR} standard errors of that of a useless score"

@@ -88,6 +88,7 @@ class Selection:
                     msg += ", and with a class column (--classes) those of clusters against classes"
                 elif "classes" in self.families:
                     msg += ", and variants such as assignment_score/m3/raw"
+                msg += f"; groups are {', '.join(self._groups)}"
                 raise OptionError(msg)
         if self.clip is not None and LogLoss(self.clip) not in self.of("score"):
             msg = f"clip={self.clip:g} would change nothing without log_loss: add it to metrics (--metric log_loss)"
@@ -123,6 +124,12 @@ class Selection:
             made += quantiles((), self._names_quantile)
         fixed = [entry.name for entry in CATALOGUE if entry.metric is not None and entry.family in self.families]
         return (*fixed, *(metric.name for metric in made))
+
+    @property
+    def _groups(self) -> tuple[str, ...]:
+        """Subjects of the metrics that there is input for, each of which stands for all of its metrics."""
+        rows = (*CATALOGUE, *(clustering_rows() if "classes" in self.families else ()))
+        return tuple(dict.fromkeys(row.subject for row in rows if row.family in self.families))
 
     def _names_of_all(self) -> Iterable[str]:
         more = (name.split(".")[0] for name in clustering_metric_names()) if "classes" in self.families else ()

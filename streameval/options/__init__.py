@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from streameval.errors import OptionError
 from streameval.options.kinds import ByColumn, texts
 from streameval.options.table import NEEDS, OPTIONS, Option
-from streameval.wording import few, unknown_column
+from streameval.wording import few, shell, unknown_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -146,7 +145,7 @@ def command(verb: str, data: Iterable[str], options: Mapping[str, Any]) -> str:
     "streameval evaluate data --score 'a b' --truncate 0.1 --approx"
     """
     told = words(verb, options)
-    return "" if told is None else shlex.join(["streameval", verb, *data, *told])
+    return "" if told is None else shell(["streameval", verb, *data, *told])
 
 
 def words(verb: str, options: Mapping[str, Any]) -> list[str] | None:

@@ -147,8 +147,8 @@ OPTIONS = (
     Option("weight", COLUMN, None, (*_FOLD, "add"), "state", "Column of weights, for score metrics.", needs="scores"),
     Option("pos_label", ANY, None, _FOLD, "state", "Positive label; without it numbers above zero are positive."),
     Option("metrics", METRICS, None, (*_LOOK, "add"), "value",
-           "Metric, a name or a glob; repeat for several. "
-           "[default: all but assignment scores, variants, pairwise.*]", flag="metric"),
+           "Metric: a name, a glob, or a group such as ranking, thresholds, calibration, lift or pairwise; repeat for "
+           "several. streameval metrics lists all, and says which are the default.", flag="metric"),
     Option("truncate", NUMBERS, (), (*_LOOK, "add"), "value",
            "Cut the gain curve: a share in (0, 1] or a number of points; repeat for several.", needs="scores",
            of="score"),

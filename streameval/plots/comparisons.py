@@ -9,6 +9,8 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.plots.canvas import BLUE, GREY, RED, checked_path, finish, new_axes, plain_frame
 from streameval.plots.sources import Evaluated
+from streameval.results import slice_text
+from streameval.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +25,8 @@ __all__ = ["plot_differences", "plot_slices"]
 _MOST = 40  # lines of a picture
 _LINE = 0.26  # inches of a line
 _VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}
-_WIDE = 28  # characters of a name
+_WIDE = 28  # characters of a slice
+_NAME = 18  # characters of a column in a difference
 
 
 def plot_slices(
@@ -179,7 +182,7 @@ def _dots(ax: Axes, at: Any, shown: Sequence[Scalar], looks: Sequence[tuple[str,
 def _difference(result: Scalar) -> str:
     """The metric and the columns compared."""
     place = f" ({_name(result.slice)})" if result.slice else ""
-    return f"{result.metric}{place}\n{result.of}"
+    return f"{result.metric}{place}\n{' − '.join(_shortened(name, _NAME) for name in str(result.of).split(' − '))}"
 
 
 def _said(result: Scalar) -> str:
@@ -190,9 +193,14 @@ def _said(result: Scalar) -> str:
 
 def _name(slice_: Any) -> str:
     """A slice by its values; null without quotes, as in tables."""
-    text = ", ".join("null" if value is None else repr(value) if value in ("null", "") else str(value)
-                     for value in slice_.values())  # fmt: skip
-    return text if len(text) <= _WIDE else f"{text[: _WIDE - 1]}…"
+    return _shortened(", ".join(map(slice_text, slice_.values())), _WIDE)
+
+
+def _shortened(text: str, most: int) -> str:
+    """A text without invisible characters and without its middle, if it is long: names differ at both ends."""
+    text = visible(text)
+    tail = most // 3
+    return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[-tail:]}"
 
 
 def _finished(ax: Axes, lines: int, x: str, path: Path | None) -> Axes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.report.alike import alike
 from streameval.report.elements import Cell, Head, Row, Table
 from streameval.report.sentences import compared
-from streameval.report.values import NONE, best_of, digits, number, value_cell
+from streameval.report.values import NONE, best_of, digits, number, shortened, value_cell
 from streameval.results import slice_text
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def difference_table(differences: Sequence[Scalar], caption: str = "Differences"
             Cell(_p(one.p_value), order=one.p_value),
             Cell(_VERDICTS.get(verdict, verdict), mark=mark, reason=one.reason or one.ci_reason or ""),
         )
-        rows.append(Row((*map(slice_text, (one.slice or {}).values()), one.metric), cells))
+        rows.append(Row((*(shortened(slice_text(value)) for value in (one.slice or {}).values()), one.metric), cells))
     level = next((one.ci_level for one in differences if one.ci_level is not None), None)
     heads = (
         *(Head(name) for name in differences[0].slice or ()),

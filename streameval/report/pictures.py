@@ -27,7 +27,7 @@ from streameval.report.elements import Figure, Key
 from streameval.report.figures import Canvas, look
 from streameval.report.sentences import joined
 from streameval.report.values import NONE, number
-from streameval.wording import plural
+from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -252,5 +252,5 @@ def _range(line: Sequence[Scalar | None]) -> str:
 
 
 def _margin(names: Sequence[str]) -> float:
-    """The left margin that names need, in points."""
-    return 16 + _TEXT * min(max(map(len, names), default=0), 30)
+    """The left margin that names need, in points; plots shorten them to this."""
+    return 16 + _TEXT * min(max((len(visible(name)) for name in names), default=0), 40)

@@ -13,7 +13,7 @@ from streameval.report.elements import Cell, Head, Row, Section, Table, Text
 from streameval.report.headline import difference_table
 from streameval.report.terminal.notes import sampling_said
 from streameval.report.terminal.slices import by_slicing, rests
-from streameval.report.values import digits, value_cell
+from streameval.report.values import digits, shortened, value_cell
 from streameval.results import slice_text
 from streameval.wording import plural
 
@@ -61,7 +61,7 @@ def _table(
     cut = next((i for i, result in enumerate(first) if result.cut_share is not None), None)
     rows = tuple(
         Row(
-            tuple(slice_text(value) for value in (row[0].slice or {}).values()),
+            tuple(shortened(slice_text(value)) for value in (row[0].slice or {}).values()),
             (
                 Cell(f"{_rows(row):,}", order=_rows(row)),
                 Cell(f"{_positives(row):,}", order=_positives(row)),

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from streameval.report.elements import Cell
+from streameval.wording import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -13,10 +14,11 @@ if TYPE_CHECKING:
     from streameval.report.elements import Mark
     from streameval.results import Scalar
 
-__all__ = ["NONE", "Meaning", "best_of", "digits", "number", "spoken", "value_cell"]
+__all__ = ["NONE", "Meaning", "best_of", "digits", "number", "shortened", "spoken", "value_cell"]
 
 NONE = "–"
-_LARGE = 1e3  # values from here on have one decimal
+_LARGE = 1e3  # values from here on have one decimal, unless they are whole
+_LONG = 120  # characters of a text from the data
 _SPOKEN = {
     "roc_auc": "ROC AUC",
     "pr_auc": "PR AUC",
@@ -63,14 +65,16 @@ def spoken(metric: str) -> str:
 
 
 def digits(values: Iterable[float], least: int = 4, most: int = 6) -> int:
-    """The number of decimals that tells values apart.
+    """The number of decimals that tells values apart; none for counts.
 
     Examples
     --------
-    >>> digits([0.5, 0.25]), digits([0.99213, 0.99214])
-    (4, 5)
+    >>> digits([0.5, 0.25]), digits([0.99213, 0.99214]), digits([352.0, 0.0])
+    (4, 5, 0)
     """
     distinct = {value for value in values if math.isfinite(value)}
+    if all(map(float.is_integer, map(float, distinct))) and any(abs(value) > 1 for value in distinct):
+        return 0
     for count in range(least, most):
         if len({f"{value:.{count}f}" for value in distinct}) == len(distinct):
             return count
@@ -82,17 +86,30 @@ def number(value: float, count: int = 4, *, signed: bool = False) -> str:
 
     Examples
     --------
-    >>> number(-0.00312, signed=True), number(12345678.91), number(float("nan"))
-    ('−0.0031', '12,345,678.9', '–')
+    >>> number(-0.00312, signed=True), number(12345678.91), number(5120.0), number(float("nan"))
+    ('−0.0031', '12,345,678.9', '5,120', '–')
     """
     if value != value:
         return NONE
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.{count}f}" if abs(value) < _LARGE else f"{value:,.1f}" if abs(value) < 1e15 else f"{value:.6g}"
+    large = ",.0f" if float(value).is_integer() else ",.1f"
+    text = f"{value:.{count}f}" if abs(value) < _LARGE else f"{value:{large}}" if abs(value) < 1e15 else f"{value:.6g}"
     if signed and value > 0:
         text = f"+{text}"
     return text.replace("-", "−", 1) if text.startswith("-") else text
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text from the data, as it is read: one value must not fill the page.
+
+    Examples
+    --------
+    >>> shortened("DE"), len(shortened("x" * 5000))
+    ('DE', 120)
+    """
+    shown = visible(text)
+    return shown if len(shown) <= _LONG else f"{shown[: _LONG - 1]}…"
 
 
 def value_cell(result: Scalar | None, count: int = 4, mark: Mark = "") -> Cell:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from streameval.options import honoured, words
 from streameval.results import Source
+from streameval.wording import shell
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -42,5 +42,5 @@ def store_source(
     chosen = {key: honoured("show")[key].plain(value) for key, value in selection.items() if value is not None}
     own = words(verb, {key: value for key, value in plain.items() if key in given and key in honoured(verb)})
     told = words("show", chosen)
-    command = "" if told is None or own is None else shlex.join(["streameval", verb, name, *told, *own])
+    command = "" if told is None or own is None else shell(["streameval", verb, name, *told, *own])
     return Source((name,), 0, command, nights)

@@ -304,6 +304,8 @@ def test_names_globs_families_and_subjects_pick_metrics() -> None:
     }
     with pytest.raises(OptionError, match="no metric is named 'gian'"):
         evaluate(data, score="score", metrics="gian")
+    with pytest.raises(OptionError, match=r"groups are ranking, gain, thresholds, calibration$"):
+        evaluate(data, score="score", metrics="all")
 
 
 def test_the_catalogue_is_listed_by_pattern() -> None:

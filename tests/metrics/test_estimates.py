@@ -51,6 +51,19 @@ def test_a_scale_goes_there_and_back(name):
         assert scale.slope(x) == pytest.approx((scale.to(x + 1e-7) - scale.to(x - 1e-7)) / 2e-7, rel=1e-4)
 
 
+@pytest.mark.parametrize("name", SCALES)
+def test_an_interval_without_ends_is_refused(name):
+    """Where a standard error is so large that the ends leave float64, there is a reason in place of them."""
+    blocks = np.ones(8)
+    scalar = Scalar.certain("odds", 0.5)
+    found = Estimate(scalar, np.resize([0.5, 1e100], 8), Sizes("campaign", {"rows": blocks}), name).scalar_with(0.95)
+    if name in ("log", "log_complement"):
+        assert found.ci_reason == "the standard error, 1.32e+100, is too large for an interval"
+        assert found.ci_lower is found.ci_upper is None
+    else:
+        assert math.isfinite(found.ci_upper - found.ci_lower)
+
+
 def test_effective_units_of_equal_units_are_about_their_number():
     """Effective units of equal units are about their number."""
     counts = np.bincount(RNG.integers(0, 128, 3000), minlength=128)

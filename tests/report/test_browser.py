@@ -36,7 +36,8 @@ def hostile(folder: Path) -> Path:
     """Data whose columns, slices, classes and clusters are named to be run, to load something, and to mislead."""
     rows, rng = 400, np.random.default_rng(3)
     remote = "<img src=http://127.0.0.1:9/x onerror=alert(1)>"
-    values = [HOSTILE, remote, "\u202egnp.exe", "a\x00b\x1b[31m", "</svg></style></title><script>alert(2)</script>", ""]
+    values = [HOSTILE, remote, "\u202egnp.exe", "a\x00b\x1b[31m", "</svg></style></title><script>alert(2)</script>", "",
+              "a" * 3000]  # fmt: skip
     table = pa.table(
         {
             "label": rng.integers(0, 2, rows),
@@ -44,7 +45,7 @@ def hostile(folder: Path) -> Path:
             f"_{remote}": rng.random(rows),
             f"$x^2$ {HOSTILE}": [values[i % 5] for i in range(rows)],
             f"class{HOSTILE}": [values[i % 6] for i in range(rows)],
-            f"by{HOSTILE}": [values[i % 6] for i in range(rows)],
+            f"by{HOSTILE}": [values[i % 7] for i in range(rows)],
         }
     )
     pq.write_table(table, folder / "a.parquet")
@@ -74,7 +75,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     names = pq.read_schema(data).names
     evil: dict[str, Any] = {"classes": names[4], "label": "label"}
     made["hostile"] = evaluate(
-        data, score=names[1:3], cluster=names[3], by=names[5], at="fpr=0.1", metrics=metrics, **evil
+        data, score=names[1:3], cluster=names[3], by=names[5], at="fpr=0.1", metrics=metrics, baseline=names[1], **evil
     )
     made["hostile-attribution"] = attribute(data, cluster=names[3], **evil, examples=names[5])
     for name, found in made.items():
@@ -120,6 +121,22 @@ def test_what_is_hostile_stays_text(tab: Tab, pages: dict[str, Path], name: str)
         tab.run("[...document.querySelectorAll('*')].some(e => [...e.attributes].some(a => a.name.startsWith('on')))")
         is False
     )
+
+
+def test_long_names_leave_room_for_numbers(tab: Tab, pages: dict[str, Path]) -> None:
+    """Names of columns end before the axes of a picture begin; the value of a slice fills no table, nor a caption."""
+    boxes = "e => e.getBoundingClientRect()"
+    tab.open(pages["hostile"])
+    figure = "[...document.querySelectorAll('figure.wide')].find(e => e.innerText.startsWith('Differences'))"
+    names = f"[...{figure}.querySelectorAll('text')].filter(e => e.textContent.includes(' − '))"
+    drawn = f"[...{figure}.querySelectorAll('path')].map({boxes}).filter(r => r.width > 100 && r.width < 700)"
+    ends = f"Math.max(...{names}.map({boxes}).map(r => r.right)) - Math.min(...{drawn}.map(r => r.left))"
+    assert tab.run(ends) <= 0
+    table = "[...document.querySelectorAll('table')].find(e => e.caption.textContent.startsWith('By '))"
+    assert tab.run(f"{table}.tBodies[0].rows[0].cells[1].getBoundingClientRect().right") < 900
+    tab.open(pages["hostile"], 400)
+    captions = f"[...document.querySelectorAll('caption span')].map({boxes})"
+    assert tab.run(f"Math.max(...{captions}.map(r => r.right))") <= 400
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -273,3 +273,30 @@ def test_one_run_writes_several_files(tmp_path: Path) -> None:
     assert "0.992054" in done.stdout
     assert page.read_text().startswith("<!DOCTYPE html>")
     assert table.read_text().startswith('"metric","of","value"')
+
+
+def test_counts_are_whole_and_long_values_are_cut() -> None:
+    """Counts of pairs have no decimals; a slice of thousands of letters is cut, and every slice keeps its row."""
+    data = pa.table({
+        "label": [0, 1] * 40, "score": [i / 80 for i in range(80)], "c": [0] * 60 + [1] * 20, "k": [0] * 40 + [1] * 40,
+        "land": ["a" * 5000, "b"] * 40,
+    })  # fmt: skip
+    found = evaluate(data, score="score", cluster="c", classes="k", by="land", metrics=["roc_auc", "pairwise.TP"])
+    page = found.to_html()
+    assert found.value("pairwise.TP") == 1160
+    assert "<bdi>1,160</bdi>" in page
+    assert "a" * 119 + "…" in page
+    assert "a" * 120 not in page
+    assert " 1,160" in str(found)
+
+
+def test_the_command_of_a_page_can_be_pasted(tmp_path: Path) -> None:
+    """Names with invisible characters are written so that a shell reads them back."""
+    pq.write_table(pa.table({"label": [0, 1], "s\u202e'x": [0.1, 0.9]}), tmp_path / "a.parquet")
+    command = evaluate(tmp_path, score="s\u202e'x").source.command
+    told = subprocess.run(
+        ["/bin/bash", "-c", f"printf '%s|' {command}"], capture_output=True, text=True, check=True
+    ).stdout
+    assert told.split("|")[:2] == ["streameval", "evaluate"]
+    assert "s\u202e'x" in told.split("|")
+    assert "\u202e" not in command

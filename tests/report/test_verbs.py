@@ -235,7 +235,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_store_is_shown_with_a_baseline(compared: Path, tmp_path: Path) -> None:
     """Differences are not followed night by night; the columns that they compare are."""
     run("show", compared / "store", "--baseline", "v1", "--metric", "roc_auc", "--out", tmp_path / "x.html")
-    heads = Reader((tmp_path / "x.html").read_text()).texts["caption"]
+    heads = Reader((tmp_path / "x.html").read_text()).texts["span"]
     assert [caption for caption in heads if caption in ("Differences", "Every night")] == ["Differences", "Every night"]
 
 

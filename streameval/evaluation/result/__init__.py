@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,6 +16,7 @@ from streameval.evaluation.result.estimates import Estimates
 from streameval.metrics.catalogue import entry_of
 from streameval.results import Source, to_arrow
 from streameval.saving import Saved
+from streameval.wording import shell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -202,7 +202,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         if any(r.threshold is not None and r.slice is None and r.baseline is None for r in self.results):
             with suppress(OptionError):
                 points = self.operating_points().to_pylist()
-        told = "".join(f" --rule {shlex.quote(one.text)}" for one in self.judgements)
+        told = "".join(f" --rule {shell([one.text])}" for one in self.judgements)
         source = replace(self.source, command=f"{self.source.command}{told}") if self.source.command else self.source
         return Evidence(
             self.curves(*names), distributions, points, meanings, source, more, self.judgements,

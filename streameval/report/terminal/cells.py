@@ -10,15 +10,19 @@ if TYPE_CHECKING:
 
 __all__ = ["cell", "with_interval"]
 
+_WHOLE = 1e15  # beyond it floats are whole by themselves
+
 
 def cell(result: Scalar | None) -> str:
-    """A value as a table shows it: six decimals, with its half-width where it is not exact, or what a sample says.
+    """A value as a table shows it: six decimals, none for counts; its half-width if inexact, or what a sample says.
 
     Examples
     --------
     >>> from streameval.results import Scalar
     >>> cell(Scalar.certain("roc_auc", 2 / 3)), cell(Scalar.between("roc_auc", 0.5, 0.499, 0.501))
     ('0.666667', '0.500000 ± 1.0e-03')
+    >>> cell(Scalar.certain("pairwise.TN", 28205266.0))
+    '28,205,266'
     >>> cell(Scalar("agc_approx", 0.5, exact=False, stderr=0.002, bound=0.001))
     '0.500000, sampled: bound 1.0e-03, standard error 2.0e-03'
     """
@@ -26,7 +30,8 @@ def cell(result: Scalar | None) -> str:
         return ""
     if result.value != result.value:
         return f"– ({result.reason})" if result.reason else "–"
-    text = f"{result.value:.6f}" if abs(result.value) < 1e6 else f"{result.value:.6g}"
+    count = 1 < abs(result.value) < _WHOLE and float(result.value).is_integer()
+    text = f"{result.value:,.0f}" if count else f"{result.value:.{'6f' if abs(result.value) < 1e6 else '6g'}}"
     if result.threshold is not None:
         text += f" @ {result.threshold:.5g}"  # the score from which on points are taken
     if result.ci_lower is not None and result.ci_upper is not None and result.exact:
