@@ -346,8 +346,14 @@ def _name(value: Any) -> str:
 
 
 def _largest(cells: Iterable[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{_name(next(iter(cell.values())))} ({cell['rows']:,})" for cell in cells)
+    return ", ".join(f"{_member(cell)} ({cell['rows']:,})" for cell in cells)
 
 
 def _examples(cells: Iterable[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{_name(next(iter(cell.values())))}: {' | '.join(cell['values'])}" for cell in cells)
+    return "; ".join(f"{_member(cell)}: {' | '.join(cell['values'])}" for cell in cells)
+
+
+def _member(cell: Mapping[str, Any]) -> str:
+    """A class of a cluster, or a cluster of a class, which may belong to a partition."""
+    name = _name(next(iter(cell.values())))
+    return f"{name} in {cell['partition']}" if cell.get("partition") else name

@@ -435,6 +435,15 @@ def test_pure_clusters_in_partitions_give_empty_tables(tmp_path: Path) -> None:
     assert "no cluster above the threshold is impure" in out.output
 
 
+def test_clusters_of_a_class_say_their_partition(tmp_path: Path) -> None:
+    """An id that belongs to its partition stands beside it, also among the largest clusters of a class."""
+    folder = written(tmp_path, pa.table({"k": ["a"] * 4, "c": [7] * 4}), 2, 1)
+    words = ["attribute", str(folder), "--cluster", "c", "--classes", "k", "--cluster-scope", "partition"]
+    told = CliRunner().invoke(main, words).output
+    partitions = sorted({piece.parent.name for piece in folder.rglob("*.parquet")})
+    assert ", ".join(f"7 in {name} (2)" for name in partitions) in told
+
+
 def test_a_filter_is_that_of_its_rows_alone() -> None:
     """`where` gives the tables of the rows that meet it."""
     rng = np.random.default_rng(3)
