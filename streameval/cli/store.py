@@ -257,6 +257,11 @@ def history(
     first night shown.
     """
     refuse_directory(json_to, csv_to, plot)
+    if json_to == csv_to == "-":
+        from streameval.errors import OptionError
+
+        msg = "--json - and --csv - cannot both print to stdout; write one of them to a file"
+        raise OptionError(msg)
     check_out(out)
     opened = opened_store(store, asked)
     if plan_only:

@@ -30,6 +30,7 @@ __all__ = [
     "Filter",
     "Kind",
     "choice",
+    "in_words",
     "number",
     "numbers",
     "of_column",
@@ -109,6 +110,21 @@ def of_column(value: Any, column: str) -> Any:
 def values_in(value: Any) -> list[Any]:
     """All values that an option has, of whatever columns."""
     return [value.others, *(own for _, own in value.columns)] if isinstance(value, ByColumn) else [value]
+
+
+def in_words(value: Any) -> str:
+    """The plain value of an option in words.
+
+    Examples
+    --------
+    >>> in_words({"score_nb": "half", "*": "drop"}), in_words(["default", "ks"]), in_words("drop")
+    ('score_nb=half, others drop', 'default, ks', 'drop')
+    """
+    if isinstance(value, dict):
+        return ", ".join(
+            f"others {own}" if name == OTHERS else f"{name}={in_words(own)}" for name, own in value.items()
+        )
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def plain(given: Any) -> Any:

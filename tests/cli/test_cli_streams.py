@@ -116,6 +116,9 @@ def test_csv_is_alone_on_stdout(store: str) -> None:
     done = run("history", store, "--metric", "aul", "--csv", "-")
     assert done.stdout.splitlines()[0].startswith("partition,night_rows")
     assert len(done.stdout.splitlines()) == 3
+    both = run("history", store, "--metric", "aul", "--csv", "-", "--json", "-")
+    assert (both.exit_code, both.stdout) == (2, "")
+    assert "--json - and --csv - cannot both print to stdout" in both.stderr
 
 
 def test_a_failed_rule_is_told_on_stderr_where_there_is_no_table(store: str) -> None:

@@ -20,7 +20,7 @@ from streameval.evaluation.families import MetricRequest, planned
 from streameval.evaluation.request import Request
 from streameval.evaluation.slicing import Slicing
 from streameval.options import active, recorded
-from streameval.options.kinds import ByColumn
+from streameval.options.kinds import ByColumn, in_words
 from streameval.scan import Piece, Scan
 from streameval.states.grouped import By, GroupedSpec, divisible
 from streameval.states.grouped.keys import slice_type
@@ -117,7 +117,7 @@ class Configuration:
         parts += [f"labels {label}"] if label else []
         named = (*kinds, "classes", "label")
         others = {name: value for name, value in recorded(self.options).items() if name not in named}
-        parts += [f"{name}={', '.join(map(str, v)) if isinstance(v, list) else v}" for name, v in others.items()]
+        parts += [f"{name}{': ' if isinstance(v, dict) else '='}{in_words(v)}" for name, v in others.items()]
         return f"keeps {'; '.join(parts)}"
 
     def refuse_others(self, given: Mapping[str, Any]) -> None:

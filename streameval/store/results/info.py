@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streameval.options import recorded
-from streameval.options.kinds import OTHERS
+from streameval.options.kinds import in_words
 from streameval.store.nights.configuration import slices_group
 from streameval.store.nights.partitions import in_order, newest
 from streameval.wording import few, plural, size
@@ -81,7 +81,7 @@ class Info:
             ("size", f"{plural(self.files, 'file')}, {size(self.bytes)}"),
             *listed.items(),
             *(("slices", what) for what in sliced),
-            *((name, _told(value)) for name, value in self.policies.items()),
+            *((name, in_words(value)) for name, value in self.policies.items()),
             ("incomplete", few(self.incomplete) or "none"),
             ("failing", few(failing) or "none"),
             *([("undecided", few(undecided))] if undecided else []),
@@ -132,19 +132,6 @@ def _bytes_of(entries: Sequence[Entry], key: By) -> int:
     group = slices_group("", key)
     kept = {state.file: state.bytes for entry in entries for state in entry.states if state.group.endswith(group)}
     return sum(kept.values())
-
-
-def _told(value: Any) -> str:
-    """The value of an option in words.
-
-    Examples
-    --------
-    >>> _told({"score_nb": "half", "*": "drop"}), _told(["default", "ks"]), _told("drop")
-    ('score_nb=half, others drop', 'default, ks', 'drop')
-    """
-    if isinstance(value, dict):
-        return ", ".join(f"others {own}" if name == OTHERS else f"{name}={_told(own)}" for name, own in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _plain(value: Any) -> Any:
