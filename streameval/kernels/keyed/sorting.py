@@ -1,6 +1,7 @@
 """Sort words whose leading bits are even, as those of mixed ids: scatter them to places of a few, then by insertion.
 
-Places of many words, as of ids with many rows, are sorted by NumPy.
+Places of many words, as of ids with many rows, are sorted by NumPy; so are words of fewer than 64 bits, for which it
+counts digits.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ def sorted_words(words: np.ndarray) -> np.ndarray:
 
     Parameters
     ----------
-    words : uint64 array of shape (n,)
+    words : unsigned array of shape (n,)
 
     Examples
     --------
     >>> sorted_words(np.array([7, 2**40, 3, 2**40 + 1, 3], np.uint64)).tolist()
     [3, 3, 7, 1099511627776, 1099511627777]
     """
-    if words.size < _FEW:
+    if words.size < _FEW or words.itemsize < 8:
         return np.sort(words)
     low, shift, starts = _places(words)
     out = np.empty_like(words)
@@ -47,7 +48,7 @@ def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     >>> sorted_order(np.array([7, 2**40, 3], np.uint64))
     (array([            3,             7, 1099511627776], dtype=uint64), array([2, 0, 1]))
     """
-    if words.size < _FEW:
+    if words.size < _FEW or words.itemsize < 8:
         order = np.argsort(words)
         return words[order], order
     low, shift, starts = _places(words)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels import segments as kernels
-from streameval.kernels.keyed.sorting import sorted_order
+from streameval.kernels.keyed.sorting import sorted_order, sorted_words
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.typing import Array
 
@@ -71,8 +71,7 @@ class Labelled:
     def counts(self) -> Iterator[Counts]:
         """Distinct keys with their counts, stretch by stretch."""
         for j, (start, stop) in enumerate(pairwise(self.bounds.tolist())):
-            words = self.words[start:stop]
-            words.sort()
+            words = sorted_words(self.words[start:stop])
             more = None
             if self.counted:
                 words, more = taken_out(words, self.counted[j])
@@ -122,7 +121,7 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
             kernels.order_rest(words, rest, order)
         rest, counts, weights = (column[order] if column.size else column for column in columns)
     else:
-        words = np.sort(words)
+        words = sorted_words(words)
     grouped: Columns = kernels.distinct(words, rest, counts, weights)
     return grouped
 

@@ -4,25 +4,64 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from streameval.kernels.keyed.sorting import sorted_order, sorted_words
 
 RANDOM = np.random.default_rng(3)
+EVEN = RANDOM.integers(0, 1 << 64, 5000, np.uint64)
 WORDS = {
     "none": np.empty(0, np.uint64),
     "few": np.array([5, 3, 5], np.uint64),
-    "even": RANDOM.integers(0, 1 << 64, 5000, np.uint64),
+    "even": EVEN,
     "ends": np.array([2**64 - 1, 0] * 500, np.uint64),
     "equal": np.full(1000, 7, np.uint64),
     "skewed": np.append(RANDOM.integers(0, 100, 1000, np.uint64), np.uint64(2**63)),
+    "ascending": np.sort(EVEN),
+    "descending": np.sort(EVEN)[::-1].copy(),
+    "hot": np.where(RANDOM.random(EVEN.size) < 0.9, np.uint64(1 << 40), EVEN),
+    "same high bits": EVEN & np.uint64(0xFFF) | np.uint64(1 << 63),
+    "same low bits": EVEN << np.uint64(52),
+    "same ends": EVEN & np.uint64(0xFFFF << 24),
+    "steps": np.repeat(np.arange(40, dtype=np.uint64) << np.uint64(30), 49),  # every place has more than are inserted
+    "short": (EVEN >> np.uint64(48)).astype(np.uint16),
+    "read-only": EVEN.view(),
 }
+WORDS["read-only"].flags.writeable = False
+
+
+def check(words: np.ndarray) -> None:
+    """Sorted words are those of NumPy, every place is used once, and the input is unchanged."""
+    given_words, expected = words.copy(), np.sort(words)
+    found, order = sorted_order(words)
+    for one in (sorted_words(words), found, words[order]):
+        assert one.dtype == words.dtype
+        np.testing.assert_array_equal(one, expected)
+    np.testing.assert_array_equal(np.sort(order), np.arange(words.size))
+    np.testing.assert_array_equal(words, given_words)
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
 def test_words_are_sorted(words: np.ndarray) -> None:
     """With every place once, also where many words share a place."""
-    expected = np.sort(words)
-    found, order = sorted_order(words)
-    for one in (sorted_words(words), found, words[order]):
-        np.testing.assert_array_equal(one, expected)
-    np.testing.assert_array_equal(np.sort(order), np.arange(words.size))
+    check(words)
+
+
+@pytest.mark.parametrize("size", [1, 47, 48, 49, 50, 255, 256, 257, 511, 512, 513, 1023, 1024, 1025])
+@pytest.mark.parametrize("bits", [1, 6, 20, 64])
+def test_any_number_of_words_is_sorted(size: int, bits: int) -> None:
+    """Around the numbers of words at which the method changes, with many equal words and few."""
+    check(EVEN[:size] >> np.uint64(64 - bits))
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 63), st.integers(0, 600)), max_size=5),
+    st.integers(0, 2**32),
+)
+def test_clumps_of_words_are_sorted(clumps: list[tuple[int, int, int]], seed: int) -> None:
+    """Any mixture of clumps: each has its place, a spread in bits and a number of words, and wraps around."""
+    random = np.random.default_rng(seed)
+    parts = [np.uint64(low) + random.integers(0, 1 << spread, rows, np.uint64) for low, spread, rows in clumps]
+    check(random.permutation(np.concatenate([np.empty(0, np.uint64), *parts])))
