@@ -157,6 +157,23 @@ def test_a_refused_batch_is_left_out_as_a_whole(name: str, approx: bool) -> None
     assert same(found.result(), evaluate(twice, **ALL, approx=approx))
 
 
+def test_a_narrower_batch_is_widened() -> None:
+    """To the types of the first one; of two accumulators, those with keys of other types are not merged."""
+    wide = GOOD | {"score": np.array([0.5, 0.25])}
+    narrow = wide | {"score": np.array([0.5, 0.25], np.float32), "cluster": np.array([1, 2], np.int8)}
+    narrow["campaign"] = pa.array(narrow["campaign"], pa.uint16())
+    first, second = Accumulator(**ALL), Accumulator(**ALL)
+    first.update(wide)
+    first.update(narrow)
+    assert same(first.result(), evaluate(pa.concat_tables([pa.table(wide)] * 2), **ALL))
+    second.update(narrow)
+    with pytest.raises(IncompatibleStatesError, match="columns that differ in type: .*score"):
+        first.merge(second)
+    with pytest.raises(IncompatibleStatesError, match="'score' has type double where the first batch had float"):
+        second.merge(first)
+    assert first.result().rows == 4
+
+
 def test_a_refused_first_batch_decides_no_types() -> None:
     """The next one may have others."""
     found = Accumulator(score="score")

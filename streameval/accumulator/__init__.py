@@ -43,6 +43,7 @@ from streameval.evaluation.intervals import block_specs
 from streameval.evaluation.request import Request
 from streameval.options import recorded
 from streameval.scan.pieces import Piece, Scan, TableSource
+from streameval.scan.widen import widen as widened
 
 if TYPE_CHECKING:
     import os
@@ -104,8 +105,8 @@ class Accumulator:
         Parameters
         ----------
         batch : Arrow table, record batch or reader, pandas or polars frame, or dict of arrays of equal length
-            It holds the columns that the options name, of the types that they had in the first batch. All of it is
-            checked before any row is counted, so it is in memory as a whole.
+            It holds the columns that the options name, of the types that they had in the first batch or of narrower
+            ones. All of it is checked before any row is counted, so it is in memory as a whole.
 
         Raises
         ------
@@ -177,7 +178,7 @@ class Accumulator:
         Raises
         ------
         IncompatibleStatesError
-            If the options or the types of the columns differ.
+            If the options differ, or the other has a column of another type.
         """
         if not isinstance(other, Accumulator):
             msg = f"cannot merge an Accumulator with {type(other).__name__}"
@@ -191,8 +192,12 @@ class Accumulator:
                 msg = f"cannot merge accumulators that differ in {differ}; make both with the same options"
                 raise IncompatibleStatesError(msg)
             if schema is not None:
-                self._begin(schema, IncompatibleStatesError)
+                plan = self._begin(schema, IncompatibleStatesError)
                 states = self._settled()
+                if states.keys() != added.keys():
+                    differ = [field.name for field in schema if field.type != plan.schema.field(field.name).type]
+                    msg = f"cannot merge accumulators of columns that differ in type: {', '.join(differ)}; cast them"
+                    raise IncompatibleStatesError(msg)
                 self._states = {spec: states[spec].merge(state) for spec, state in added.items()}
             return self
 
@@ -319,7 +324,7 @@ class Accumulator:
             raise FormatError(msg)
 
     def _begin(self, schema: pa.Schema, refusal: type[Exception] = SchemaError) -> Plan:
-        """Plan the states from the types of the first batch; refuse other types later."""
+        """Plan the states from the types of the first batch; refuse types later that these do not hold without loss."""
         schema = pa.schema([pa.field(field.name, field.type) for field in schema])
         if self._schema is None or self._plan is None:
             piece = Piece("", "the batch", 0, 0, 0, source=TableSource(schema.empty_table()))
@@ -332,7 +337,7 @@ class Accumulator:
             self._schema = schema
         for field in schema:
             due = self._schema.field(field.name).type
-            if field.type != due:
+            if widened([field.type, due]) != due:
                 msg = f"column {field.name!r} has type {field.type} where the first batch had {due}; cast it"
                 raise refusal(msg)
         return self._plan
