@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -233,16 +232,10 @@ def _with(
     kept = tuple(state for state in entry.states if (state.group, state.of) not in stale)
     if folded is None:
         return entry if kept == entry.states else replace(entry, states=kept)
-    labels, own = _counted(folded), _counted(entry)
+    labels, own = folded.counted, entry.counted
     if folded.rows != entry.rows or (labels and own and labels != own):
         msg = f"{entry.partition}: its labels are not those that were folded; update or replace it first"
         raise DataError(msg)
     new = tuple(state for state in folded.states if (state.group, state.of) in lacking)
     read = entry.labels if own else folded.labels
     return replace(entry, labels=read, states=(*kept, *new), facts=joined(entry, folded))
-
-
-def _counted(entry: Entry) -> dict[str, Any]:
-    """The labels of a night, whatever its policies; empty if they were not read."""
-    labels = json.loads(entry.labels)
-    return {name: value for name, value in labels.items() if name != "spec"} if labels["spec"]["column"] else {}

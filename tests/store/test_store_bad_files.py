@@ -188,6 +188,8 @@ def test_add_lets_labels_be_missing_from_now_on(data, policy):
     with pytest.raises(NullError, match=r"add changes them once: .* unlabelled .--unlabelled.$"):
         store.update(nights[1])
     assert str(store.add(unlabelled=policy)).startswith(f"unlabelled={policy} added")
+    again = store.update(nights[0], verify=True)
+    assert (again.unchanged, again.changed) == (1, ())
     store.update(nights[1])
     assert store.evaluate().to_json() == evaluate(nights, **options, unlabelled=policy).to_json()
     with pytest.raises(OptionError, match="begin another store"):

@@ -124,6 +124,12 @@ class Entry:
         return dict(json.loads(self.facts))
 
     @property
+    def counted(self) -> dict[str, Any]:
+        """The label counts, whatever the policies; empty if labels were not read."""
+        labels = json.loads(self.labels)
+        return {name: value for name, value in labels.items() if name != "spec"} if labels["spec"]["column"] else {}
+
+    @property
     def left_out(self) -> list[tuple[str, str]]:
         """Files that could not be read, each with the reason."""
         return [(name, why) for name, why in self.noted.get("left_out", ())]
@@ -311,7 +317,7 @@ class Ledger:
             known = [(_when(fact), fact["version"]) for fact in commits(table, self.location)]
         before = [version for when, version in known if when < until]
         if not before:
-            msg = f"as_of={as_of!r}: the store was begun later, at {min(known)[0]:%Y-%m-%d %H:%M} UTC"
+            msg = f"as_of={as_of!r}: the store was begun later, at {min(known)[0]:%Y-%m-%dT%H:%MZ}"
             raise OptionError(msg)
         return int(max(before))
 
