@@ -167,7 +167,7 @@ def test_a_narrower_batch_is_widened() -> None:
     first.update(narrow)
     assert same(first.result(), evaluate(pa.concat_tables([pa.table(wide)] * 2), **ALL))
     second.update(narrow)
-    with pytest.raises(IncompatibleStatesError, match="columns that differ in type: .*score"):
+    with pytest.raises(IncompatibleStatesError, match=r"columns that differ in type: .*score"):
         first.merge(second)
     with pytest.raises(IncompatibleStatesError, match="'score' has type double where the first batch had float"):
         second.merge(first)

@@ -195,8 +195,10 @@ class Accumulator:
                 plan = self._begin(schema, IncompatibleStatesError)
                 states = self._settled()
                 if states.keys() != added.keys():
-                    differ = [field.name for field in schema if field.type != plan.schema.field(field.name).type]
-                    msg = f"cannot merge accumulators of columns that differ in type: {', '.join(differ)}; cast them"
+                    other_types = [field.name for field in schema if field.type != plan.schema.field(field.name).type]
+                    msg = (
+                        f"cannot merge accumulators of columns that differ in type: {', '.join(other_types)}; cast them"
+                    )
                     raise IncompatibleStatesError(msg)
                 self._states = {spec: states[spec].merge(state) for spec, state in added.items()}
             return self
