@@ -14,6 +14,7 @@ from streameval.evaluation.slices import whole_results
 from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.estimates import compared
+from streameval.metrics.finalize import in_rounds
 from streameval.metrics.resampling import estimates, without_replicates
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def estimated(
                 made.append(without_replicates(values, resampling.named_unit, "the value is undefined"))
             else:
                 replicates = partial(family.replicates, engine)
-                exact = partial(_exact, engine, wanted, state, known)
+                exact = partial(_exact, engine, state, known)
                 made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, replicates, exact))
         found += map(Estimated, *made)
     return found
@@ -139,13 +140,11 @@ def _lacking(family: Family) -> str:
     return _NOT_KEPT if family.own_blocks else _NO_CELLS
 
 
-def _exact(
-    engine: Engine, wanted: MetricRequest, state: Any, known: Mapping[Metric, Scalar], metrics: Sequence[Metric]
-) -> list[Scalar]:
+def _exact(engine: Engine, state: Any, known: Mapping[Metric, Any], metrics: Sequence[Metric]) -> list[Any]:
     """Further metrics of the exact state."""
-    if all(metric in known for metric in metrics):
-        return [known[metric] for metric in metrics]
-    return wanted.family.finalize(engine, [(state, metrics)])[0]
+    lacking = [metric for metric in metrics if metric not in known]
+    found = dict(zip(lacking, in_rounds(engine.finalize, [(state, lacking)])[0], strict=True)) if lacking else {}
+    return [found[metric] if metric in found else known[metric] for metric in metrics]
 
 
 def resampled_states(

@@ -63,6 +63,8 @@ _EXPONENT = 709.0  # from here on exponentials leave float64
 _OFF = 0.1  # standard errors that the grid may be off
 _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two columns apart
 _TOO_COARSE = "the value on the coarse grid is off: raise resample_bins (--resample-bins 65536)"
+_INEXACT = 0.01  # standard errors below it were off by 0.5 % (root mean square) and 1.1 % at most
+_TOO_ROUGH = "the grid is too coarse around the threshold: raise resample_bins (--resample-bins 65536)"
 _SIGNS = {"higher": 1, "lower": -1}
 
 
@@ -195,6 +197,8 @@ class Estimate:
     grid : the value where replicates come from an approximation; NaN where they do not
     known : the standard error, where it is known without replicates
     bounds : the least and the greatest value that can be, if the scale does not say it: that of a difference
+    doubt : float64 array of shape (n_blocks,), standard deviation of each replicate around the one that exact scores
+        would give; None or 0 where replicates are exact
 
     Examples
     --------
@@ -211,6 +215,7 @@ class Estimate:
     grid: float = math.nan
     known: float | None = None
     bounds: tuple[float, float] = (-math.inf, math.inf)
+    doubt: Array | None = None
 
     @property
     def deviations(self) -> Array:
@@ -256,9 +261,23 @@ class Estimate:
             return "a replicate is undefined"
         if self.known is None and self._off > _OFF * self.stderr:
             return _TOO_COARSE
+        if self.known is None and self.inexactness > _INEXACT:
+            return _TOO_ROUGH
         if not scale.low < value < scale.high:
             return at_end(value)
         return None
+
+    @property
+    def inexactness(self) -> float:
+        """Relative standard deviation of the standard error around that of exact replicates."""
+        there = ~np.isnan(self.replicates)
+        if self.doubt is None or not self.doubt[there].any():
+            return 0.0
+        squares, doubts = np.square(self.deviations), np.square(self.doubt[there])
+        total = float(squares.sum())
+        return (
+            math.sqrt(float((squares * doubts).sum())) / total + float(doubts.sum()) / total / 2 if total else math.inf
+        )
 
     @property
     def far_off(self) -> bool:
@@ -347,7 +366,10 @@ class Estimate:
         mine, its = SCALES[self.scale], SCALES[other.scale]
         ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
         bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
-        return Estimate(scalar, replicates, smaller, "plain", reason, self.grid - other.grid, bounds=bounds)
+        sure = np.zeros(a.size)
+        doubt = np.hypot(*(sure if e.doubt is None or e.doubt.size != a.size else e.doubt for e in (self, other)))
+        grid = self.grid - other.grid
+        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=doubt)
 
     def p_value(self, against: float = 0) -> float:
         """Two-sided p of the value being `against`, by t; NaN where there is no interval or no spread.

@@ -5,7 +5,8 @@ the state, finalized unchanged, but for a number of points such as the k of ``pr
 Values are those of the exact state; only replicates come from here.
 
 Thresholded metrics are not smooth in the rows. Their blocks are merged to `FEW_BLOCKS`, and they have no interval where
-too few units lie beyond the threshold. What a metric needs of this, its row in the catalogue says.
+too few units lie beyond the threshold, or where a grid leaves too much unknown about the rows around it. What a metric
+needs of this, its row in the catalogue says.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -62,15 +63,14 @@ class Thresholded(Resampled, Protocol):
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold: as the counts of `sizes`."""
 
-    @property
-    def focus(self) -> int | None:
-        """Where there is more detail; see `focused`."""
-
     def total(self) -> Any:
         """A state of all rows, where it is not the exact one that the values come from; else None."""
 
-    def focused(self, value: Scalar, metric: Metric) -> Thresholded:
-        """The same with more detail around the threshold of a metric, where there is less than all."""
+    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> Thresholded:
+        """The same with more detail around the thresholds of metrics, where there is less than all."""
+
+    def displaced(self) -> Sequence[Thresholded]:
+        """The same with rows one standard deviation from where they are taken to be; empty where that is known."""
 
     def certified(self, exact: Exact) -> str | None:
         """Why no replicate will do, where that shows; `exact` finalizes metrics of the exact state."""
@@ -90,7 +90,6 @@ class SplitState:
     grouped: Grouped
     unit: str
     count: int
-    focus: ClassVar[None] = None
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -122,9 +121,13 @@ class SplitState:
     def total(self) -> None:
         """None: the values are of these rows."""
 
-    def focused(self, value: Scalar, metric: Metric) -> SplitState:
+    def focused(self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Exact) -> SplitState:
         """The same."""
         return self
+
+    def displaced(self) -> Sequence[SplitState]:
+        """Empty: the scores of each block are known."""
+        return ()
 
     def certified(self, exact: Exact) -> str | None:
         """Nothing is approximated."""
@@ -183,12 +186,16 @@ def estimates(
     exact = _at_once(exact, [kind.rowwise for kind in kinds if kind.rowwise] if resampled.sizes.single else [])
     reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
     rest = [i for i in range(len(kinds)) if i not in found]
-    for split, at in _groups(values, metrics, kinds, ranked) if ranked else [(resampled, rest)] * bool(rest):
+    for split, at in _groups(values, metrics, kinds, ranked, exact) if ranked else [(resampled, rest)] * bool(rest):
         whole = cast("Thresholded", split).total if ranked else _nothing
-        replicates, grid = _replicates([metrics[i] for i in at], rows, split, whole, finalize)
-        for row, own, i in zip(replicates, grid, at, strict=True):
+        some = [metrics[i] for i in at]
+        replicates, grid = _replicates(some, rows, split, whole, finalize)
+        displaced = cast("Thresholded", split).displaced() if ranked and not reason else ()
+        doubts = _doubts(replicates, some, rows, displaced, finalize)
+        for row, own, doubt, i in zip(replicates, grid, doubts, at, strict=True):
             sizes, kind = split.sizes.of(kinds[i].units), kinds[i]
-            estimate = Estimate(values[i], row, sizes, kind.scale, reason, own, bounds=(kind.low, kind.high))
+            known = (kind.low, kind.high)
+            estimate = Estimate(values[i], row, sizes, kind.scale, reason, own, bounds=known, doubt=doubt)
             found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kind, split))
     if resampled.sizes.single:
         found |= _by_row(found, kinds, exact)
@@ -217,16 +224,17 @@ def _by_row(found: Mapping[int, Estimate], kinds: Sequence[Entry], exact: Exact)
 
 
 def _groups(
-    values: Sequence[Scalar], metrics: Sequence[Metric], kinds: Sequence[Entry], resampled: Thresholded
+    values: Sequence[Scalar], metrics: Sequence[Metric], kinds: Sequence[Entry], resampled: Thresholded, exact: Exact
 ) -> Iterator[tuple[Resampled, list[int]]]:
     """Metrics that the same replicates serve, by their places."""
-    groups: dict[tuple[bool, int | None], tuple[Thresholded, list[int]]] = {}
+    groups: dict[tuple[bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
         if not kind.no_interval:
-            split = resampled.merged(FEW_BLOCKS) if kind.thresholded else resampled
-            split = split.focused(value, metric) if kind.beyond or hasattr(metric, "points") else split
-            groups.setdefault((kind.thresholded, split.focus), (split, []))[1].append(i)
-    yield from groups.values()
+            near = value.threshold is not None or hasattr(metric, "points")
+            groups.setdefault((kind.thresholded, near), []).append(i)
+    for (few, near), at in groups.items():
+        split = resampled.merged(FEW_BLOCKS) if few else resampled
+        yield split.focused([values[i] for i in at], [metrics[i] for i in at], exact) if near else split, at
 
 
 def _kind(metric: Metric) -> Entry:
@@ -256,6 +264,18 @@ def _replicates(
         columns = np.transpose(values)
         found[:, blocks] = np.where(np.isnan(columns), math.inf, columns)
     return found, grid
+
+
+def _doubts(
+    replicates: Array, metrics: Sequence[Metric], rows: int, displaced: Sequence[Resampled], finalize: Finalize
+) -> Array:
+    """How far replicates may be off, an array of their shape: how far they change where rows are displaced."""
+    squares = np.zeros_like(replicates)
+    for split in displaced:
+        moved, _ = _replicates(metrics, rows, split, _nothing, finalize)
+        with np.errstate(invalid="ignore"):
+            squares += np.nan_to_num(np.square(moved - replicates), nan=0.0, posinf=math.inf)
+    return np.sqrt(squares / max(1, len(displaced)))
 
 
 def _values(scalars: Sequence[Scalar]) -> list[float]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["cut_counts", "left_counts", "left_weights"]
+__all__ = ["cut_counts", "dealt_counts", "dealt_weights", "left_counts", "left_weights"]
 
 
 @jit
@@ -66,3 +66,87 @@ def cut_counts(rows, measure, pieces, most, neg, pos):
                 neg[n], pos[n] = a, b
                 n += 1
     return n
+
+
+@jit
+def dealt_counts(bins, upto, whole, left, moved, rows, kept):
+    """Rows of each cell without those of a block, which lie evenly among the rows of their bin.
+
+    Of each bin exactly the rows of the block are missing; down to a cell, their share, rounded to whole rows.
+
+    Parameters
+    ----------
+    bins : int64 array of shape (n_cells,), the bin of each cell; those of a bin follow each other
+    upto : int64 array of shape (n_cells, n_sides), rows of the bin down to the cell, this included
+    whole, left : int64 arrays of shape (n_bins, n_sides), rows of each bin, and those without the block
+    moved : float64 array of shape (n_sides,): standard deviations of random places by which the block lies higher
+    rows : int64 array of shape (n_sides, n_cells) that takes the rows of cells that have some
+    kept : int64 array of shape (n_cells,) that takes the numbers of these cells
+
+    Returns
+    -------
+    int : number of cells that have rows
+    """
+    n, sides = 0, upto.shape[1]
+    before, gone = np.zeros(sides, np.int64), np.zeros(sides, np.int64)
+    for i in range(bins.size):
+        b = bins[i]
+        if i == 0 or bins[i - 1] != b:
+            before[:] = 0
+            gone[:] = 0
+        some = np.int64(0)
+        for side in range(sides):
+            all_ = whole[b, side]
+            block, now = all_ - left[b, side], upto[i, side]
+            here = now - before[side]
+            if block and here:
+                share, lost = now / all_, block
+                if now < all_:
+                    place = block * share + 0.5
+                    if moved[side]:
+                        place += moved[side] * np.sqrt(block * (1 - block / all_) * share * (1 - share))
+                    lost = min(max(np.int64(place), gone[side]), gone[side] + here, block)
+                    lost = max(lost, block - (all_ - now))
+                here -= lost - gone[side]
+                gone[side] = lost
+            before[side] = now
+            rows[side, n] = here
+            some |= here
+        if some:
+            kept[n] = i
+            n += 1
+    return n
+
+
+@jit
+def dealt_weights(bins, upto, whole, left, rows, moved):
+    """Weight of each cell without that of a block, which lies evenly within the weight of its bin.
+
+    Parameters
+    ----------
+    bins, moved : as for `dealt_counts`
+    upto : float64 array of shape (n_cells, 2), weight of the bin by label down to the cell, this included
+    whole, left : float64 arrays of shape (n_bins, 2), weight of each bin, and that without the block
+    rows : int64 array of shape (n_bins, 2), rows of the block
+
+    Returns
+    -------
+    float64 array of shape (n_cells, 2)
+    """
+    out = np.empty_like(upto)
+    for side in range(2):
+        before = gone = 0.0
+        for i in range(bins.size):
+            b = bins[i]
+            if i == 0 or bins[i - 1] != b:
+                before = gone = 0.0
+            now, all_ = upto[i, side], whole[b, side]
+            block, lost = max(0.0, all_ - left[b, side]), gone
+            if rows[b, side] and all_ > 0.0:
+                share = min(1.0, now / all_)
+                spread = np.sqrt(max(0.0, (1 - block / all_) * share * (1 - share)) / rows[b, side])
+                lost = min(max(block * (share + moved[side] * spread), gone), gone + now - before, block)
+                lost = max(lost, block - (all_ - now))
+            out[i, side] = max(0.0, now - before - (lost - gone))
+            before, gone = now, lost
+    return out

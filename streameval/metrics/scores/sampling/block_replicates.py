@@ -1,10 +1,9 @@
 """Replicates of score metrics from block counts on a coarse grid.
 
 Metrics see a bin of one score as a tie, and any other bin as pieces of equal composition, so that ties within a bin
-count as halves and precision changes gradually through it. Where a metric depends on one threshold, bins around it are
-cut into many more pieces, since replicates differ by a small part of a bin there. Pieces keep whole numbers: all counts
-are multiplied by the number of pieces, which changes no metric but the number of points of ``precision@k`` and its
-like, which shrinks with the rows.
+count as halves and precision changes gradually through it. Pieces keep whole numbers: all counts are multiplied by the
+number of pieces, which changes no metric. Where a metric depends on a threshold, replicates differ by a small part of
+a bin, and bins around it are cut at the scores of the exact state (`streameval.metrics.scores.sampling.cells`).
 
 The grid is checked. DeLong's standard error, with each row as a unit, must agree with that of the exact counts to 1 %.
 Each value on the grid, and each difference of two, must agree with the exact one to a tenth of its standard error
@@ -24,7 +23,9 @@ import numpy as np
 from streameval.kernels.blocks.pieces import cut_counts, left_counts, left_weights
 from streameval.metrics.estimates import Sizes
 from streameval.metrics.finalize import compute
+from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
+from streameval.metrics.scores.sampling.near_groups import GroupsNear
 from streameval.states.protocol import Small, Totals
 from streameval.states.scores.parts import ScorePart, known
 from streameval.states.scores.units import unit_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streameval.metrics.protocol import Metric
+    from streameval.metrics.scores.sampling.cells import CutRows
     from streameval.results import Scalar
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
     from streameval.states.scores.parts import Ends
@@ -41,8 +43,6 @@ if TYPE_CHECKING:
 __all__ = ["BlockReplicates", "Pieces"]
 
 _PIECES = 16  # of a bin
-_FINE = 1 << 12  # of a bin near a threshold
-_NEAR = 4  # bins on either side of a threshold
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly
 
 
@@ -133,13 +133,15 @@ class BlockReplicates:
     state : the block counts
     unit : what is drawn together
     count : number of blocks; those of the state are taken modulo this
-    focus : the bin of a threshold, around which bins are cut finely; None for metrics of the whole ranking
+    cells : bins cut around thresholds; None for metrics of the whole ranking
+    moved : how far the rows of a block are displaced within bins, in standard deviations of random places
     """
 
     state: BlockCounts
     unit: str
     count: int
-    focus: int | None = None
+    cells: Cells | None = None
+    moved: float = 0.0
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -160,13 +162,15 @@ class BlockReplicates:
         """The same rows in fewer blocks."""
         return replace(self, count=count)
 
-    def without(self, block: int) -> Pieces:
+    def without(self, block: int) -> Pieces | CutRows:
         """The rows of all other blocks."""
-        return self._pieces(block)
+        return (
+            self._pieces(block) if self.cells is None else self.cells.without(self.state, block, self.count, self.moved)
+        )
 
-    def total(self) -> Pieces:
+    def total(self) -> Pieces | CutRows:
         """The rows of all blocks."""
-        return self._pieces(self.state.spec.count)
+        return self.without(self.state.spec.count)
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold; of its bin the share above it."""
@@ -178,16 +182,42 @@ class BlockReplicates:
             found += share * self.state.measure[above - 1]
         return _kinds(self._by_block(found))
 
-    def focused(self, value: Scalar, metric: Metric) -> BlockReplicates:
-        """The same with fine pieces around the threshold of a metric."""
-        points = getattr(metric, "points", None)
-        rank = None if points is None else points(self.state.totals().rows)
-        if rank is not None:
-            below = np.cumsum(self.state.whole[0].sum(axis=1)[::-1])[::-1]  # rows in each bin and those above it
-            return replace(self, focus=int(np.count_nonzero(below >= rank)) - 1)
-        if value.threshold is None:
+    def focused(
+        self, values: Sequence[Scalar], metrics: Sequence[Metric], exact: Callable[[Sequence[Metric]], list[Any]]
+    ) -> BlockReplicates:
+        """The same with bins cut around the thresholds of metrics, at the scores of the exact state."""
+        state, bins = self.state, rows_of_bins(self.state)
+        below = np.cumsum(bins[::-1])[::-1]  # rows in each bin and those above it
+        near = np.zeros(bins.size, bool)
+        for value, metric in zip(values, metrics, strict=True):
+            points = getattr(metric, "points", None)
+            rank = None if points is None else points(int(bins.sum()))
+            if rank is not None:
+                near |= window(bins, int(np.count_nonzero(below >= rank)) - 1)
+            elif value.threshold is not None:
+                near |= window(bins, int(np.count_nonzero(state.scores[0] <= value.threshold)) - 1)
+        if not near.any():
             return self
-        return replace(self, focus=int(np.count_nonzero(self.state.scores[0] <= value.threshold)) - 1)
+        edges = np.flatnonzero(np.diff(near, prepend=False, append=False)).reshape(-1, 2)
+        spans = tuple((int(state.prefixes[a]), int(state.prefixes[b - 1])) for a, b in edges.tolist())
+        thresholds = sorted({float(value.threshold) for value in values if value.threshold is not None})
+        [groups] = exact([GroupsNear(state.shift, spans, tuple(thresholds))])
+        return replace(self, cells=Cells.of(state, groups, near))
+
+    def displaced(self) -> Sequence[BlockReplicates]:
+        """The same with rows a standard deviation from where they are taken to be, and with rows on the other side.
+
+        Within a bin, the scores of a block are not known. Which way they are displaced varies with block and label.
+        Empty where the place of all rows is known.
+        """
+        if self.cells is None or not self.cells.open:
+            return ()
+        rows = rows_of_bins(self.state)[self.cells.near]
+        found = self._merged(self.state.table[self.cells.near].sum(axis=2))
+        expected = rows * (1 - 1 / self.count)
+        spread = np.square(found - rows[:, None] / self.count).sum()
+        clump = max(1.0, float(spread / expected.sum()))
+        return [replace(self, moved=side * math.sqrt(clump)) for side in (1, -1)]
 
     def certified(self, exact: Callable[[Sequence[Metric]], list[Scalar]]) -> str | None:
         """Why the grid does not do: its standard error of the ROC AUC, each row a unit, is not the exact one."""
@@ -201,18 +231,14 @@ class BlockReplicates:
     def _cuts(self) -> Cuts:
         """How bins are cut into pieces."""
         low, high = self.state.scores
-        most = _PIECES if self.focus is None else _FINE
         open_ = (low < high) & (self.state.whole[0].sum(axis=1) > 1)
-        if self.focus is not None:
-            open_ &= np.abs(np.arange(low.size) - self.focus) <= _NEAR
-        pieces = np.where(open_, most, 1)
-        bins = np.repeat(np.arange(low.size), pieces)[::-1]
-        first = np.cumsum(pieces) - pieces
+        pieces = np.where(open_, _PIECES, 1)
+        bins, first = np.repeat(np.arange(low.size), pieces)[::-1], np.cumsum(pieces) - pieces
         place = (np.arange(bins.size) - np.repeat(first, pieces))[::-1]
         with np.errstate(invalid="ignore", over="ignore"):
-            step = np.where(open_, (high - low) / most, 0.0)
+            step = np.where(open_, (high - low) / _PIECES, 0.0)
             middle = low[bins] + (place + 0.5) * step[bins]
-        return Cuts(pieces, most, np.where(open_[bins] & np.isfinite(middle), middle, low[bins]))
+        return Cuts(pieces, _PIECES, np.where(open_[bins] & np.isfinite(middle), middle, low[bins]))
 
     def _pieces(self, first: int) -> Pieces:
         """The rows of all blocks but those that are taken as one with a block."""
@@ -225,6 +251,12 @@ class BlockReplicates:
             nan_rows = (nan_rows - state.nan_rows[left].sum(axis=0)) * cuts.most
             nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0) * cuts.most
         return Pieces(state.spec, cuts, counts, (sums[0], sums[1]), weights, nan_rows, nan_weights)
+
+    def _merged(self, found: Array) -> Array:
+        """Sums over blocks that are taken as one, of an array of shape (n, n_blocks)."""
+        merged = np.zeros((len(found), self.count))
+        np.add.at(merged.T, np.arange(found.shape[1]) % self.count, found.T)
+        return merged
 
     def _by_block(self, found: Array) -> Array:
         """Sums over blocks that are taken as one, of an array of shape (n_blocks, 2)."""

@@ -1,0 +1,187 @@
+"""Bins cut around thresholds at the scores of the exact state, for replicates of thresholded metrics.
+
+Leaving out a block moves a threshold by a few rows, and which labels these rows have decides what the metric does. The
+exact state has the scores and labels in the bins around the threshold, and the block counts have how many rows of a bin
+belong to each block. Only which of them is not known. A block's rows are taken to lie evenly among the rows of their
+bin, and counts stay whole numbers, so that a threshold is found as in the rows that are left. Taking bins as pieces of
+equal composition instead, standard errors were off by 5 % (root mean square over twelve shapes of scores), and by 20 %
+at worst.
+
+What remains unknown is bounded: rows displaced by one standard deviation of random places give the doubt of a replicate
+(`streameval.metrics.estimates.Estimate.inexactness`). Rows of a bin that belong together, as those of one campaign do,
+are displaced together, so the deviation grows with the spread of rows over blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights, left_counts, left_weights
+from streameval.metrics.scores.sampling.near_groups import NearGroups
+from streameval.states.protocol import Small, Totals
+from streameval.states.scores.parts import ScorePart, known
+from streameval.states.scores.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from streameval.states.scores.blocks import BlockCounts, BlockSpec
+    from streameval.typing import Array
+
+__all__ = ["Cells", "CutRows", "rows_of_bins", "window"]
+
+_EVEN = 64  # cells of a bin near a threshold whose scores are not known
+_NEAR = 4  # bins on either side of a threshold
+_MOST_ROWS = 1 << 13  # of more bins around a threshold
+
+
+def rows_of_bins(state: BlockCounts) -> Array:
+    """Rows of each bin."""
+    found: Array = state.whole[0].sum(axis=1)
+    return found
+
+
+def window(rows: Array, focus: int) -> Array:
+    """The bins around one: some, and more while they have few rows."""
+    there = np.zeros(rows.size, bool)
+    upto = np.cumsum(rows)
+    for reach in (_NEAR << i for i in range(rows.size.bit_length())):
+        low, high = max(0, focus - reach), min(rows.size, focus + reach + 1)
+        if reach > _NEAR and upto[high - 1] - (upto[low - 1] if low else 0) > _MOST_ROWS:
+            break
+        there[low:high] = True
+    return there
+
+
+class Cells(NamedTuple):
+    """Bins cut at the scores that the exact state has, near thresholds; other bins are one cell each.
+
+    Attributes
+    ----------
+    bins : int64 array of shape (n_cells,), the bin of each cell, from the best score to the worst
+    upto : int64 array of shape (n_cells, n_sides), rows of the bin down to the cell, this included: by label, or all
+        rows where they carry weights
+    scores : float64 array of shape (n_cells,)
+    weights : float64 array of shape (n_cells, 2), weight of the bin by label down to the cell; (0, 2) without weights
+    near : bool array of shape (n_bins,), the bins around thresholds
+    open : whether one of these has several scores
+    """
+
+    bins: Array
+    upto: Array
+    scores: Array
+    weights: Array
+    near: Array
+    open: bool
+
+    @classmethod
+    def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> Cells:
+        """Bins cut at groups of scores; evenly where the groups are not those of the bin."""
+        weighted = state.spec.weighted
+        whole = rows_of_bins(state)[:, None] if weighted else state.whole[0]
+        at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
+        there = state.prefixes[at] == groups.prefixes  # of a histogram, one bin may reach into another here
+        groups, at = NearGroups(*(column[there] for column in groups)), at[there]
+        rows = groups.rows[:, None] if weighted else groups.measure
+        sums = np.zeros_like(whole)
+        np.add.at(sums, at, rows)
+        cut = near & (sums == whole).all(axis=1)
+        low, high = state.scores
+        even = near & ~cut & (low < high)
+        kept = cut[at]
+        alone = np.flatnonzero(~cut & ~even)
+        spread = np.repeat(np.flatnonzero(even), _EVEN)
+        place = np.tile(np.arange(1, _EVEN + 1), int(even.sum()))
+        parts = (whole[spread] * place[:, None]) // _EVEN - (whole[spread] * (place - 1)[:, None]) // _EVEN
+        with np.errstate(invalid="ignore", over="ignore"):
+            middle = high[spread] - (high[spread] - low[spread]) * (place - 0.5) / _EVEN
+        bins = np.concatenate([at[kept], alone, spread])
+        counts = np.concatenate([rows[kept], whole[alone], parts])
+        scores = np.concatenate([groups.scores[kept], low[alone], np.where(np.isfinite(middle), middle, low[spread])])
+        order = np.lexsort((-scores, -bins))
+        bins, counts, scores = bins[order], counts[order], scores[order]
+        weights = np.zeros((0, 2))
+        if weighted:
+            of = [groups.measure[kept], state.whole[1][alone], state.whole[1][spread] / _EVEN]
+            weights = _within(bins, np.concatenate(of)[order])
+        return cls(bins, _within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
+
+    def without(self, state: BlockCounts, first: int, count: int, moved: float) -> CutRows:
+        """The rows of all blocks but those that are taken as one with a block, by cell."""
+        left, weighted = slice(first, None, count), state.spec.weighted
+        whole, weights, nan_rows, nan_weights = state.whole
+        counts, *sums = left_counts(whole, state.table, first, count)
+        signs = np.array([moved * (1 - 2 * (first >> side & 1)) for side in range(2)])
+        measure = [each.sum(axis=1, keepdims=True) if weighted else each for each in (whole, counts)]
+        rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
+        kept = kept[: dealt_counts(self.bins, self.upto, *measure, signs, rows, kept)]
+        rows, found = rows[:, : kept.size], self.weights
+        if weighted:
+            remaining = left_weights(weights, state.sums, counts, first, count)
+            found = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, signs)
+            every = np.zeros((1, self.bins.size), np.int64)
+            every[:, kept] = rows
+            kept = np.flatnonzero(every[0] | found.any(axis=1))
+            rows, found = every[:, kept], found[kept]
+        if nan_rows.any():
+            nan_rows = nan_rows - state.nan_rows[left].sum(axis=0)
+            nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0)
+        return CutRows(state.spec, self.scores[kept], rows, found, (sums[0], sums[1]), nan_rows, nan_weights)
+
+
+def _within(bins: Array, values: Array) -> Array:
+    """Sums of values within their bin down to each cell: an array of the shape of the values, (n_cells, n_sides)."""
+    upto = np.cumsum(values, axis=0)
+    first = np.searchsorted(-bins, -bins)
+    found: Array = upto - np.where(first[:, None] > 0, upto[first - 1], 0)
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class CutRows(Small):
+    """Scores of some rows, as metrics of thresholds see them: cells from the best score to the worst.
+
+    Attributes
+    ----------
+    spec : the spec of the block counts
+    scores : float64 array of shape (n_groups,)
+    rows : int64 array of shape (n_sides, n_groups), by label, or all rows where they carry weights
+    weights : float64 array of shape (n_groups, 2), or (0, 2) without weights
+    sums : negatives and positives
+    nan_rows, nan_weights : arrays of shape (2,), missing scores
+    """
+
+    spec: BlockSpec
+    scores: Array
+    rows: Array
+    weights: Array
+    sums: tuple[int, int]
+    nan_rows: Array
+    nan_weights: Array
+
+    def totals(self) -> Totals:
+        """Rows and weights of both classes."""
+        return self._totals
+
+    @cached_property
+    def _totals(self) -> Totals:
+        neg, pos = self.sums
+        if not self.spec.weighted:
+            return Totals(neg, pos, float(neg), float(pos))
+        weights = self.weights.sum(axis=0)
+        unit = unit_of(float(weights.sum() + self.nan_weights.sum()))
+        n, p = np.ldexp(weights, -unit).tolist()
+        return Totals(neg, pos, n, p, weighted=True, unit=unit)
+
+    def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
+        """One: all groups."""
+        none, total, ends = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals(), known(self.scores)
+        if not self.spec.weighted:
+            yield ScorePart(self.rows[0], self.rows[1], none, total, ends)
+            return
+        neg, pos = np.ascontiguousarray(np.ldexp(self.weights, -total.unit).T)
+        yield ScorePart(neg, pos, none, total, ends, counts=self.rows[0])

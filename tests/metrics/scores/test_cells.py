@@ -1,0 +1,79 @@
+"""Bins cut around thresholds: of each bin exactly the rows of a block are missing, spread evenly."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval import evaluate
+from streameval.kernels.blocks.pieces import dealt_counts
+from streameval.metrics.estimates import Estimate, Sizes
+from streameval.results import Scalar
+
+BINS = st.lists(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=6), max_size=5)
+
+
+@settings(max_examples=100)
+@given(BINS, st.floats(0, 1), st.sampled_from([-3.0, -1.0, 0.0, 1.0, 3.0]))
+def test_of_each_bin_the_rows_of_the_block_are_missing(
+    bins: list[list[tuple[int, int]]], share: float, moved: float
+) -> None:
+    """No cell loses more rows than it has, a bin loses the block's, and undisplaced ones lie evenly."""
+    numbers = np.repeat(np.arange(len(bins)), [len(cells) for cells in bins]).astype(np.int64)
+    counts = np.array([cell for cells in bins for cell in cells], np.int64).reshape(-1, 2)
+    upto = np.array([row for cells in bins for row in np.cumsum(cells, axis=0)], np.int64).reshape(-1, 2)
+    whole = np.array([np.sum(cells, axis=0) for cells in bins], np.int64).reshape(-1, 2)
+    taken = (whole * share).astype(np.int64)
+    rows, kept = np.empty((2, len(counts)), np.int64), np.empty(len(counts), np.int64)
+    size = dealt_counts(numbers, upto, whole, whole - taken, np.array([moved, -moved]), rows, kept)
+    left = np.zeros_like(counts)
+    left[kept[:size]] = rows[:, :size].T
+    assert (left >= 0).all()
+    assert (left <= counts).all()
+    assert left[kept[:size]].any(axis=1).all()
+    for b in range(len(bins)):
+        lost = np.cumsum((counts - left)[numbers == b], axis=0)
+        assert (lost[-1] == taken[b]).all()
+        if not moved:
+            expected = upto[numbers == b] * taken[b] / np.maximum(whole[b], 1)
+            assert (np.abs(lost - expected) <= 0.5 + 1e-9).all()
+
+
+def test_where_replicates_are_doubtful_there_is_no_interval() -> None:
+    """The doubt of a difference is that of both sides; a small one does not matter."""
+    d = np.array([1.0, -1.0] * 64)
+    sizes = Sizes("unit", {"rows": np.arange(100.0, 228.0)})
+    sure, doubtful = (
+        Estimate(Scalar.certain("recall@k=9", 0.5), 0.5 + 0.01 * d, sizes, "logit", doubt=0.01 * doubt * np.abs(d))
+        for doubt in (0.01, 0.2)
+    )
+    assert sure.inexactness == pytest.approx(0.01 / math.sqrt(128) + 0.01**2 / 2)
+    assert sure.undefined is None
+    assert "too coarse around the threshold" in str(doubtful.undefined)
+    less = Estimate(Scalar.certain("recall@k=9", 0.4), 0.4 - 0.01 * d, sizes, "logit")
+    assert doubtful.minus(less).inexactness == pytest.approx(0.1 / math.sqrt(128) + 0.1**2 / 2)
+
+
+@pytest.mark.parametrize("options", [{}, {"weight": "weight"}, {"approx": True}, {"nan": "drop"}], ids=str)
+def test_thresholded_errors_are_those_of_the_exact_state(options: dict[str, object]) -> None:
+    """With 20 rows a bin: to 2 % or null, whatever the scores carry."""
+    rng = np.random.default_rng(8)
+    unit = rng.integers(0, 4000, 8000)
+    label = rng.random(4000) < 0.3
+    score = 1 / (1 + np.exp(-1.0 * label[unit] - rng.normal(size=4000)[unit] - rng.normal(size=8000)))
+    score = np.where(rng.random(8000) < 0.01, np.nan if "nan" in options else 0.5, score)
+    table = pa.table({"unit": unit, "label": label[unit], "score": score, "weight": rng.integers(1, 3, 8000)})
+    at = ["k=2000", "share=0.1", "fpr=0.1", "tpr=0.6", "recall=0.4", "threshold=0.7"]
+    given = {"score": "score", "unit": "unit", "at": at, "metrics": "thresholds", **options}
+    exact = evaluate(table, resample_bins="exact", **{name: x for name, x in given.items() if name != "approx"})
+    found = 0
+    for one, other in zip(exact.results, evaluate(table, resample_bins=512, **given).results, strict=True):
+        if other.stderr is not None:
+            found += 1
+            assert other.stderr == pytest.approx(one.stderr, rel=0.02), other
+    assert found > 3
