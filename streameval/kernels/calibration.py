@@ -24,6 +24,7 @@ __all__ = [
 _ONE = np.uint64(1 << 62)
 _STRIDE = 64
 _FIT = 1 << 31  # counts whose products fit a word
+_UNKNOWN = np.int64(-(1 << 63))
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -57,29 +58,109 @@ def _less(high, low, other_high, other_low):
 
 
 @jit
-def drift_counts(neg, pos, words):
+def drift_counts(neg, pos, score):
     """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
 
     The least and the greatest also range over the empty sum, 0.
+
+    Strides of groups are added up first. Within a stride of few rows the running sums are followed in units of 2⁻⁵⁶, of
+    which they lack less than one for each row; only strides that may hold an extreme are then followed in full.
     """
+    strides = (neg.size + _STRIDE - 1) // _STRIDE
+    starts, reach = np.empty((strides, 2), np.uint64), np.empty((strides, 2), np.int64)
+    share = np.empty(_STRIDE, np.int64)
     high, low = np.uint64(0), np.uint64(0)
-    least_high, least_low, most_high, most_low = high, low, high, low
-    for i in range(neg.size):
-        s = np.uint64(words[i])
-        if neg[i] + pos[i] == 1:
-            step = np.uint64(pos[i]) * _ONE - s  # in two's complement
-            low = low + step
-            high = high + np.uint64(low < step) + np.uint64(np.int64(step) >> 63)
+    for k in range(strides):
+        n, p = neg[k * _STRIDE : (k + 1) * _STRIDE], pos[k * _STRIDE : (k + 1) * _STRIDE]
+        s = score[k * _STRIDE : (k + 1) * _STRIDE]
+        starts[k, 0], starts[k, 1] = high, low
+        rows, hits, upper, lower = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for i in range(n.size):
+            word, u = _word(s[i]), n[i] + p[i]
+            share[i] = word
+            rows += u
+            hits += p[i]
+            upper += u * (word >> 32)
+            lower += u * (word & 0xFFFFFFFF)
+        reach[k, 0], reach[k, 1] = _UNKNOWN, _UNKNOWN
+        if rows < 2 * _STRIDE:
+            reach[k, 0], reach[k, 1] = _reach(n, p, share)
+        if rows < HELD:
+            of_score_high, of_score_low = add_words(np.uint64(0), np.uint64(0), np.uint64(upper), np.uint64(lower))
+            high, low = multiply_add(high, low, np.uint64(hits), _ONE)
+            high = high - of_score_high - np.uint64(low < of_score_low)
+            low = low - of_score_low
         else:
-            high, low = multiply_add(high, low, np.uint64(pos[i]), _ONE - s)
-            down_high, down_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(neg[i]), s)
-            high = high - down_high - np.uint64(low < down_low)
-            low = low - down_low
-        if _less(high, low, least_high, least_low):
-            least_high, least_low = high, low
-        if _less(most_high, most_low, high, low):
-            most_high, most_low = high, low
-    return np.array([[high, low], [least_high, least_low], [most_high, most_low]])
+            for i in range(n.size):
+                high, low = _drifted(high, low, n[i], p[i], _word(s[i]))
+    found = np.zeros((3, 2), np.uint64)
+    found[0, 0], found[0, 1] = high, low
+    for k in range(strides):  # what an extreme is at least, so that few strides are followed
+        if reach[k, 0] != _UNKNOWN:
+            _fall(found, *_moved(starts[k], reach[k, 0]))
+            _rise(found, *_moved(starts[k], reach[k, 1] - 2 * _STRIDE))
+    seen = found.copy()
+    found[1:] = 0
+    for k in range(strides):
+        some = reach[k, 0] == _UNKNOWN
+        if not some:
+            high, low = _moved(starts[k], reach[k, 0] - 2 * _STRIDE)
+            some = not _less(seen[1, 0], seen[1, 1], high, low)
+            high, low = _moved(starts[k], reach[k, 1])
+            some |= not _less(high, low, seen[2, 0], seen[2, 1])
+        if some:
+            high, low = starts[k]
+            for i in range(k * _STRIDE, min((k + 1) * _STRIDE, neg.size)):
+                high, low = _drifted(high, low, neg[i], pos[i], _word(score[i]))
+                _fall(found, high, low)
+                _rise(found, high, low)
+    return found
+
+
+@inlined
+def _word(share):
+    """A share as a word."""
+    return np.int64(np.rint(share * 4611686018427387904.0))
+
+
+@jit
+def _reach(neg, pos, words):
+    """The least and the greatest running sum in a stride, rounded up to units of 2⁻⁵⁶ group by group."""
+    at, least, most = np.int64(0), np.int64(0), np.int64(0)
+    for i in range(neg.size):
+        at += (pos[i] << 56) - (neg[i] + pos[i]) * (words[i] >> 6)
+        least, most = min(least, at), max(most, at)
+    return least, most
+
+
+@jit
+def _moved(start, by):
+    """A sum of two words, moved by so many units of 2⁻⁵⁶."""
+    low = start[1] + (np.uint64(by) << np.uint64(6))
+    return start[0] + np.uint64(by >> 58) + np.uint64(low < start[1]), low
+
+
+@jit
+def _drifted(high, low, neg, pos, word):
+    """A running sum of two words after another group."""
+    s = np.uint64(word)
+    high, low = multiply_add(high, low, np.uint64(pos), _ONE - s)
+    of_neg_high, of_neg_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(neg), s)
+    return high - of_neg_high - np.uint64(low < of_neg_low), low - of_neg_low
+
+
+@jit
+def _fall(found, high, low):
+    """Take a sum as the least one if it is less."""
+    if _less(high, low, found[1, 0], found[1, 1]):
+        found[1, 0], found[1, 1] = high, low
+
+
+@jit
+def _rise(found, high, low):
+    """Take a sum as the greatest one if it is greater."""
+    if _less(found[2, 0], found[2, 1], high, low):
+        found[2, 0], found[2, 1] = high, low
 
 
 @jit
@@ -119,9 +200,8 @@ def pool_counts(neg, pos):
         return _pooled(neg, pos)
     strides = (neg.size + _STRIDE - 1) // _STRIDE
     n, p = np.zeros(strides, np.int64), np.zeros(strides, np.int64)
-    for i in range(neg.size):
-        n[i // _STRIDE] += neg[i]
-        p[i // _STRIDE] += pos[i]
+    for k in range(strides):
+        n[k], p[k] = neg[k * _STRIDE : (k + 1) * _STRIDE].sum(), pos[k * _STRIDE : (k + 1) * _STRIDE].sum()
     n, p, edges = _pooled(n, p)
     sums, place = np.empty((2, neg.size), np.int64), np.empty(neg.size, np.int64)
     count, start = 0, 0
@@ -186,10 +266,10 @@ def logit_counts(neg, pos, score, scale, span, first, table):
         p + n, d the distance from a bin's centre in bins, within (−½, ½).
     """
     i, size = 0, neg.size
+    found = np.zeros(10, np.int64)
     while i < size:
-        upper = score[i] >= 0.5
-        way = 1.0 if upper else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
-        rare = 1.0 - score[i] if upper else score[i]
+        way = 1.0 if score[i] >= 0.5 else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
+        rare = _rare(score[i], way)
         at = np.int64(np.floor((span - way * np.log(rare / (1.0 - rare))) * scale))
         edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
         if way * (rare - edge) > 0.0:
@@ -199,31 +279,48 @@ def logit_counts(neg, pos, score, scale, span, first, table):
             at += 1
             edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
         centre = 1.0 / (1.0 + np.exp(way * ((at + 0.5) / scale - span)))
-        odds, per, unit = centre / (1.0 - centre), 1.0 / centre, -way * scale
-        second, third, fourth = (odds**2 - 1.0) / 2, (1.0 + odds**3) / 3, (odds**4 - 1.0) / 4
-        of_neg, of_pos, all_high, all_low, pos_high, pos_low = 0, 0, 0, 0, 0, 0
-        squares, cubes, fourths, fifths = 0, 0, 0, 0
-        while i < size and way * (rare - edge) <= 0.0:
-            p, u = pos[i], neg[i] + pos[i]
-            t = (rare - centre) * per
-            d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
-            word, square = np.int64(np.rint(d * 1099511627776.0)), d * d
-            of_neg += neg[i]
-            of_pos += p
-            all_high += u * (word >> 20)
-            all_low += u * (word & 1048575)
-            pos_high += p * (word >> 20)
-            pos_low += p * (word & 1048575)
-            squares += u * np.int64(np.rint(square * 1073741824.0))
-            cubes += u * np.int64(np.rint(square * d * 1073741824.0))
-            fourths += u * np.int64(np.rint(square * square * 1073741824.0))
-            fifths += u * np.int64(np.rint(square * square * d * 1073741824.0))
-            i += 1
-            if i < size:
-                rare = 1.0 - score[i] if upper else score[i]
-        found = of_neg, of_pos, all_high, all_low, pos_high, pos_low, squares, cubes, fourths, fifths
+        stop = i + 1
+        while stop < size and way * (_rare(score[stop], way) - edge) <= 0.0:
+            stop += 1
+        _moments(neg[i:stop], pos[i:stop], score[i:stop], way, centre, scale, found)
+        i = stop
         for k in range(10):
             table[k, at - first] += found[k]
+
+
+@inlined
+def _rare(score, way):
+    """The probability of the class that is rarer at this score."""
+    return 1.0 - score if way > 0.0 else score
+
+
+@jit
+def _moments(neg, pos, score, way, centre, scale, found):
+    """Sums over the groups of one bin, as rows of `logit_counts`.
+
+    The end of the bin is known and all sums are integers, so that the compiler can take several groups at a time.
+    """
+    odds, per, unit = centre / (1.0 - centre), 1.0 / centre, -way * scale
+    second, third, fourth = (odds**2 - 1.0) / 2, (1.0 + odds**3) / 3, (odds**4 - 1.0) / 4
+    of_neg, of_pos, all_high, all_low, pos_high, pos_low = 0, 0, 0, 0, 0, 0
+    squares, cubes, fourths, fifths = 0, 0, 0, 0
+    for i in range(neg.size):
+        p, u = pos[i], neg[i] + pos[i]
+        t = (_rare(score[i], way) - centre) * per
+        d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
+        word, square = np.int64(np.rint(d * 1099511627776.0)), d * d
+        of_neg += neg[i]
+        of_pos += p
+        all_high += u * (word >> 20)
+        all_low += u * (word & 1048575)
+        pos_high += p * (word >> 20)
+        pos_low += p * (word & 1048575)
+        squares += u * np.int64(np.rint(square * 1073741824.0))
+        cubes += u * np.int64(np.rint(square * d * 1073741824.0))
+        fourths += u * np.int64(np.rint(square * square * 1073741824.0))
+        fifths += u * np.int64(np.rint(square * square * d * 1073741824.0))
+    found[0], found[1], found[2], found[3], found[4] = of_neg, of_pos, all_high, all_low, pos_high
+    found[5], found[6], found[7], found[8], found[9] = pos_low, squares, cubes, fourths, fifths
 
 
 @inlined

@@ -28,6 +28,7 @@ __all__ = [
     "code_id",
     "count_codes",
     "count_few",
+    "decode_f4",
     "encode_f4",
     "encode_f8",
     "encode_i4",
@@ -95,6 +96,14 @@ def encode_f4(bits, label, words, codes):
         words[i] = np.uint16(key)
         missing += nan
     return missing
+
+
+@jit
+def decode_f4(keys, bits):
+    """The bits of float32 scores from their rank keys, which may be words of 64 bits."""
+    for i in range(keys.size):
+        ascending = ~np.uint32(keys[i])
+        bits[i] = ascending ^ (_SIGN4 | ~np.uint32(np.int32(ascending) >> np.int32(31)))
 
 
 @jit

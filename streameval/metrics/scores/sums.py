@@ -55,7 +55,6 @@ __all__ = [
     "squares",
     "sum_of",
     "total",
-    "words",
 ]
 
 BITS = 62  # of a share in fixed point
@@ -116,12 +115,6 @@ def pairs_won(part: ScorePart) -> Any:
     if integers(part.n):
         return _integer(ranking.area_counts(part.n, part.p, part.before.n, part.total.n))
     return 2.0 * float(ranking.area_weights(part.n, part.p, part.before.n, part.total.n))
-
-
-def words(values: Array, bits: int = BITS) -> Array:
-    """Numbers from 0 to 2^(62 − bits) in units of 2^−bits, as int64."""
-    found: Array = np.rint(values * float(1 << bits)).astype(np.int64)
-    return found
 
 
 def dot(measure: Array, values: Array, bits: int = BITS) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from streameval.errors import SchemaError
+from streameval.kernels.keys import decode_f4
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -95,8 +96,8 @@ def decode(keys: Array, kind: str) -> Array:
     array([1.])
     """
     if kind == "f4":
-        rising = ~keys.astype(np.uint32)
-        bits = np.where(rising >> 31, rising ^ np.uint32(1 << 31), ~rising)
+        bits = np.empty(keys.size, np.uint32)
+        decode_f4(keys, bits)
         return bits.view(np.float32).astype(np.float64)
     if kind == "i4":
         return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)

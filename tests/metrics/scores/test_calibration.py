@@ -18,6 +18,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from streameval import evaluate
 from streameval.errors import OptionError
+from streameval.kernels.calibration import drift_counts
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
@@ -241,3 +242,21 @@ def test_points_are_found_under_any_spelling() -> None:
     found = evaluate(drawn(), score="score", metrics=["tpr@fpr=1e-2", "lift@1e-2"])
     assert found.value("tpr@fpr=0.01") == found.value("tpr@fpr=1e-2")
     assert found.value("lift@.01") == found.value("lift@0.01") > 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 100, 1 << 34])
+def test_cumulative_sums_of_many_groups(most: int) -> None:
+    """Followed stride by stride, the extremes are those of all running sums, in integers of any size."""
+    random = np.random.default_rng(most)
+    for groups in (0, 1, 63, 64, 129, 1000):
+        score = np.sort(random.beta(0.3, 0.3, groups))[::-1].copy()
+        size = random.integers(1, most, groups, endpoint=True)
+        for chance in (score, 1.0 - score, np.full(groups, 0.5), np.ones(groups), np.zeros(groups)):
+            pos = random.binomial(size, chance)
+            at, sums = 0, [0]
+            for n, p, s in zip((size - pos).tolist(), pos.tolist(), score.tolist(), strict=True):
+                at += (p << 62) - (n + p) * round(s * 2**62)
+                sums.append(at)
+            found = drift_counts(size - pos, pos, score).tolist()
+            told = [((high << 64) | low) - (high >> 63 << 128) for high, low in found]
+            assert told == [at, min(sums), max(sums)]

@@ -69,7 +69,8 @@ class CorpFit:
         found = Probabilities.of(part)
         if found is None:
             return None
-        n, p, low, high = _pooled(part.n, part.p, found.low, found.high)
+        size = part.once("measure", lambda: part.n + part.p)
+        n, p, low, high = _pooled(part.n, part.p, found.low, found.high, size)
         finest = _pooled(*_split(part))[:2] if part.open.any() else None
         return Fit(part.before.rows, n, p, low, high, BrierScore().partial(part), finest)
 
@@ -79,10 +80,12 @@ class CorpFit:
         return joined(found) if found and len(found) == len(partials) else None
 
 
-def _pooled(n: Array, p: Array, low: Array, high: Array) -> tuple[Array, Array, Array, Array]:
-    """Pooled groups, and the ends of the scores of each block."""
-    if not (n + p).all():
-        some = n + p > 0
+def _pooled(
+    n: Array, p: Array, low: Array, high: Array, size: Array | None = None
+) -> tuple[Array, Array, Array, Array]:
+    """Pooled groups, and the ends of the scores of each block; `size` is n + p where it is known."""
+    some = n + p > 0 if size is None else size > 0
+    if not some.all():
         n, p, low, high = n[some], p[some], low[some], high[some]
     blocks, hits, last = pooled(n, p)
     first = np.append(0, last[:-1] + 1)[: last.size]
