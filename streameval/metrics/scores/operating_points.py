@@ -191,7 +191,7 @@ class OperatingPoint:
             rows = part.before.rows
             return reached(part.rows, rows, due) if rows < due <= rows + held(part, part.n.size)[0] else None
         if self.kind == "fpr":
-            return last_within(part.n, part.p, part.before.n, due)
+            return last_within(part, due)
         last = 0 if part.before.p >= due and part.n.size else reached(part.p, part.before.p, due)
         if last is None:
             return None

@@ -277,7 +277,12 @@ def limit(share: float, size: Any, *, most: bool) -> Any:
     """
     if isinstance(size, float):
         return share * size * (1 + _TOLERANCE if most else 1 - _TOLERANCE)
-    exact = _decimal(float(share)) * size
+    return _whole(float(share), size, most)
+
+
+@lru_cache(maxsize=256)  # every part asks for the same
+def _whole(share: float, size: int, most: bool) -> int:
+    exact = _decimal(share) * size
     return math.floor(exact) if most else math.ceil(exact)
 
 
@@ -291,11 +296,12 @@ def reached(values: Array, start: Any, bound: Any) -> int | None:
     return at if at < values.size else None
 
 
-def last_within(n: Array, p: Array, start: Any, bound: Any) -> int | None:
+def last_within(part: ScorePart, bound: Any) -> int | None:
     """The last group with positives up to which the negatives stay within `bound`."""
+    n, p, start = part.n, part.p, part.before.n
     if start > bound:
         return None
-    if integers(n) and start + n.sum() <= bound:
+    if integers(n) and start + held(part, n.size)[1] <= bound:
         hit = int(np.argmax(p[::-1] > 0)) if p.size else 0
         return p.size - 1 - hit if p.size and p[p.size - 1 - hit] > 0 else None
     hits = np.flatnonzero(p[: int(np.searchsorted(running(n, start), bound, side="right"))] > 0)
