@@ -48,13 +48,34 @@ def items_of(starts, code, stop):
 
 @jit
 def spread_starts(codes, starts, first, out):
-    """Where each code from `first` on starts, for a segment of some `codes`; places count from its first row here."""
-    at = 0
-    for j in range(codes.size):
-        code = np.int64(codes[j]) - first
-        out[at : code + 1] = starts[j] - starts[0]
+    """Where each code from `first` on starts in a segment, counted from the first item that is returned.
+
+    Parameters
+    ----------
+    codes : uint32 array of shape (n_pieces,), the ascending codes of the segment
+    starts : int64 array of shape (n_pieces + 1,), where they start
+    first : int64
+    out : int64 array of shape (n_codes + 1,), updated in place; the end is the last
+
+    Returns
+    -------
+    start, stop : int64, the segment's items that have these codes
+    """
+    low, high = 0, codes.size
+    while low < high:
+        middle = (low + high) >> 1
+        if np.int64(codes[middle]) < first:
+            low = middle + 1
+        else:
+            high = middle
+    at, begin = 0, starts[low]
+    while low < codes.size and np.int64(codes[low]) - first < out.size - 1:
+        code = np.int64(codes[low]) - first
+        out[at : code + 1] = starts[low] - begin
         at = code + 1
-    out[at:] = starts[codes.size] - starts[0]
+        low += 1
+    out[at:] = starts[low] - begin
+    return begin, starts[low]
 
 
 @jit

@@ -4,9 +4,9 @@ In a large table, most cells are rows in singleton clusters. They all have n = c
 
 Small integers are counted in an array. Other classes are counted in a hash table, at most as large as a builder's
 buffers. If the table fills before classes have occurred twice on average, as when every message is a class, rows are
-kept uncounted, 8 bytes a word; rows that come with counts keep them. When the table outgrows the cache, the number of
-repeats so far estimates the number of classes (the birthday problem); counting stops there if they would fill half of
-the largest table.
+kept uncounted, 8 bytes a word; rows that come with counts keep them. The repeats among some rows estimate the number of
+classes (the birthday problem); rows are not counted if these would fill half of the largest table. It is estimated from
+a sample of the first rows, and again when the table outgrows the cache.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ __all__ = ["ClassRows", "encode"]
 _FIRST = 1 << 13  # slots of a new table
 _FEW = 2  # counting stops if classes have fewer rows on average
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds
+_GLANCE = 1 << 14  # rows of a sample
 _SAMPLED = 1 << 8  # one id in this many is checked to see whether a batch has small integers
 _LARGEST = 1 << 31  # count of a small integer: batches are smaller
 
@@ -81,6 +82,8 @@ class ClassRows:
         first = read_only(first)
         if not (self._further or counts.size):
             first, rest = self._without_small(first, rest)
+        if not (self._rows or self._plain or counts.size):
+            self._glance(first)
         while first.size and self._plain is None:
             room = self._table.shape[0] // 2
             taken, self._used = count_keys(first, rest, counts, self._further, self._table, self._used, room)
@@ -123,13 +126,23 @@ class ClassRows:
 
     @property
     def _in_vain(self) -> bool:
-        """Whether too many classes are expected for counting to save time or much memory.
+        """Whether too many classes are expected for counting to save time or much memory."""
+        return self._table.shape[0] >= _CACHED and self._too_many(self._used, self._rows)
+
+    def _too_many(self, used: int, rows: int) -> bool:
+        """Whether rows of `used` classes suggest too many classes.
 
         Classes of equal size number about used² / (2 · repeats). If some are larger, the estimate is too low, and
         counting goes on.
         """
-        repeats = self._rows - self._used
-        return self._table.shape[0] >= _CACHED and self._used**2 > repeats * (self._most // 2)
+        return used**2 > (rows - used) * (self._most // 2)
+
+    def _glance(self, first: Array) -> None:
+        """Keep all rows uncounted if a sample of the first ones suggests too many classes."""
+        if self._most > _CACHED and first.size >= _GLANCE:
+            sample = np.sort(first[:: first.size // _GLANCE])
+            if self._too_many(1 + np.count_nonzero(sample[1:] != sample[:-1]), sample.size):
+                self._plain = RowBuilder(self._layout, self._budget, self._capacity)
 
     def _counted(self) -> tuple[Array, Array, Array]:
         """Words and rows of the classes in the table."""

@@ -151,9 +151,7 @@ class SegmentAddresses:
         width, columns = 2 * (stop - start), []
         starts, addresses = np.empty((len(segments), width + 1), np.int64), np.zeros((3, len(segments)), np.uint64)
         for r, segment in enumerate(segments):
-            i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
-            first, last = int(segment.starts[i]), int(segment.starts[j])
-            spread_starts(segment.codes[i:j], segment.starts[i : j + 1], 2 * start, starts[r])
+            first, last = spread_starts(segment.codes, segment.starts, 2 * start, starts[r])
             for at, column in zip(addresses, (segment.words, segment.rest, segment.counts), strict=True):
                 if column is not None:
                     columns.append(column.read(first, last))
