@@ -1,6 +1,7 @@
 """Count the rows of hot keys, and partition the other rows by their first id.
 
-A key is a word and further words; every row has a count of 1. See `streameval.states.contingency.rows`.
+A key is a word and further words; every row has a count of 1. Hot keys are taken out while rows are collected. See
+`streameval.states.contingency.rows`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from streameval.kernels.jit import jit
 from streameval.kernels.keys import MIX
 from streameval.kernels.prefetch import LINE, prefetch
 
-__all__ = ["SLOT_BITS", "absorb_rows", "count_buckets", "scatter_ids", "slots_of_rows"]
+__all__ = ["SLOT_BITS", "absorb_rows", "collect_words", "scatter_ids", "slots_of_rows"]
 
 SLOT_BITS = 13  # so that the table of hot keys stays in the second-level cache
 
@@ -34,34 +35,43 @@ def slots_of_rows(keys: np.ndarray) -> np.ndarray:
 
 
 @jit
-def absorb_rows(words, rest, further, table):
-    """Count the rows whose key is in its slot and move the other rows to the front; returns how many are left.
-
-    The length of the tuple `further` is the number of further words in a key. A row of `table` holds the words of a key
-    and its count. No branch depends on the data.
-    """
-    kept, columns = np.uint64(0), len(further)
+def collect_words(words, shift, out, counts):
+    """Copy words, and count those of each bucket, which is given by the bits of the mixed word above `shift`."""
     for i in range(words.size):
-        hashed = words[i] * _MIX
-        if columns:
-            hashed ^= rest[i, columns - 1] * _FURTHER
-        slot = hashed >> _SLOT_SHIFT
-        hit = table[slot, np.uint64(0)] == words[i]
-        for c in range(columns):
-            hit &= table[slot, np.uint64(1 + c)] == rest[i, c]
-        table[slot, np.uint64(1 + columns)] += np.uint64(hit)
-        words[kept] = words[i]
-        for c in range(columns):
-            rest[kept, c] = rest[i, c]
-        kept += np.uint64(not hit)
-    return np.int64(kept)
+        counts[(words[i] * _MIX) >> shift] += 1
+        out[i] = words[i]
 
 
 @jit
-def count_buckets(words, shift, counts):
-    """Count the words of each bucket, which is given by the bits of the mixed word above `shift`."""
+def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
+    """Count the rows whose key is in its slot and collect the others as `collect_words`; returns how many are left.
+
+    Parameters
+    ----------
+    words : uint64 array of shape (n,)
+    rest : uint64 array of shape (n_further, n), the further words
+    further : tuple of n_further items; the compiler knows its length
+    table : uint64 array of shape (n_slots, n_further + 2), the words of a key and its count in each row
+    shift : see `collect_words`
+    out, out_rest : uint64 arrays of shape (n,) and (n, n_further); no branch depends on the data, so all is written
+    counts : int64 array of shape (n_buckets,), to which the rows left are added
+    """
+    kept, columns = np.uint64(0), len(further)
     for i in range(words.size):
-        counts[(words[i] * _MIX) >> shift] += 1
+        word = words[i]
+        mixed = word * _MIX
+        hashed = mixed ^ rest[columns - 1, i] * _FURTHER if columns else mixed
+        slot = hashed >> _SLOT_SHIFT
+        hit = table[slot, np.uint64(0)] == word
+        for c in range(columns):
+            hit &= table[slot, np.uint64(1 + c)] == rest[c, i]
+        table[slot, np.uint64(1 + columns)] += np.uint64(hit)
+        counts[mixed >> shift] += np.int64(not hit)
+        out[kept] = word
+        for c in range(columns):
+            out_rest[kept, c] = rest[c, i]
+        kept += np.uint64(not hit)
+    return np.int64(kept)
 
 
 @jit

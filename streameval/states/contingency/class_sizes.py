@@ -34,7 +34,7 @@ __all__ = ["ClassRows", "encode"]
 _FIRST = 1 << 13  # slots of a new table
 _FEW = 2  # counting stops if classes have fewer rows on average
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds
-_GLANCE = 1 << 14  # rows of a sample
+_GLANCE = 1 << 12  # rows of a sample
 _SAMPLED = 1 << 8  # one id in this many is checked to see whether a batch has small integers
 _LARGEST = 1 << 31  # count of a small integer: batches are smaller
 
@@ -141,7 +141,7 @@ class ClassRows:
         """Keep all rows uncounted if a sample of the first ones suggests too many classes."""
         if self._most > _CACHED and first.size >= _GLANCE:
             sample = np.sort(first[:: first.size // _GLANCE])
-            if self._too_many(1 + np.count_nonzero(sample[1:] != sample[:-1]), sample.size):
+            if self._too_many(1 + int(np.count_nonzero(sample[1:] != sample[:-1])), sample.size):
                 self._plain = RowBuilder(self._layout, self._budget, self._capacity)
 
     def _counted(self) -> tuple[Array, Array, Array]:

@@ -137,7 +137,7 @@ class _ContingencyBuilder:
         bytes_each = 16 * sum(spec.keys)  # words are held twice when they move
         self._capacity = max(1, min(capacity, _BUFFER // bytes_each))
         self._budget = budget
-        self._cells = RowBuilder(spec.layout, budget, self._capacity)
+        self._cells = RowBuilder(spec.layout, budget, self._capacity, spec)
         self._unclassed: SegmentBuilder | None = None
         self._alone: SegmentBuilder | None = None
         self._label_rows, self._dropped = np.zeros(2, np.int64), np.zeros(2, np.int64)

@@ -3,20 +3,27 @@
 What `streameval.states.keyed.builder.SegmentBuilder` does for any rows, with less work for each: the bucket is a
 part of the mixed id, so no code is stored, and one loop scatters all words of a row. Keys with many rows are counted
 before, in a table that the second-level cache holds. It is learned from the first rows; what it holds decides speed and
-memory only, since its counts are exact and a key may have rows both in it and elsewhere.
+memory only, since its counts are exact and a key may have rows both in it and elsewhere. One loop collects rows, takes
+those of hot keys out and counts the others by bucket.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streameval.kernels.jit import read_only
-from streameval.kernels.keyed.rows import SLOT_BITS, absorb_rows, count_buckets, scatter_ids, slots_of_rows
+from streameval.kernels.keyed.rows import (
+    SLOT_BITS,
+    absorb_rows,
+    collect_words,
+    scatter_ids,
+    slots_of_rows,
+)
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.keyed import hot
-from streameval.states.keyed.builder import BLOCK, SegmentBuilder
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.ids import SHIFT
 
 if TYPE_CHECKING:
@@ -35,17 +42,22 @@ _WORTH = 16  # one row of this many, at least, must be of a hot key
 class HotRows:
     """Counts the rows of the keys that it has learned; owned by one builder.
 
+    Attributes
+    ----------
+    keys : uint64 array of shape (n_keys, n_words), from the least to the most frequent one
+
     Examples
     --------
     >>> words, rest = np.array([7, 7, 9, 7, 5, 7, 7], np.uint64), np.zeros((7, 1), np.uint64)
     >>> table = HotRows.learned(words, rest)
-    >>> left = table.absorb(words, rest)
+    >>> left = table.absorb(words, rest.T, words, rest, np.zeros(ID_BUCKETS, np.int64))
     >>> words[:left].tolist(), [column.tolist() for column in table.items()]
     ([9, 5], [[7], [[0]], [5]])
     """
 
     def __init__(self, keys: Array) -> None:
         """Take keys, from the least to the most frequent one."""
+        self.keys = keys
         self._table = np.zeros((1 << SLOT_BITS, keys.shape[1] + 1), np.uint64)
         self._table[0, :-1] = ~np.uint64(0)  # a free slot holds a key of another slot, so that no row is found there
         self._table[slots_of_rows(keys), :-1] = keys
@@ -73,10 +85,14 @@ class HotRows:
         first = (ordered[starts[:-1]] & low)[order[times[order] >= hot.SEEN]].astype(np.int64)
         return cls(np.column_stack((some[first], more[first])))
 
-    def absorb(self, words: Array, rest: Array) -> int:
-        """Count the rows of hot keys and move the others to the front; returns how many these are."""
+    def absorb(self, words: Array, rest: Array, out: Array, out_rest: Array, buckets: Array) -> int:
+        """Count the rows of hot keys and collect the others; returns how many these are.
+
+        `rest` has a row for each further word, `out_rest` a column.
+        """
         self._rows += words.size
-        left: int = absorb_rows(words, rest, self._further, self._table)
+        given = read_only(words), read_only(np.ascontiguousarray(rest)), self._further, self._table, SHIFT
+        left: int = absorb_rows(*given, out, out_rest, buckets)
         return left
 
     @property
@@ -100,6 +116,8 @@ class RowBuilder:
         Owns the segments' arrays.
     capacity : int
         Rows a segment holds at most.
+    spec : hashable, optional
+        Builders of a budget with equal specs expect the same keys to be hot.
 
     Examples
     --------
@@ -111,41 +129,56 @@ class RowBuilder:
     [3]
     """
 
-    def __init__(self, layout: Layout, budget: Budget, capacity: int) -> None:
+    def __init__(self, layout: Layout, budget: Budget, capacity: int, spec: Any = None) -> None:
         self.layout, self.capacity, self._budget = layout, max(capacity, 1), budget
         self._words = budget.borrow(self.capacity, np.uint64)
         self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
+        self._buckets = np.zeros(ID_BUCKETS, np.int64)
         self._out = SegmentBuilder(layout, budget, 1)
-        self._size, self._learns = 0, True
-        self._hot: HotRows | None = None
+        self._size, self._learns, self._spec = 0, True, spec
+        learned = budget.learned.get(spec)
+        self._hot: HotRows | None = None if learned is None else HotRows(learned)
 
     def add(self, columns: Sequence[Array]) -> None:
         """Take rows by the words of their keys, uint64 arrays of shape (n,), the first one not mixed."""
+        columns = [np.require(column, requirements=("C", "A")) for column in columns]
         rows, done = columns[0].size, 0
         while done < rows:
             if self._size == self.capacity:
                 self._flush()
-            start = self._size
-            count = min(rows - done, self.capacity - start, BLOCK if self._hot else rows)
-            self._words[start : start + count] = columns[0][done : done + count]
-            for c, column in enumerate(columns[1:]):
-                self._rest[start : start + count, c] = column[done : done + count]
-            self._size, done = start + count, done + count
-            self._take_hot(start)
+            stop = min(rows, done + self.capacity - self._size)
+            self._collect([read_only(column[done:stop]) for column in columns])
+            done = stop
 
-    def _take_hot(self, start: int) -> None:
-        """Count the rows of hot keys from `start` on; or learn which keys are hot, from all collected rows."""
-        if self._hot is None and self._learns and self._size >= hot.LEARN:
-            start, self._learns = 0, False
-            self._hot = HotRows.learned(self._words[: self._size], self._rest[: self._size])
+    def _collect(self, columns: Sequence[Array]) -> None:
+        """Copy rows for which there is room, without those of hot keys."""
+        start, stop = self._size, self._size + columns[0].size
+        words, rest = self._words[start:stop], self._rest[start:stop]
         if self._hot is not None:
-            self._size = start + self._hot.absorb(self._words[start : self._size], self._rest[start : self._size])
+            more = columns[1].reshape(1, -1) if len(columns) == 2 else np.array(columns[1:]).reshape(-1, words.size)
+            self._size += self._hot.absorb(columns[0], more, words, rest, self._buckets)
+            return
+        collect_words(columns[0], SHIFT, words, self._buckets)
+        for c, column in enumerate(columns[1:]):
+            rest[:, c] = column
+        self._size = stop
+        if self._learns and stop >= hot.LEARN:
+            self._learn()
+
+    def _learn(self) -> None:
+        """Learn which keys are hot from the collected rows, and take these out."""
+        words, rest = self._words[: self._size], self._rest[: self._size]
+        self._hot, self._learns = HotRows.learned(words, rest), False
+        if self._hot is not None:
+            if self._spec is not None:
+                self._budget.learned[self._spec] = self._hot.keys
+            self._buckets[:] = 0
+            self._size = self._hot.absorb(words, rest.T, words, rest, self._buckets)
 
     def _flush(self) -> None:
-        words, rest = self._words[: self._size], self._rest[: self._size]
         if self._size:
-            self._out.take_pieces(*_partitioned(words, rest))
-        self._size = 0
+            self._out.take_pieces(*_partitioned(self._words[: self._size], self._rest[: self._size], self._buckets))
+        self._size, self._buckets[:] = 0, 0
         if self._hot is None or not self._hot.worth:
             self._store_hot()
             self._learns = True
@@ -170,16 +203,22 @@ def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Ar
     """Give keys with their rows to a builder, the first word of each not mixed."""
     if words.size:
         columns = np.column_stack((rest, counts.view(np.uint64)))
-        codes, starts, mixed, columns = _partitioned(words, columns)
+        sizes = np.zeros(ID_BUCKETS, np.int64)
+        collect_words(read_only(words), SHIFT, np.empty_like(words), sizes)
+        codes, starts, mixed, columns = _partitioned(words, columns, sizes)
         more, times = columns[:, :-1].copy(), columns[:, -1].astype(np.int64)
         builder.take_pieces(codes, starts, mixed, more, times)
 
 
-def _partitioned(words: Array, rest: Array) -> tuple[Array, Array, Array, Array]:
-    """Rows by bucket: the codes that occur, the first row of each and the end, mixed words and further words."""
+def _partitioned(words: Array, rest: Array, sizes: Array) -> tuple[Array, Array, Array, Array]:
+    """Rows by bucket, of which the sizes are known.
+
+    Returns
+    -------
+    codes, starts : the codes that occur, the first row of each and the end
+    words, rest : mixed words and further words
+    """
     words, rest = read_only(words), read_only(rest)
-    sizes = np.zeros(ID_BUCKETS, np.int64)
-    count_buckets(words, SHIFT, sizes)
     starts = np.concatenate(([0], np.cumsum(sizes)))
     out, more = np.empty(words.size, np.uint64), np.empty(rest.shape, np.uint64)
     scatter_ids(words, rest, tuple(range(rest.shape[1])), SHIFT, starts[:-1].copy(), out, more)
