@@ -46,3 +46,16 @@ def test_distinct_classes_are_given_up_before_the_largest_table_fills() -> None:
         assert (plain > ids.size // 2) == (items == ids.size)
         assert keyed.items.sum() == items
         assert keyed.rows.sum() == ids.size
+
+
+def test_a_sample_tells_that_classes_hardly_repeat() -> None:
+    """Such classes are kept uncounted from the first row on, others are counted, and both have all their rows."""
+    rng = np.random.default_rng(4)
+    for classes, counted in ((1 << 40, False), (5000, True)):
+        ids = rng.integers(0, classes, 20_000).astype(np.uint64) * np.uint64(1 << 20) + np.uint64(1 << 40)
+        rows = class_sizes.ClassRows(Layout(ID_BUCKETS, 64), Budget(), 1 << 20)
+        rows.add(ids, np.empty((ids.size, 0), np.uint64))
+        keyed = rows.finish()
+        assert keyed.counted is counted
+        assert keyed.rows.sum() == ids.size
+        assert keyed.items.sum() == (np.unique(ids).size if counted else ids.size)

@@ -1,0 +1,77 @@
+"""Rows of ids in segments: every row once, whatever the size of batches, and however hot some keys are."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from streameval.budget import Budget
+from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.states.contingency.rows import HotRows, RowBuilder
+from streameval.states.keyed import hot
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.layout import Layout
+
+
+def found(keyed: KeyedCounts) -> Counter[tuple[int, ...]]:
+    """Rows of each key."""
+    rows: Counter[tuple[int, ...]] = Counter()
+    for counts in keyed.grouped((0, ID_BUCKETS)):
+        keys = np.column_stack((unmix(counts.keys), counts.rest))
+        rows.update(dict(zip(map(tuple, keys.tolist()), counts.neg.tolist(), strict=True)))
+    return rows
+
+
+@settings(max_examples=40)
+@given(
+    words=st.integers(1, 3),
+    batches=st.lists(st.tuples(st.integers(0, 90), st.floats(0, 1)), max_size=6),
+    capacity=st.integers(1, 200),
+    builders=st.integers(1, 3),
+    seed=st.integers(0, 2**32),
+)
+def test_every_row_is_kept_once(
+    words: int, batches: list[tuple[int, float]], capacity: int, builders: int, seed: int
+) -> None:
+    """One to three words a key; some keys hot at first, cold later; builders of a run that share what is hot."""
+    rng, budget, spec = np.random.default_rng(seed), Budget(), "pairs"
+    layout = Layout(ID_BUCKETS, 64, words=words)
+    given_rows: Counter[tuple[int, ...]] = Counter()
+    keyed = KeyedCounts(layout)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hot, "LEARN", 40)
+        for _ in range(builders):
+            builder = RowBuilder(layout, budget, capacity, spec)
+            for rows, heat in batches:
+                keys = rng.integers(0, 1 << 64, (rows, words), np.uint64)
+                keys[rng.random(rows) < heat] = rng.integers(0, 2, words, np.uint64)
+                builder.add(list(keys.T))
+                given_rows.update(map(tuple, keys.tolist()))
+                keys[:] = 0  # the builder keeps nothing that its caller may change
+            keyed = keyed.merge(KeyedCounts(layout, builder.finish()))
+    assert found(keyed) == given_rows
+
+
+def test_builders_of_a_run_learn_from_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one builder learned, those after it know; those of another state do not."""
+    monkeypatch.setattr(hot, "LEARN", 40)
+    times: list[int] = []
+    learned = HotRows.learned
+
+    def counting(words: np.ndarray, rest: np.ndarray) -> HotRows | None:
+        times.append(words.size)
+        return learned(words, rest)
+
+    monkeypatch.setattr(HotRows, "learned", counting)
+    budget, layout = Budget(), Layout(ID_BUCKETS, 64, words=2)
+    for spec, expected in (("a", 1), ("a", 1), ("b", 2)):
+        builder = RowBuilder(layout, budget, 100, spec)
+        builder.add([np.full(60, 7, np.uint64), np.full(60, 9, np.uint64)])
+        keyed = KeyedCounts(layout, builder.finish())
+        assert len(times) == expected
+        assert found(keyed) == {(7, 9): 60}
+        assert keyed.items.sum() == 1
