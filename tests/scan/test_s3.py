@@ -25,6 +25,7 @@ from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.evaluation import explain
 from streameval.scan import footers, plan, read
+from streameval.store.nights.partitions import discover, fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -209,6 +210,18 @@ def test_planning_asks_every_object_once(server: tuple[Counting, str]) -> None:
     plan(f"s3://bucket/scores/{query}", ["label", "score"])
     objects = [f"/bucket/scores/night={i}/part.parquet" for i in range(FILES)]
     assert [(app.gets[path], app.heads[path]) for path in objects] == [(1, 0)] * FILES
+
+
+def test_nights_are_found_without_a_request_for_each(server: tuple[Counting, str]) -> None:
+    """However many a store has: the listing tells sizes and times; only the objects of new nights are asked."""
+    app, query = server
+    app.gets, app.heads = Counter(), Counter()
+    found = discover(f"s3://bucket/scores/{query}")
+    objects = [f"/bucket/scores/night={i}/part.parquet" for i in range(FILES)]
+    assert len(found) == FILES
+    assert all(partition.bytes > 0 for partition in found)
+    assert [(app.gets[path], app.heads[path]) for path in objects] == [(0, 0)] * FILES
+    assert [fingerprint(partition.files)[0] for partition in found] == [partition.fingerprint for partition in found]
 
 
 def test_small_objects_are_planned_by_their_sizes(server: tuple[Counting, str], client: Any) -> None:

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,8 +113,18 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
         rooted = file if known is None else replace(file, root=known.partition("://")[2] if "://" in known else known)
         grouped.setdefault(rooted.partition, []).append(rooted)
     _refuse_ambiguous(grouped)
-    found = [_partition(name, files) for name, files in grouped.items()]
+    facts = _facts(list(files.values()))
+    found = [_partition(name, files, [facts[file.path] for file in files]) for name, files in grouped.items()]
     return sorted(found, key=lambda partition: order(partition.name))
+
+
+def _facts(files: Sequence[File]) -> dict[str, tuple[int, int]]:
+    """Size and time of all files by path; in a bucket from one listing, however many partitions there are."""
+    facts: dict[str, tuple[int, int]] = {}
+    for _, group in groupby(files, key=lambda file: file.filesystem):
+        some = list(group)
+        facts.update(zip((file.path for file in some), details(some), strict=True))
+    return facts
 
 
 def _whole(file: File, path: str) -> str:
@@ -134,14 +145,17 @@ def _refuse_ambiguous(grouped: Mapping[str, Sequence[File]]) -> None:
             raise DataError(msg)
 
 
-def _partition(name: str, files: list[File]) -> Partition:
-    """A partition with its fingerprint."""
-    return Partition(name, _whole(files[0], files[0].root), tuple(files), *fingerprint(files))
+def _partition(name: str, files: list[File], facts: Sequence[tuple[int, int]]) -> Partition:
+    """A partition with its fingerprint, given the size and time of each file."""
+    return Partition(name, _whole(files[0], files[0].root), tuple(files), *_fingerprint(files, facts))
 
 
 def fingerprint(files: Sequence[File]) -> tuple[str, int]:
     """Hash of the current names, sizes and times of files, and their total size."""
-    sizes = details(files)
+    return _fingerprint(files, details(files))
+
+
+def _fingerprint(files: Sequence[File], sizes: Sequence[tuple[int, int]]) -> tuple[str, int]:
     text = "\n".join(
         f"{file.origin}\t{size}\t{time}{file.deleted.hex()}" for file, (size, time) in zip(files, sizes, strict=True)
     )
