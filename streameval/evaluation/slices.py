@@ -10,6 +10,7 @@ from streameval.errors import WeightError
 from streameval.evaluation.families import MetricRequest, finalize, scalar
 from streameval.metrics.sliced import Sliced
 from streameval.results import Scalar
+from streameval.states.grouped import rank
 from streameval.states.grouped.sheaf import WHOLE
 
 if TYPE_CHECKING:
@@ -33,15 +34,14 @@ def slice_results(
     *,
     weighted: bool,
 ) -> Iterator[Scalar]:
-    """The results of every slice: slicing by slicing, slices of most rows first."""
+    """The results of every slice: slicing by slicing, slices of most rows first, those of equally many by value."""
     for key in slicing.keys:
         own = {w: groups[key] for w, groups in swept.items()}
         grouped: list[tuple[MetricRequest, Any]] = [
             (w, None if w in own else slicing.grouped(states, w.spec, key)) for w in wanted
         ]
-        groups = list(
-            dict.fromkeys(group for w, state in grouped for group in (own[w] if w in own else state.groups()))
-        )
+        found_in = (own[w] if w in own else state.groups() for w, state in grouped)
+        groups = sorted({group for each in found_in for group in each}, key=rank)  # whatever the layout
         cut = {w: w.family.cut(engine, state) for w, state in grouped if w.metrics and state is not None}
         found = []
         for start in range(0, len(groups), _CHUNK):

@@ -250,6 +250,16 @@ def test_values_tables_and_json(folder: Path) -> None:
         found.slices("night")
 
 
+@pytest.mark.parametrize("more", [{}, {"by": ["group", "odd"]}, {"weight": "weight"}, {"approx": True}], ids=str)
+def test_slices_of_equally_many_rows_are_in_the_order_of_their_values(more: dict[str, Any]) -> None:
+    """Whatever the layout, so that the slices with the most rows are the same ones."""
+    values = ["b", None, "d", "a", "c"] * 8
+    columns = {"label": [0, 1] * 20, "score": pa.array(range(40), pa.float32()), "weight": [1.0] * 40}
+    data = pa.table({**columns, "group": values, "odd": list(range(2)) * 20})
+    found = evaluate(data, score="score", metrics="roc_auc", **{"by": "group", **more})
+    assert [(r.slice or {})["group"] for r in found.results if "group" in (r.slice or {})] == ["a", "b", "c", "d", None]
+
+
 def test_a_slice_of_one_class_has_its_reason() -> None:
     """The others are unharmed."""
     data = pa.table({"label": [0, 1, 0], "score": [0.1, 0.2, 0.3], "country": ["DE", "DE", "FR"]})

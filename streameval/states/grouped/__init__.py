@@ -2,6 +2,6 @@
 
 from streameval.states.grouped.joint import Joint, JointSpec
 from streameval.states.grouped.keys import Blocks, By
-from streameval.states.grouped.state import Grouped, GroupedSpec, divisible
+from streameval.states.grouped.state import Grouped, GroupedSpec, divisible, rank
 
-__all__ = ["Blocks", "By", "Grouped", "GroupedSpec", "Joint", "JointSpec", "divisible"]
+__all__ = ["Blocks", "By", "Grouped", "GroupedSpec", "Joint", "JointSpec", "divisible", "rank"]

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
-__all__ = ["Grouped", "GroupedSpec", "divisible"]
+__all__ = ["Grouped", "GroupedSpec", "divisible", "rank"]
 
 _CHUNK = 64  # groups of a shard
 
@@ -233,7 +233,7 @@ class Grouped(Small):
         tables = [self.joined.table] + ([self.woven.table] if self.woven else [])
         names = {*self.apart, *(name for table in tables for name in table.names.to_pylist())}
         groups = [(self.spec.key.group(name), name) for name in names]
-        return dict(sorted(groups, key=lambda pair: _rank(pair[0])))
+        return dict(sorted(groups, key=lambda pair: rank(pair[0])))
 
     def groups(self) -> tuple[Group, ...]:
         """All groups with rows, ascending, null last: tuples of values for `By`, block numbers for `Blocks`."""
@@ -358,7 +358,7 @@ class Grouped(Small):
         return same_table(self, other)
 
 
-def _rank(group: Group) -> Any:
+def rank(group: Group) -> Any:
     """Orders groups by value: numbers, NaN, texts, binaries, null."""
     if not isinstance(group, tuple):
         return group
