@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from streameval.report.alike import alike
 from streameval.report.terminal.cells import cell
 from streameval.report.terminal.fitted import Points, SideBySide, new_table
-from streameval.report.terminal.notes import means, sampling_notes
+from streameval.report.terminal.notes import means, sampling_notes, slice_notes
 from streameval.report.terminal.slices import by_slicing, differences, rest_table, rests, slice_tables
 from streameval.wording import plural
 
@@ -73,6 +73,7 @@ def render(found: Found, *, plain: bool = False, points: Sequence[Mapping[str, A
     parts += [escape(line) for line in means(found.results)]
     for by, rows in by_slicing(found.results).items():
         parts += [part for table in slice_tables(by, rows, plain=plain) for part in ("", table)]
+        parts += [escape(line) for line in slice_notes(rows)]
         if other := rests(found.results, by):
             parts += ["", rest_table(by, other, plain=plain), *map(escape, sampling_notes(other))]
     return Group(*parts)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
     from streameval.results import Scalar
 
-__all__ = ["means", "sampling_notes", "sampling_said"]
+__all__ = ["means", "sampling_notes", "sampling_said", "slice_notes"]
 
+_MOST_REASONS = 4  # that are told of slices
 _FEW_UNITS = 50  # effective units below which intervals are rough
 
 
@@ -46,6 +47,34 @@ def means(results: Sequence[Scalar]) -> Iterator[str]:
 def sampling_notes(results: Sequence[Scalar]) -> list[str]:
     """What to know of sampling intervals: units and blocks, what has no interval and why, how p was adjusted."""
     return [*_units(results), *_reasons(results), *_adjusted(results)]
+
+
+def slice_notes(slices: Sequence[Sequence[Scalar]]) -> list[str]:
+    """Why slices have no value or no interval.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from streameval.results import Scalar
+    >>> auc = replace(Scalar.undefined("roc_auc", "one class only"), of="score")
+    >>> slice_notes([[auc], [auc], [Scalar.certain("roc_auc", 0.75)]])
+    ['no value of roc_auc[score] in 2 slices: one class only']
+    """
+    why: dict[tuple[str, str], tuple[dict[str, None], set[int]]] = {}
+    for number, result in ((number, result) for number, results in enumerate(slices) for result in results):
+        undefined = result.value != result.value
+        missing = undefined or (result.ci_level is not None and result.ci_lower is None)
+        reason = result.reason if undefined else result.ci_reason
+        if missing and reason:
+            names, numbers = why.setdefault(("value" if undefined else "interval", reason), ({}, set()))
+            names[f"{result.metric}[{result.of}]"] = None
+            numbers.add(number)
+    told = [
+        f"no {what} of {few(list(names))} in {plural(len(numbers), 'slice')}: {reason}"
+        for (what, reason), (names, numbers) in why.items()
+    ]
+    left = len(told) - _MOST_REASONS
+    return told[:_MOST_REASONS] + [f"{plural(left, 'more reason')}; --json has all"] * (left > 0)
 
 
 def _units(results: Sequence[Scalar]) -> Iterator[str]:
