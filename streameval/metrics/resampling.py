@@ -190,7 +190,8 @@ def estimates(
         whole = cast("Thresholded", split).total if ranked else _nothing
         some = [metrics[i] for i in at]
         replicates, grid = _replicates(some, rows, split, whole, finalize)
-        displaced = cast("Thresholded", split).displaced() if ranked and not reason else ()
+        doubtful = bool(ranked and not reason and kinds[at[0]].beyond)  # areas and optima hardly depend on one place
+        displaced = cast("Thresholded", split).displaced() if doubtful else ()
         doubts = _doubts(replicates, some, rows, displaced, finalize)
         for row, own, doubt, i in zip(replicates, grid, doubts, at, strict=True):
             sizes, kind = split.sizes.of(kinds[i].units), kinds[i]
@@ -227,12 +228,12 @@ def _groups(
     values: Sequence[Scalar], metrics: Sequence[Metric], kinds: Sequence[Entry], resampled: Thresholded, exact: Exact
 ) -> Iterator[tuple[Resampled, list[int]]]:
     """Metrics that the same replicates serve, by their places."""
-    groups: dict[tuple[bool, bool], list[int]] = {}
+    groups: dict[tuple[bool, bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
         if not kind.no_interval:
             near = value.threshold is not None or hasattr(metric, "points")
-            groups.setdefault((kind.thresholded, near), []).append(i)
-    for (few, near), at in groups.items():
+            groups.setdefault((kind.thresholded, near, bool(kind.beyond)), []).append(i)
+    for (few, near, _), at in groups.items():
         split = resampled.merged(FEW_BLOCKS) if few else resampled
         yield split.focused([values[i] for i in at], [metrics[i] for i in at], exact) if near else split, at
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GroupsNear", "NearGroups"]
 
-_CELL_BITS = 12  # of a bin's code that tell its cells apart
+_CELL_BITS = 9  # of a bin's code that tell its cells apart
 
 
 class NearGroups(NamedTuple):
@@ -55,7 +55,7 @@ class GroupsNear:
     name: str = "groups_near"
 
     def partial(self, part: ScorePart) -> NearGroups | None:
-        """The groups of a part; those of 2⁻¹² of a bin are merged."""
+        """The groups of a part; those of 2⁻⁹ of a bin are merged."""
         firsts, lasts = np.array(self.spans, np.uint64).T
         ends = part.ends(np.array([0, part.n.size - 1]))[0] if part.n.size else np.empty(0)
         high, low = (
