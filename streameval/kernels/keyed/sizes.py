@@ -22,6 +22,7 @@ LARGEST = 1 << 19  # items in a bucket; the tables of larger ones leave the cach
 _BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
 _ONE, _HALF, _WORD_BITS = np.uint64(1), np.uint64(32), np.uint64(64)
+_TOP, _LAST_BUCKET_BIT = np.uint64(63), ID_BUCKETS.bit_length() - 2
 _MARKS = 4  # least number of slots per marked row
 _PATIENCE = 32  # mean probes per row; more suggest that keys were chosen to collide
 
@@ -138,8 +139,32 @@ def _drain(table, used, keys, clusters, positives, sizes, large, found):
     return found
 
 
+@inlined
+def _gather(table, used, keys, columns, top, ids, facts, n):
+    """Write the impure clusters of the table from place `n` on; returns the end."""
+    for k in range(keys):
+        at = used[k]
+        neg, pos = np.int64(table[at, _NEG]), np.int64(table[at, _NEG + _ONE])
+        ids[n, 0] = (table[at, _KEY] >> _ONE) | top
+        for c in range(columns):
+            ids[n, 1 + c] = table[at, _FURTHER + np.uint64(c)]
+        facts[n, 0], facts[n, 1] = neg, pos
+        n += neg > 0 and neg + pos > 1
+    return n
+
+
+@inlined
+def _with_room(array, used, more):
+    """The array with its first `used` rows, or a larger one that has room for more."""
+    if used + more <= array.shape[0]:
+        return array
+    larger = np.empty((2 * array.shape[0] + more, array.shape[1]), array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
 @jit
-def tally_clusters(rows, further, first, clusters, positives):
+def tally_clusters(rows, further, first, clusters, positives, start, impure):
     """Count the clusters of buckets by size and sum their positives, from bucket `first` on.
 
     Parameters
@@ -148,11 +173,14 @@ def tally_clusters(rows, further, first, clusters, positives):
     further : tuple whose length is the number of further words in a key
     first : number of the first bucket to count
     clusters, positives : int64 tables indexed by size, updated in place
+    start : bucket of ids that the buckets here are counted from
+    impure : whether clusters of several rows, not all positive, are returned as well
 
     Returns
     -------
     stop : the first bucket that was not counted, because it has more than `LARGEST` items or colliding keys
     sizes, large : int64 arrays with the sizes and positives of clusters too large for the tables
+    ids, facts : impure clusters, uint64 array of shape (n, 1 + further words) and their negatives and positives
     """
     columns, buckets = len(further), (rows.starts.shape[1] - 1) // 2
     most, room = _room(rows, first, clusters.size)
@@ -163,11 +191,12 @@ def tally_clusters(rows, further, first, clusters, positives):
     table = np.empty((1 << _bits(2 * most), 3 + columns), np.uint64)
     used = np.empty(most, np.uint64)
     sizes, large = np.empty(room, np.int64), np.empty(room, np.int64)
+    ids, facts, mixed = np.empty((1 << 10, 1 + columns), np.uint64), np.empty((1 << 10, 2), np.int64), 0
     found, clean = 0, 0
     for b in range(first, buckets):
         items = items_of(rows.starts, 2 * b, 2 * b + 2)
         if items > LARGEST:
-            return b, sizes[:found], large[:found]
+            return b, sizes[:found], large[:found], ids[:mixed], facts[:mixed]
         half, stop = _keep_shared(rows, b, columns, marks, kept)
         bits = _bits(2 * stop)
         for at in range(clean, 1 << bits):
@@ -177,8 +206,12 @@ def tally_clusters(rows, further, first, clusters, positives):
         if keys >= 0:
             keys = _count(kept, half, stop, np.uint64(1), columns, table, bits, used, keys)
         if keys < 0:
-            return b, sizes[:found], large[:found]
+            return b, sizes[:found], large[:found], ids[:mixed], facts[:mixed]
         clusters[1] += items - stop
         positives[1] += items_of(rows.starts, 2 * b + 1, 2 * b + 2) - (stop - half)
+        if impure:
+            ids, facts = _with_room(ids, mixed, keys + 1), _with_room(facts, mixed, keys + 1)
+            top = np.uint64((start + b) >> _LAST_BUCKET_BIT) << _TOP  # of the key, which its shift lost
+            mixed = _gather(table, used, keys, columns, top, ids, facts, mixed)
         found = _drain(table, used, keys, clusters, positives, sizes, large, found)
-    return buckets, sizes[:found], large[:found]
+    return buckets, sizes[:found], large[:found], ids[:mixed], facts[:mixed]

@@ -29,7 +29,7 @@ from streameval.kernels.segments import tally_pairs
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.clusters.tally import KEY_BITS, by_sorting, by_tables, clusters_of
+from streameval.states.clusters.tally import KEY_BITS, by_tables, clusters_of
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import SLAB, KeyedCounts
@@ -284,8 +284,7 @@ class ClusterCounts:
         """The size table of a shard; its impure clusters are added to a list."""
         clusters, positives = np.zeros((2, _SMALL), np.int64)
         given = self.keyed, shard, budget, clusters, positives
-        large = by_tables(*given) if impure is None else by_sorting(*given, impure)
-        tables = [SizeTable.of(*each) for each in large if each[0].size]
+        tables = [SizeTable.of(*each) for each in by_tables(*given, impure) if each[0].size]
         if shard == self.shards()[0]:
             clusters[1] += self.single_rows.sum()
             positives[1] += self.single_rows[1]

@@ -26,21 +26,31 @@ KEY_BITS = ID_BUCKETS.bit_length() - 2  # highest bits of a row's word that its 
 
 
 def by_tables(
-    keyed: KeyedCounts, shard: Interval, budget: Budget | None, clusters: Array, positives: Array
+    keyed: KeyedCounts,
+    shard: Interval,
+    budget: Budget | None,
+    clusters: Array,
+    positives: Array,
+    impure: list[Counts] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
     """Tally the clusters of a shard by size, bucket by bucket; yields sizes and positives of those beyond the tables.
 
-    Buckets that are too large for it, or whose keys collide, are sorted.
+    Impure clusters are added to a list. Buckets that are too large for it, or whose keys collide, are sorted.
     """
+    further, listed = (0,) * (keyed.layout.words - 1), impure is not None
     start, stop = shard
     places, first = None, 0
     while start + first < stop:
         if stop - start > 1 or keyed.items[2 * start : 2 * stop].sum() <= LARGEST:
             places = places or keyed.places(start, stop)
-            first, *large = tally_clusters(places.at, (0,) * (keyed.layout.words - 1), first, clusters, positives)
-            yield tuple(large)
+            first, sizes, large, ids, facts = tally_clusters(
+                places.at, further, first, clusters, positives, start, listed
+            )
+            if impure is not None:
+                impure.append(Counts(ids[:, 0], ids[:, 1:], facts[:, 0], facts[:, 1]))
+            yield sizes, large
         if start + first < stop:
-            yield from by_sorting(keyed, (start + first, start + first + 1), budget, clusters, positives)
+            yield from by_sorting(keyed, (start + first, start + first + 1), budget, clusters, positives, impure)
             first += 1
 
 
@@ -52,7 +62,7 @@ def by_sorting(
     positives: Array,
     impure: list[Counts] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """As `by_tables`, by sorting; impure clusters are added to a list."""
+    """As `by_tables`, by sorting."""
     for rows in keyed.stretches(shard, budget):
         if isinstance(rows, Counts):
             yield _sizes(rows, clusters, positives, impure)

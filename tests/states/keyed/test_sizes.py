@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.kernels.keyed import sizes as kernels
-from streameval.kernels.keys import MIX
+from streameval.kernels.keys import MIX, unmix
 from streameval.states.clusters import counts, tally
 from streameval.states.clusters.counts import ClusterCounts, ClusterSpec, id_type
 from streameval.states.clusters.sizes import SizeTable
@@ -44,6 +44,28 @@ def expected(ids: list[object], label: list[int]) -> dict[int, tuple[int, int]]:
     }
 
 
+def impure_of(state: ClusterCounts) -> list[tuple[int, int, int]]:
+    """Id, negatives and positives of the clusters of several rows that are not all positive; 0 for hashed ids."""
+    blocks = [block for shard in state.shards() for block in state.impure(shard)[1]]
+    return sorted(
+        (0 if block.rest.shape[1] else number, neg, pos)
+        for block in blocks
+        for number, neg, pos in zip(
+            unmix(block.keys).view(np.int64).tolist(), block.neg.tolist(), block.pos.tolist(), strict=True
+        )
+    )
+
+
+def impure(ids: list[object], label: list[int]) -> list[tuple[object, int, int]]:
+    """The same from a Counter."""
+    sizes, positives = Counter(ids), Counter(i for i, one in zip(ids, label, strict=True) if one)
+    return sorted(
+        (0 if isinstance(i, str) else i, s - positives[i], positives[i])
+        for i, s in sizes.items()
+        if s > max(1, positives[i])
+    )
+
+
 @given(ROWS, st.booleans(), st.integers(1, 70), st.integers(1, 80), st.integers(2, 9))
 def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int, largest: int, small: int) -> None:
     """Ids of one word and of two, in any number of segments, some of them counted, in buckets of any size."""
@@ -56,6 +78,8 @@ def test_clusters_by_size(rows: list[tuple[int, int]], text: bool, capacity: int
         both = state.merge(folded(entries, np.array(label, np.uint8), 1 << 10))
         assert table_of(state) == expected(ids, label)
         assert table_of(both) == expected(2 * ids, 2 * label)
+        assert impure_of(state) == impure(ids, label)
+        assert impure_of(both) == impure(2 * ids, 2 * label)
 
 
 def test_ids_that_collide_are_sorted() -> None:
@@ -73,6 +97,14 @@ def test_ids_that_collide_are_sorted() -> None:
     state = folded(pa.array(ids.view(np.int64)), label, 1 << 14)
     [shard] = state.shards()
     places = state.keyed.places(*shard)
-    stop, *_ = kernels.tally_clusters(places.at, (), 0, *np.zeros((2, 10), np.int64))
+    stop, *_ = kernels.tally_clusters(places.at, (), 0, *np.zeros((2, 10), np.int64), shard[0], False)
     assert stop < shard[1] - shard[0]
     assert table_of(state) == expected(ids.tolist(), label.tolist())
+    assert impure_of(state) == impure(ids.view(np.int64).tolist(), label.tolist())
+
+
+def test_many_impure_clusters() -> None:
+    """More than there was room for at first, in buckets of either half of the keys."""
+    ids = np.repeat(np.arange(-3000, 3000), 3)
+    label = (np.arange(ids.size) % 5 == 0).astype(np.uint8)
+    assert impure_of(folded(pa.array(ids), label, 1 << 14)) == impure(ids.tolist(), label.tolist())
