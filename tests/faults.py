@@ -168,7 +168,7 @@ def struck(run: Path, store: Path, data: Path, draw: random.Random, span: float)
         status = killed(run, data, draw.random() * span)
         if status != 0:
             return status, span
-        span = 1.5 * (time.perf_counter() - began)  # the time that an update takes now, whatever else the machine does
+        span = 1.2 * (time.perf_counter() - began)  # the time that an update takes now, whatever else the machine does
         shutil.rmtree(run)
         shutil.copytree(store, run)
 
