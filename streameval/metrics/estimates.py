@@ -62,9 +62,12 @@ _NORMAL = 1e9  # degrees of freedom
 _EXPONENT = 709.0  # from here on exponentials leave float64
 _OFF = 0.1  # standard errors that the grid may be off
 _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two columns apart
-_TOO_COARSE = "the value on the coarse grid is off: raise resample_bins (--resample-bins 65536)"
+FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
+_TOO_COARSE = f"the value on the coarse grid is off: {FINER}"
 _INEXACT = 0.01  # standard errors below it were off by 0.5 % (root mean square) and 1.1 % at most
-_TOO_ROUGH = "the grid is too coarse around the threshold: raise resample_bins (--resample-bins 65536)"
+_TOO_ROUGH = (
+    "the grid is too coarse around the threshold: evaluate the files with resample_bins=65536 (--resample-bins)"
+)
 _SIGNS = {"higher": 1, "lower": -1}
 
 

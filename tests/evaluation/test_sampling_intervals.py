@@ -118,7 +118,7 @@ def test_where_the_grid_is_too_coarse_there_is_no_interval():
     scores = np.where(rng.random(20_000) < 0.9, near, rng.normal(size=20_000) * 10.0 ** rng.integers(-30, 30, 20_000))
     table = pa.table({"label": label, "s": scores, "unit": np.arange(20_000)})
     found = evaluate(table, score="s", unit="unit", metrics="roc_auc").results[0]
-    assert "too coarse: raise resample_bins (--resample-bins 65536)" in found.ci_reason
+    assert "too coarse: evaluate the files with more resample_bins (--resample-bins 65536)" in found.ci_reason
     assert evaluate(table, score="s", unit="unit", metrics="roc_auc", resample_bins=65536).ci("roc_auc")[0] > 0.5
 
 

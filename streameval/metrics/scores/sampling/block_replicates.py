@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.blocks.pieces import cut_counts, left_counts, left_weights
-from streameval.metrics.estimates import Sizes
+from streameval.metrics.estimates import FINER, Sizes
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
@@ -225,7 +225,7 @@ class BlockReplicates:
         found = other.value * math.sqrt(self._cuts.most)  # of rows that are multiplied
         if one.value * _LEAST_RATIO <= found <= one.value / _LEAST_RATIO or one.reason:
             return None
-        return f"the grid of {self.state.spec.bins:,} bins is too coarse: raise resample_bins (--resample-bins 65536)"
+        return f"the grid of {self.state.spec.bins:,} bins is too coarse: {FINER}"
 
     @cached_property
     def _cuts(self) -> Cuts:
