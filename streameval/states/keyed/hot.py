@@ -29,7 +29,7 @@ Returns how many rows are left, and how many scores are NaN.
 
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
 SEEN = 3  # times that a hot key is in the sample
-WORTH = 8  # one row of this many, at least, must be of a hot key
+WORTH = {2: 2, 8: 8}  # by bytes of a word: one row of this many, at least, must be of a hot key; short words move fast
 
 _SAMPLE = 1 << 15  # rows of the sample, about
 
@@ -63,17 +63,17 @@ class HotKeys:
     @classmethod
     def learned(cls, words: Array, rest: Array, codes: Array, known: int) -> HotKeys | None:
         """The hot keys of some rows; None where there are not enough of them. Codes from `known` on have no keys."""
-        step = max(1, words.size // _SAMPLE)
+        step, worth = max(1, words.size // _SAMPLE), WORTH[words.itemsize]
         words, rest, codes = words[::step], rest[::step], codes[::step]
         keys = np.column_stack((whole_keys(words, codes), rest))
         whole = keys[:, 0].copy()
         for column in rest.T:  # two keys taken for one only make the sample a little wrong
             whole = (whole ^ (whole >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15) + column
         some = np.sort(whole[:: 4 if 2 * whole.size > _SAMPLE else 1])  # where hardly two are equal, no key is hot
-        if np.count_nonzero(some[1:] == some[:-1]) * 4 * WORTH < some.size:
+        if np.count_nonzero(some[1:] == some[:-1]) * 4 * worth < some.size:
             return None
         ordered = np.sort(whole)
-        if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * WORTH < words.size:
+        if np.count_nonzero(ordered[SEEN - 1 :] == ordered[: 1 - SEEN]) * worth < words.size:
             return None
         order = np.argsort(whole)
         starts = np.append(np.flatnonzero(np.diff(ordered, prepend=~ordered[:1])), ordered.size)
@@ -97,7 +97,7 @@ class HotKeys:
     @property
     def worth(self) -> bool:
         """Whether enough of the rows were of hot keys, if they are enough to tell."""
-        return self._rows < LEARN or bool(self._tally.sum() * WORTH >= self._rows)
+        return self._rows < LEARN or bool(self._tally.sum() * WORTH[self._dtype.itemsize] >= self._rows)
 
     def items(self) -> tuple[Array, Array, Array, Array]:
         """Codes, words, further words and counts of everything counted, by code."""

@@ -101,3 +101,15 @@ def test_heavy_tails_take_little_room() -> None:
         expected = SizeTable.of(sizes, positives)
         for name in ("size", "clusters", "positives"):
             assert np.array_equal(getattr(tables, name), getattr(expected, name))
+
+
+def test_short_words_need_more_hot_rows() -> None:
+    """Where keys have a third of the rows, taking them out pays for ids, not for float32 scores; 60 % pay for both."""
+    rng = np.random.default_rng(8)
+    ids = rng.integers(1 << 31, 1 << 32, 1 << 15, np.uint64)
+    none = np.empty((ids.size, 0), np.uint64)
+    for share, short_pays in ((0.3, False), (0.6, True)):
+        keys = np.where(rng.random(ids.size) < share, ids % np.uint64(7), ids)
+        codes = ((keys >> np.uint64(16)) << np.uint64(1)).astype(np.uint32)
+        assert (hot.HotKeys.learned(keys.astype(np.uint16), none, codes, 1 << 17) is not None) is short_pays
+        assert hot.HotKeys.learned(keys, none, codes, 1 << 17) is not None
