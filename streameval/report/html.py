@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from jinja2 import Environment
+    from markupsafe import Markup
 
     from streameval.report.elements import Page, Table
 
@@ -40,12 +41,20 @@ def _environment() -> Environment:
     )
     made.tests["a"] = lambda block, kind: type(block).__name__ == kind
     made.filters["runs"] = _runs
+    made.filters["breakable"] = _breakable
     return made
 
 
 def _seen(value: Any) -> Any:
     """A text with invisible characters spelled out; markup is unchanged, because its texts are already visible."""
     return visible(value) if type(value) is str else value
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may go on in another line after an underscore, which browsers do not see as the end of a word."""
+    from markupsafe import Markup
+
+    return Markup("_<wbr>").join(visible(name).split("_"))  # which escapes each part
 
 
 def _runs(blocks: tuple[Any, ...]) -> list[tuple[bool, list[Any]]]:

@@ -25,7 +25,7 @@ from streameval.report.provenance import travelling
 
 DATA = Path(__file__).parents[1] / "data" / "spam_messages"
 HOSTILE = "<script>alert(1)</script>\"'\u202e&amp;"
-VOID = {"meta", "br", "line"}
+VOID = {"meta", "br", "line", "wbr"}
 
 
 class Reader(HTMLParser):
@@ -300,3 +300,10 @@ def test_the_command_of_a_page_can_be_pasted(tmp_path: Path) -> None:
     assert told.split("|")[:2] == ["streameval", "evaluate"]
     assert "s\u202e'x" in told.split("|")
     assert "\u202e" not in command
+
+
+def test_heads_break_after_underscores() -> None:
+    """So that a narrow column is not broken within a word; what is escaped stays escaped."""
+    page = html_of(Page("", "", (), (Section("a", "A", (Table("", (Head("<b>_x", note="a_b"),), ()),)),)))
+    assert "<bdi>&lt;b&gt;_<wbr>x</bdi>" in page
+    assert "<bdi>a_<wbr>b</bdi>" in page
