@@ -65,9 +65,7 @@ _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two col
 FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
 _TOO_COARSE = f"the value on the coarse grid is off: {FINER}"
 _INEXACT = 0.01  # standard errors below it were off by 0.5 % (root mean square) and 1.1 % at most
-_TOO_ROUGH = (
-    "the grid is too coarse around the threshold: evaluate the files with resample_bins=65536 (--resample-bins)"
-)
+_TOO_ROUGH = f"the grid is too coarse around the threshold: {FINER}"
 _SIGNS = {"higher": 1, "lower": -1}
 
 
