@@ -176,7 +176,10 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
 
 def words_counted(rows: Addresses, bucket: int) -> Iterator[Counts]:
     """Distinct 32-bit keys of buckets from `bucket` on, whose 16-bit words are at some addresses."""
-    table, seen = _TABLES.pop() if _TABLES else (np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64))
+    try:
+        table, seen = _TABLES.pop()
+    except IndexError:  # other threads hold them all
+        table, seen = np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64)
     buckets, done = (rows.starts.shape[1] - 1) // 2, 0
     while done < buckets:
         done, keys, neg, pos = tally_words(rows, bucket, done, _ROOM, table, seen)
