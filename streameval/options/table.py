@@ -223,7 +223,8 @@ OPTIONS = (
            ("evaluate", "attribute", "update", "replace", "add", "sketch"), "state", metavar="N", kept=False,
            help="Version of the Delta tables among DATA. [default: the current one]"),
     Option("on_error", choice("raise", "skip"), "raise", ("update", "replace"), "nothing",
-           "Files that cannot be read: fail their night, or leave them out and mark it incomplete."),
+           "Files that cannot be read: fail their night, or leave them out and mark it incomplete. Refused values, "
+           "such as nulls without a policy, always fail it."),
     Option("threads", whole_number("a whole number of at least 1", 1), None, (*_RUN, "sketch", "simulate"), "nothing",
            "Threads to run on here. [default: one per processor]"),
     Option("client", ANY, None, _CLUSTER,

@@ -50,7 +50,9 @@ class Changing:
             Fold every partition again, whatever its size and time, and keep those whose states differ.
         on_error : {"raise", "skip"}
             Whether a file that cannot be read makes its partition fail, or is left out: the partition is then
-            incomplete, and such updates fold it again until it is whole.
+            incomplete, and such updates fold it again until it is whole. A file that can be read but lacks a column,
+            or has nulls for which there is no policy, makes its partition fail either way: with half of its rows left
+            out, values would look right.
         delta_version : int, optional
             Version of the Delta tables among the data, by default the current one.
         **options
