@@ -81,8 +81,8 @@ class Selection:
         for pattern in self.patterns:
             if not self._known(pattern):
                 names = list(self._names_of_all())
-                near = get_close_matches(pattern, names, 1)
-                hint = f"; did you mean {near[0]!r}? There" if near else "; there"
+                near = self._forms(pattern) or [repr(name) for name in get_close_matches(pattern, names, 1)]
+                hint = f"; did you mean {' or '.join(near)}? There" if near else "; there"
                 msg = f"no metric is named {pattern!r}{hint} are: {', '.join(names)}"
                 if "cluster" in self.families and "classes" not in self.families:
                     msg += ", and with a class column (--classes) those of clusters against classes"
@@ -104,6 +104,11 @@ class Selection:
             or _group(pattern, self.families)
             or ("classes" in self.families and bool(_measures(pattern)))
         )
+
+    def _forms(self, name: str) -> list[str]:
+        """How metrics that hold a value are written, of those that begin as a name does."""
+        forms = [entry.name for entry in CATALOGUE if entry.made and entry.family in self.families]
+        return [form for form in forms if form.partition("@")[0] == name.partition("@")[0]]
 
     @property
     def _named(self) -> tuple[Any, ...]:

@@ -302,6 +302,9 @@ def test_names_globs_families_and_subjects_pick_metrics() -> None:
         "aul",
         "roc_auc_by_size",
     }
+    for name in ("precision", "precision@10"):
+        with pytest.raises(OptionError, match=r"did you mean precision@recall=X or precision@k=N or .* There are"):
+            evaluate(data, score="score", metrics=name)
     with pytest.raises(OptionError, match="no metric is named 'gian'"):
         evaluate(data, score="score", metrics="gian")
     with pytest.raises(OptionError, match=r"groups are ranking, gain, thresholds, calibration$"):
