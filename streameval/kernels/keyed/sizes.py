@@ -139,7 +139,7 @@ def _drain(table, used, keys, clusters, positives, sizes, large, found):
     return found
 
 
-@inlined
+@jit
 def _gather(table, used, keys, columns, top, ids, facts, n):
     """Write the impure clusters of the table from place `n` on; returns the end."""
     for k in range(keys):
@@ -153,13 +153,15 @@ def _gather(table, used, keys, columns, top, ids, facts, n):
     return n
 
 
-@inlined
+@jit
 def _with_room(array, used, more):
     """The array with its first `used` rows, or a larger one that has room for more."""
     if used + more <= array.shape[0]:
         return array
     larger = np.empty((2 * array.shape[0] + more, array.shape[1]), array.dtype)
-    larger[:used] = array[:used]
+    for i in range(used):  # which compiles in a fraction of the time of a slice's assignment
+        for c in range(array.shape[1]):
+            larger[i, c] = array[i, c]
     return larger
 
 
