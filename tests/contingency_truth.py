@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from itertools import permutations
 from math import comb
 from typing import TYPE_CHECKING, Any
 
@@ -50,10 +49,18 @@ def expected_information(rows: Sequence[int], columns: Sequence[int], total: int
 
 
 def best_matching(cells: Cells, rows: int, columns: int) -> int:
-    """By trying them all."""
-    if rows > columns:
+    """By trying them all: the best of each set of columns that the rows so far may have."""
+    if rows < columns:
         return best_matching({(j, i): n for (i, j), n in cells.items()}, columns, rows)
-    return max(sum(cells.get((i, j), 0) for i, j in enumerate(order)) for order in permutations(range(columns), rows))
+    best = {frozenset[int](): 0}
+    for i in range(rows):
+        found = dict(best)  # the row has no column
+        for taken, total in best.items():
+            for j in set(range(columns)) - taken:
+                more = taken | {j}
+                found[more] = max(found.get(more, 0), total + cells.get((i, j), 0))
+        best = found
+    return max(best.values())
 
 
 def clustering_truth(cells: Cells) -> dict[str, Any]:

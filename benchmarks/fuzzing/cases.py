@@ -167,7 +167,7 @@ def refuses(rows: list[Any], options: dict[str, Any]) -> bool:
     columns = [3] * ("cluster" in options) + [4] * ("classes" in options)
     named = rows if "classes" in options else kept  # clusters against classes need no labels
     null = bool(columns) and options["nulls"] == "error" and any(row[i] is None for row in named for i in columns)
-    return unlabelled or nan or null or not kept
+    return unlabelled or nan or null or not rows
 
 
 def truths(case: Case) -> dict[str, Any]:

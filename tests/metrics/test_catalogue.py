@@ -294,6 +294,18 @@ def test_nan_scores_change_what_the_policy_says(policy: str) -> None:
     assert all(result.reason for result in found.results if math.isnan(result.value))
 
 
+def test_clusters_without_rows_have_no_value() -> None:
+    """Where every id is null, or no row has a label; an area of 0 is that of clusters without positives."""
+    nobody = pa.table({"label": [0, 1], "cluster": pa.nulls(2, pa.int64())})
+    unknown = pa.table({"label": pa.nulls(2, pa.int8()), "cluster": [1, 1], "class": [1, 2]})
+    for data, options in ((nobody, {"nulls": "drop"}), (unknown, {"unlabelled": "drop", "classes": "class"})):
+        found = evaluate(data, cluster="cluster", metrics=["aul", "roc_auc_by_size"], **options)
+        assert [(result.value, result.reason) for result in found.results] == [
+            (pytest.approx(math.nan, nan_ok=True), "no rows")
+        ] * 2
+    assert evaluate(pa.table({"label": [0, 0], "cluster": [1, 1]}), cluster="cluster").value("aul") == 0
+
+
 def test_names_globs_families_and_subjects_pick_metrics() -> None:
     """A family or a subject stands for all of its metrics."""
     data = table([(0.1 * i, i % 2, 1.0, i // 2, i % 3) for i in range(6)])

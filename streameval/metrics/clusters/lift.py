@@ -29,7 +29,7 @@ __all__ = ["LIFT", "Aul", "RocAucBySize", "aul", "size_roc_auc"]
 
 
 def aul(table: SizeTable, threshold: float = 1) -> float:
-    """Area under the lift curve of a size table; 0 where no height is assumed.
+    """Area under the lift curve of a size table; 0 where no height is assumed, NaN without clusters.
 
     Examples
     --------
@@ -43,7 +43,9 @@ def aul(table: SizeTable, threshold: float = 1) -> float:
         points += size * clusters
         height += size * clusters if size > threshold else positives
         before += positives
-    return doubled / (2 * points * height) if points and height else 0.0
+    if not points:
+        return math.nan
+    return doubled / (2 * points * height) if height else 0.0
 
 
 def size_roc_auc(table: SizeTable) -> float:
@@ -111,7 +113,7 @@ def _scalar(name: str, table: SizeTable, area: Callable[[SizeTable], float]) -> 
         return Scalar.undefined(name, "no row has a label")
     value = area(table.estimated)
     if math.isnan(value):
-        return Scalar.undefined(name, "one class only")
+        return Scalar.undefined(name, "one class only" if table.size.size else "no rows")
     if not bare:
         return Scalar.certain(name, value)
     out = f"; left out: {plural(rows, 'row')} in clusters of {plural(sizes, 'size')} without a label" if sizes else ""
