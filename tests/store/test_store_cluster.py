@@ -18,7 +18,7 @@ from streameval import Store
 from streameval.cli import main
 from streameval.errors import ClusterError, CorruptFileError, MissingInputError, OptionError
 from streameval.options.table import OPTIONS as OPTIONS_TABLE
-from streameval.store import query
+from streameval.store import evaluate as evaluating
 from streameval.store.results import nightly
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_looking_runs_on_a_worker(client: Any, data: Path, tmp_path: Path, monke
     for cached in ("history",):
         shutil.rmtree(tmp_path / "store" / cached)
     with monkeypatch.context() as patched:
-        for module in (query, nightly):
+        for module in (evaluating, nightly):
             patched.setattr(module, "evaluated", None)
         there = Store(tmp_path / "store", client=client)
         found = there.evaluate(metrics="agc")

@@ -29,7 +29,7 @@ Returns how many rows are left, and how many scores are NaN.
 
 LEARN = 1 << 18  # rows from which keys are learned: for fewer, compiling takes longer than it saves
 SEEN = 3  # times that a hot key is in the sample
-WORTH = {2: 2, 8: 8}  # by bytes of a word: one row of this many, at least, must be of a hot key; short words move fast
+WORTH = {2: 2, 4: 8, 8: 8}  # by bytes of a word: one row of this many must be of a hot key; short words move fast
 
 _SAMPLE = 1 << 15  # rows of the sample, about
 
