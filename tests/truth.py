@@ -70,8 +70,10 @@ def curve_truth(groups: Sequence[Group]) -> dict[str, Fraction | None]:
     }
 
 
-def lift_truth(clusters: Sequence[tuple[int, int]], threshold: float) -> Fraction:
-    """AUL of (size, positives), walked cluster by cluster from the largest."""
+def lift_truth(clusters: Sequence[tuple[int, int]], threshold: float) -> Fraction | None:
+    """AUL of (size, positives), walked cluster by cluster from the largest; None without clusters."""
+    if not clusters:
+        return None
     by_size: dict[int, list[int]] = defaultdict(list)
     for size, positives in clusters:
         by_size[size].append(positives)
