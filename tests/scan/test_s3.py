@@ -7,6 +7,7 @@ import json
 import threading
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
 from uuid import uuid4
 
 import distributed
@@ -55,6 +56,7 @@ class Counting:
         self.served = 0
         self.gets: Counter[str] = Counter()
         self.heads: Counter[str] = Counter()
+        self.listed: set[str] = set()  # prefixes
         self.refuse: dict[str, range] = {}
         self.short: Callable[[str, int], int] | None = None  # bytes of an answer that are left out
         self.after: Callable[[str], None] | None = None  # called when an object has been read from
@@ -71,6 +73,7 @@ class Counting:
             self.seen.add(invocation)
             self.gets[path] += get and first
             self.heads[path] += head and first
+            self.listed.update(parse_qs(environ["QUERY_STRING"]).get("prefix", [""]) if get else [])
             refused = get and self.gets[path] in self.refuse.get(path, ())
         if refused:
             start("403 Forbidden", [("Content-Type", "text/plain")])
@@ -222,6 +225,20 @@ def test_nights_are_found_without_a_request_for_each(server: tuple[Counting, str
     assert all(partition.bytes > 0 for partition in found)
     assert [(app.gets[path], app.heads[path]) for path in objects] == [(0, 0)] * FILES
     assert [fingerprint(partition.files)[0] for partition in found] == [partition.fingerprint for partition in found]
+
+
+def test_trees_of_one_bucket_are_listed_apart(server: tuple[Counting, str]) -> None:
+    """What lies beside them may be millions of objects."""
+    app, query = server
+    store, _ = fs.FileSystem.from_uri(f"s3://bucket{query}")
+    pq.write_table(table(0).slice(0, 10), "bucket/more/day=1/part.parquet", filesystem=store)
+    app.listed = set()
+    found = discover([f"s3://bucket/{name}/{query}" for name in ("scores", "more")])
+    assert [partition.name for partition in found] == ["day=1", *(f"night={i}" for i in range(FILES))]
+    objects = {
+        prefix for prefix in app.listed if "_delta_log" not in prefix and not prefix.startswith((".", "metadata"))
+    }
+    assert all(prefix.startswith(("scores/", "more/")) for prefix in objects), objects
 
 
 def test_small_objects_are_planned_by_their_sizes(server: tuple[Counting, str], client: Any) -> None:

@@ -119,9 +119,9 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
 
 
 def _facts(files: Sequence[File]) -> dict[str, tuple[int, int]]:
-    """Size and time of all files by path; in a bucket from one listing, however many partitions there are."""
+    """Size and time of all files by path; in a bucket from one listing of each tree, and of nothing beside it."""
     facts: dict[str, tuple[int, int]] = {}
-    for _, group in groupby(files, key=lambda file: file.filesystem):
+    for _, group in groupby(files, key=lambda file: (file.filesystem, file.root)):
         some = list(group)
         facts.update(zip((file.path for file in some), details(some), strict=True))
     return facts
