@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from streameval.errors import OptionError
 from streameval.evaluation.intervals import better_end
 from streameval.evaluation.resampling import LEVEL
-from streameval.metrics.estimates import compared
+from streameval.metrics.differences import compared
 from streameval.wording import few
 
 if TYPE_CHECKING:

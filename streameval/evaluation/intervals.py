@@ -13,7 +13,7 @@ from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.slices import whole_results
 from streameval.evaluation.slicing import WHOLE, Slicing
 from streameval.metrics.catalogue import entry_of
-from streameval.metrics.estimates import compared
+from streameval.metrics.differences import compared
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.resampling import estimates, without_replicates
 

@@ -17,7 +17,7 @@ from streameval.evaluation.comparison import minus_named, of_one_unit
 from streameval.evaluation.intervals import better_end, estimated, finalized
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.slices import usable
-from streameval.metrics.estimates import compared
+from streameval.metrics.differences import compared
 from streameval.results import REST
 from streameval.states.scores.block_slices import BlockSlicesSpec
 

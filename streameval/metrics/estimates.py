@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FEW_UNITS",
+    "FINER",
     "SCALES",
+    "TOO_COARSE",
     "Estimate",
     "Scale",
     "Sizes",
     "at_end",
-    "compared",
     "effective_units",
-    "holm",
     "too_few",
 ]
 
@@ -63,10 +63,9 @@ _EXPONENT = 709.0  # from here on exponentials leave float64
 _OFF = 0.1  # standard errors that the grid may be off
 _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two columns apart
 FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
-_TOO_COARSE = f"the value on the coarse grid is off: {FINER}"
+TOO_COARSE = f"the value on the coarse grid is off: {FINER}"
 _INEXACT = 0.01  # standard errors below it were off by 0.5 % (root mean square) and 1.1 % at most
 _TOO_ROUGH = f"the grid is too coarse around the threshold: {FINER}"
-_SIGNS = {"higher": 1, "lower": -1}
 
 
 def too_few(units: float, of: str, needed: str) -> str:
@@ -261,7 +260,7 @@ class Estimate:
         if self.known is None and (self.deviations.size < 2 or np.isinf(self.replicates).any()):
             return "a replicate is undefined"
         if self.known is None and self._off > _OFF * self.stderr:
-            return _TOO_COARSE
+            return TOO_COARSE
         if self.known is None and self.inexactness > _INEXACT:
             return _TOO_ROUGH
         if not scale.low < value < scale.high:
@@ -391,61 +390,3 @@ class Estimate:
             return False
         reach = float(stdtrit(self.freedom, level)) * self.stderr if self.stderr else 0.0
         return -margin < self.scalar.value - reach and self.scalar.value + reach < margin
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """p-values adjusted for testing all of them (Holm 1979); NaN stays NaN and does not count.
-
-    Examples
-    --------
-    >>> holm([0.01, math.nan, 0.04])
-    [0.02, nan, 0.04]
-    """
-    order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=lambda i: p_values[i])
-    adjusted, largest = [math.nan] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
-        adjusted[i] = largest
-    return adjusted
-
-
-def _resolved(differences: Sequence[tuple[Estimate, str | None]]) -> list[tuple[Estimate, str | None]]:
-    """The differences; of two columns that the grid cannot tell apart, none has an interval.
-
-    Its noise is then in the standard errors as well, and a value may be close to the exact one by chance.
-    """
-    pairs = [(each.scalar.of, *(each.scalar.slice or {}).items()) for each, _ in differences]
-    coarse = {pair for pair, (each, _) in zip(pairs, differences, strict=True) if each.far_off}
-    found = []
-    for pair, (each, end) in zip(pairs, differences, strict=True):
-        refused = pair in coarse and not math.isnan(each.grid) and each.reason is None
-        found.append((replace(each, reason=_TOO_COARSE) if refused else each, end))
-    return found
-
-
-def compared(differences: Sequence[tuple[Estimate, str | None]], level: float) -> list[Scalar]:
-    """Differences as results: intervals at a level, p by Holm over all of them, and a verdict in words.
-
-    Parameters
-    ----------
-    differences : differences, each with the better end of its metric: ``higher``, ``lower`` or None
-    level : level of the intervals, which are not adjusted; 1 − `level` is the size of the tests
-
-    Returns
-    -------
-    list of Scalar
-        Their `verdict` is ``better``, ``worse`` or ``not shown``; for a metric without a better end ``higher`` or
-        ``lower`` take the place of the first two.
-    """
-    differences = _resolved(differences)
-    adjusted = holm([difference.p_value() for difference, _ in differences])
-    found = []
-    for (difference, better), p in zip(differences, adjusted, strict=True):
-        verdict = "not shown"
-        if p < 1 - level:
-            sign = math.copysign(1, difference.scalar.value) * _SIGNS.get(str(better), 1)
-            words = ("better", "worse") if better else ("higher", "lower")
-            verdict = words[0] if sign > 0 else words[1]
-        scalar = difference.scalar_with(level)
-        found.append(replace(scalar, p_value=None if math.isnan(p) else p, verdict=verdict))
-    return found

@@ -1,4 +1,4 @@
-"""Estimates: intervals and differences from delete-a-block replicates."""
+"""Estimates, and tests of their differences, from delete-a-block replicates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 from streameval.errors import OptionError
-from streameval.metrics.estimates import SCALES, Estimate, Sizes, compared, effective_units, holm
+from streameval.metrics.differences import compared, holm
+from streameval.metrics.estimates import SCALES, Estimate, Sizes, effective_units
 from streameval.results import Scalar
 
 RNG = np.random.default_rng(5)
