@@ -69,37 +69,39 @@ def updated(store: Path, data: Path) -> int:
     return 0
 
 
-def judged(store: Path, data: Path, states: list[str]) -> int:
+def judged(store: Path, data: Path, states: list[dict]) -> int:
     """How the store is: 10 as before, 11 as after; any other status is a fault. Ends as after, by running again."""
     from streameval import Store
 
-    opened = Store(store, threads=1)
+    opened, texts = Store(store, threads=1), [state["text"] for state in states]
     found = opened.evaluate().to_json()
-    if found not in states:
+    if found not in texts:
         return 2
     opened.update(data)
     again = opened.update(data)
-    if opened.evaluate().to_json() != states[1] or again.new or again.changed:
+    if opened.evaluate().to_json() != texts[1] or again.new or again.changed:
         return 4
     last = opened.history("roc_auc", cumulative=False).points[-1]
-    if last.night.value != opened.evaluate(last=1).value("roc_auc"):
+    if last.night.value != states[1]["last"]:
         return 5
-    return 10 + states.index(found)
+    return 10 + texts.index(found)
 
 
-def told(store: Path, work: Path) -> str:
-    """The numbers of a store."""
+def told(store: Path, work: Path) -> dict:
+    """The numbers of a store: all of them, and the ROC AUC of its last night."""
 
     def tell() -> None:
         from streameval import Store
 
-        (work / "told").write_text(Store(store, threads=1).evaluate().to_json())
+        opened = Store(store, threads=1)
+        found = {"text": opened.evaluate().to_json(), "last": opened.evaluate(last=1).value("roc_auc")}
+        (work / "told").write_text(json.dumps(found))
 
     assert child(tell) == 0
-    return (work / "told").read_text()
+    return json.loads((work / "told").read_text())
 
 
-def judged_all(stores: list[Path], data: Path, states: list[str], told: Path) -> None:
+def judged_all(stores: list[Path], data: Path, states: list[dict], told: Path) -> None:
     """Judge stores in one process; what each was goes to a file."""
     found = []
     for store in stores:
@@ -133,7 +135,7 @@ def faulty(store: Path, data: Path, call: int, *, full: bool) -> int:
     return child(armed)
 
 
-def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: list[str], span: float) -> dict:
+def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: list[dict], span: float) -> dict:
     """Some of the runs, judged by the dozen."""
     outcome, draw, todo = {"runs": 0, "before": 0, "after": 0, "faults": []}, random.Random(runs.start), list(runs)
     while todo:
@@ -175,9 +177,12 @@ def struck(run: Path, store: Path, data: Path, draw: random.Random, span: float)
 
 def raced(store: Path, data: Path, nights: list[str]) -> list[int]:
     """Eight processes that update the store at once, each with one night: 0 if it landed, 3 if told to run again."""
-    import_module("streameval.store")  # before the forks, so that they start together
-    from streameval import Store
+    import_module("deltalake")  # its threads begin with a table, and would not outlive a fork
+    from streameval import Store, evaluate
     from streameval.errors import StoreError
+
+    for night in nights:  # loads the compiled loops before the forks, so that they start together
+        evaluate(data / night, score="score_lr", cluster="cluster_loose", threads=1)
 
     gate, go = os.pipe()
 
