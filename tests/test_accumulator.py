@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import pickle
 import threading
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from streameval.errors import (
     SchemaError,
     WeightError,
 )
+from streameval.store.files.published import sealed, unsealed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -296,4 +298,61 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="something else"):
         one.save(tmp_path)
     with pytest.raises(FormatError, match="no accumulator"):
+        Accumulator.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"options": {**OPTIONS, "aul_threshold": 3}},
+        {"options": {**OPTIONS, "at": ["fpr=0.2"]}},
+        {"options": {**OPTIONS, "truncate": [0.1]}},
+        {"format": 1.5},
+        {"states": []},
+    ],
+    ids=str,
+)
+def test_a_changed_index_of_a_saved_one_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    """Options decide numbers, so the index carries its checksum; what is broken can be saved over."""
+    saved = Accumulator(**OPTIONS)
+    saved.update(table())
+    saved.save(tmp_path)
+    index = tmp_path / "accumulator.json"
+    index.write_text(json.dumps(json.loads(index.read_text()) | change))
+    with pytest.raises(FormatError, match=r"checksum is missing or wrong.*save it again"):
+        Accumulator.load(tmp_path)
+    saved.save(tmp_path)
+    assert same(Accumulator.load(tmp_path).result(), saved.result())
+
+
+@pytest.mark.parametrize("bad", [None, 3, "x", {}, [[1]], [None], ["../kept.parquet"]], ids=repr)
+@pytest.mark.parametrize("part", ["options", "schema", "states", None])
+def test_a_forged_index_is_refused_and_deletes_nothing(tmp_path: Path, part: str | None, bad: Any) -> None:
+    """With a checksum as it should be: wrong types, names outside the directory, options of a process, nesting."""
+    place, outside = tmp_path / "saved", tmp_path / "kept.parquet"
+    outside.write_bytes(b"mine")
+    saved = Accumulator(score="score")
+    saved.update(table())
+    saved.save(place)
+    record = unsealed((index := place / "accumulator.json").read_bytes())
+    forged = {"options": {"score": "score", "spill": str(bad)}} if part is None else {part: bad}
+    index.write_text(sealed(record | forged))
+    if (part, bad) != ("schema", None):  # which is an accumulator without rows, but for its states
+        with pytest.raises((FormatError, OptionError)):
+            Accumulator.load(place)
+    saved.save(place)
+    assert outside.read_bytes() == b"mine"
+    index.write_text("[" * 100_000)
+    with pytest.raises(FormatError):
+        Accumulator.load(place)
+
+
+def test_a_damaged_state_of_a_saved_one_is_named(tmp_path: Path) -> None:
+    """With the remedy for an accumulator, not for a store."""
+    saved = Accumulator(score="score")
+    saved.update(table())
+    saved.save(tmp_path)
+    for state in tmp_path.glob("*.parquet"):
+        state.write_bytes(state.read_bytes()[:-1])
+    with pytest.raises(FormatError, match=r"damaged.*save the accumulator again"):
         Accumulator.load(tmp_path)

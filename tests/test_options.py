@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import shutil
 import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -325,6 +326,39 @@ def test_a_cached_result_is_that_of_its_options(store: Store, data: Path, look: 
     for options in ({"metrics": look["metrics"]} if "assignment_cells" in look else {}, look, look, {}):
         expected = evaluate(data, **BASE | options)
         assert store.evaluate(**options).to_json() == expected.to_json()
+
+
+SELECTIONS: list[dict[str, Any]] = [  # of a store that keeps slices by k and units id
+    {"ci": 0.9},
+    {"baseline": "s"},
+    {"baseline": "t", "ci": 0.9},
+    {"by": "k"},
+    {"by": "k", "ci": 0.9},
+    {"by": "k", "against": "rest"},
+    {"by": "night"},
+    {"by": "night", "ci": 0.9},
+    {"where": "k = 1"},
+    {"where": "k = 1", "ci": 0.9},
+    {"against": "2026-01-01..2026-01-01"},
+    {"until": "2026-01-01"},
+    {"metrics": "corp.dsc"},
+]
+
+
+def test_no_cached_result_answers_for_another_selection(data: Path, tmp_path: Path) -> None:
+    """Slices, filters, levels, baselines, other nights: after each other, in any order, each gives its own text."""
+    kept = Store(tmp_path / "store", threads=1)
+    kept.update(data, score=["s", "t"], by="k", unit="id")
+    looks = [{"metrics": "roc_auc", **look} for look in SELECTIONS]
+    due = []
+    for look in looks:
+        shutil.copytree(tmp_path / "store", tmp_path / "fresh", ignore=shutil.ignore_patterns("results"))
+        due.append(Store(tmp_path / "fresh", threads=1).evaluate(**look).to_json())
+        shutil.rmtree(tmp_path / "fresh")
+    assert len(set(due)) == len(due)
+    order = np.random.default_rng(0).permutation(len(looks))
+    for i in [*order, *order[::-1]]:
+        assert kept.evaluate(**looks[i]).to_json() == due[i], looks[i]
 
 
 SHOWN = [o.name for o in kept_options().values() if honoured("show").get(o.name, o) is o]  # `by` picks what is kept

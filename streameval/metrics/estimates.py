@@ -316,7 +316,7 @@ class Estimate:
         ends = max(scale.back(centre - half), self.bounds[0]), min(scale.back(centre + half), self.bounds[1])
         if not all(map(math.isfinite, ends)):
             return replace(told, ci_reason=f"the standard error, {self.stderr:.3g}, is too large for an interval")
-        return replace(told, stderr=self.stderr, ci_lower=ends[0], ci_upper=ends[1])
+        return replace(told, stderr=self.stderr, ci_lower=float(ends[0]), ci_upper=float(ends[1]))
 
     def minus(self, other: Estimate) -> Estimate:
         """The difference of two estimates over the same blocks, paired; without replicates where one side has none.

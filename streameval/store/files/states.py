@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.protocol import State
+    from streameval.store.files.location import Location
 
 __all__ = ["StateFiles"]
 
@@ -38,6 +39,11 @@ _REMEDY = "fold its partition again with replace"
 class StateFiles(PublishedFiles):
     """The state files of a directory.
 
+    Parameters
+    ----------
+    location : Location
+    remedy : what to do about a file that cannot be read, for messages
+
     Examples
     --------
     >>> import tempfile
@@ -49,6 +55,10 @@ class StateFiles(PublishedFiles):
     ...     files.read(name).totals().rows
     0
     """
+
+    def __init__(self, location: Location, remedy: str = _REMEDY) -> None:
+        super().__init__(location)
+        self._remedy = remedy
 
     def write(self, state: State) -> tuple[str, int]:
         """Write a state; returns the name of its file, and its bytes.
@@ -84,7 +94,7 @@ class StateFiles(PublishedFiles):
             raise  # the file is not at fault
         except (FormatError, *READ_ERRORS) as error:
             missing = isinstance(error, FileNotFoundError)
-            msg = f"{self.location.name}/{name}: {_MISSING if missing else reason(error)}; {_REMEDY}"
+            msg = f"{self.location.name}/{name}: {_MISSING if missing else reason(error)}; {self._remedy}"
             raise FormatError(msg) from error
 
     def read_all(self, names: Sequence[str], budget: Budget, due: Any, each: Callable[..., list[Any]]) -> list[Any]:

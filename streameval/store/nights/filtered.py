@@ -65,7 +65,7 @@ def evaluated_where(
     where: Any = request.where
     slices = KeptSlices(configuration, engine, files, _covering(configuration, where))
     wanted = configuration.wanted(names, **changes)
-    if apart := [w.of for w in wanted if not divisible(w.spec)]:
+    if apart := list(dict.fromkeys(w.of for w in wanted if not divisible(w.spec))):
         msg = f"where={where.text!r}: the store does not slice {few(apart)}; evaluate other columns"
         raise OptionError(msg, "where")
     states: dict[Any, Any] = {}
