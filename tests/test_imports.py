@@ -205,8 +205,8 @@ RUN = """
 import os, pyarrow as pa, streameval
 assert not any(os.access(folder, os.W_OK) for folder, _, _ in os.walk({root!r})), "the install is writable"
 assert streameval.__file__.startswith({root!r}), streameval.__file__
-table = pa.table({{"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4], "id": [1, 1, 2, 3]}})
-print(streameval.evaluate(table, score="score", cluster="id").value("roc_auc"))
+table = pa.table({{"label": [0, 1, 0, 1], "score": [0.1, 0.2, 0.3, 0.4]}})
+print(streameval.evaluate(table, score="score", metrics="roc_auc").value("roc_auc"))
 """
 
 
