@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.states.grouped import builder
+from streameval.states.grouped import builder, strips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -117,6 +117,22 @@ BY = [
     "length=0,2.5,7",
     "length=0,2.5,7,cluster",
 ]
+
+
+@pytest.mark.parametrize("most", [1 << 24, 1 << 6])
+@pytest.mark.parametrize("scale", [1, 300, 1 << 20])
+def test_buckets_of_any_size_are_sorted_and_swept(most: int, scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores in few buckets, with few or many ties; a bucket of more than `most` rows takes several passes."""
+    monkeypatch.setattr(strips, "REFINE", most)
+    rng = np.random.default_rng(scale)
+    score = (1 + rng.integers(0, scale, 3_000) / (1 << 26)).astype(np.float32)
+    label, hour = (rng.random(3_000) < 0.3).astype(np.int8), rng.integers(0, 5, 3_000)
+    data = pa.table({"label": label, "score": score, "country": rng.integers(0, 3, 3_000), "hour": hour})
+    given = {"score": "score", "metrics": ["roc_auc", "average_precision"]}
+    found = evaluate(data, by=["country", "hour,country"], **given).results
+    assert len(found) == 2 * (1 + 3 + 15)
+    for one, other in zip(found[::2], found[1::2], strict=True):
+        assert [replace(each, slice=each.slice or {}) for each in (one, other)] == alone(data, one.slice or {}, **given)
 
 
 @given(tables(), st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True), st.data())

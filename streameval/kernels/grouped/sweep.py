@@ -1,11 +1,19 @@
 """One sweep over the scores of all groups: areas and precisions of every group, of several slicings, in one loop.
 
 A *cell* is a 15-bit code that says to which groups a row belongs: ``member[cell, k]`` is its group in slicing k. A
-narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. Sorted, it is shifted
-left by one with the label in the lowest bit, which leaves 32 bits: plain words are sorted once.
+narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word is
+that shifted left by one, with the label in the lowest bit, which leaves 32 bits. Within a bucket negatives come first;
+the sort by key is stable, so that they come first within each key.
 
-A group keeps the key of its current tie, the tie's negatives and positives, and what came before it (`TALLY` integers),
-and its sums as words of 128 bits: Σ n·(2T + p), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶².
+The two sums of a group are words of 128 bits: Σ n·(2T + p), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n
+and p are the negatives and positives of a tie, F and T those above it.
+
+Labelled words are swept from the worst score to the best, each tie from its positives to its negatives. So a positive
+knows its denominator and a negative the positives of its tie: no tie has to be closed, and only the first positive of
+a tie differs from others. A group is one cache line (`STATE` integers): the key of the last positive, the positives
+and negatives not yet passed, the former at the start of that key, and the sums. Ties that are counted already are swept
+from the best score to the worst: a group has the key of its current tie, the tie's n and p, and F and T (`TALLY`
+integers).
 """
 
 from __future__ import annotations
@@ -17,7 +25,7 @@ from streameval.kernels.jit import inlined, jit
 
 __all__ = [
     "CELL_BITS",
-    "SHORT",
+    "STATE",
     "SUMS",
     "TALLY",
     "close",
@@ -26,14 +34,14 @@ __all__ = [
     "narrow_keys",
     "narrow_ties",
     "recoded",
-    "sort_short",
+    "sort_keys",
     "sweep_ties",
     "sweep_words",
     "wide_words",
 ]
 
 CELL_BITS = 15
-SHORT = 48  # words of a bucket that are sorted by insertion
+STATE = 8  # key of the last positive, P and N left, P at its start, high and low words of both sums
 TALLY = 5  # key of the current tie, its n and p, F and T before it
 SUMS = 4  # high and low words of both sums
 
@@ -44,6 +52,11 @@ _ONE = np.uint32(1)
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _UNIT = float(1 << 62)
+_SHORT = 48  # words of a bucket that are sorted by insertion
+_KEY_BITS = np.uint32(CELL_BITS + 1)  # below the key of a labelled word
+_DIGIT, _DIGITS = np.uint32(8), 1 << 8
+_LAST_DIGIT = np.uint32(CELL_BITS + 1 + 8)
+_PASSED, _LEFT, _OTHERS, _START, _AREA, _PRECISION = 0, 1, 2, 3, 4, 6
 _KEY, _N, _P, _F, _T = range(TALLY)
 
 
@@ -96,23 +109,40 @@ def count_cells(words, counts, starts, codes, tally):
 
 
 @jit
-def sort_short(words, starts):
-    """Sort the buckets of at most `SHORT` words."""
+def sort_keys(words, starts, spare):
+    """Sort labelled words by their keys within each bucket, stably; `spare` is as long as they are."""
+    first, second = np.zeros(_DIGITS, np.int64), np.zeros(_DIGITS, np.int64)
     for j in range(starts.size - 1):
         a, b = starts[j], starts[j + 1]
-        if b - a > SHORT:
+        if b - a <= _SHORT:
+            for i in range(a + 1, b):
+                word, at = words[i], i
+                while at > a and words[at - 1] >> _KEY_BITS > word >> _KEY_BITS:
+                    words[at] = words[at - 1]
+                    at -= 1
+                words[at] = word
             continue
-        for i in range(a + 1, b):
-            word, at = words[i], i
-            while at > a and words[at - 1] > word:
-                words[at] = words[at - 1]
-                at -= 1
-            words[at] = word
+        first[:], second[:] = 0, 0
+        for i in range(a, b):
+            first[(words[i] >> _KEY_BITS) & np.uint32(_DIGITS - 1)] += 1
+            second[words[i] >> _LAST_DIGIT] += 1
+        before, under = a, a
+        for digit in range(_DIGITS):
+            before, first[digit] = before + first[digit], before
+            under, second[digit] = under + second[digit], under
+        for i in range(a, b):
+            digit = (words[i] >> _KEY_BITS) & np.uint32(_DIGITS - 1)
+            spare[np.uint64(first[digit])] = words[i]
+            first[digit] += 1
+        for i in range(a, b):
+            digit = spare[i] >> _LAST_DIGIT
+            words[np.uint64(second[digit])] = spare[i]
+            second[digit] += 1
 
 
 @jit
 def narrow_ties(words, starts, buckets):
-    """Words as `wide_words` and counts of both labels, from sorted ones bucket by bucket."""
+    """Words as `wide_words`, which may repeat, and counts of both labels, from sorted ones bucket by bucket."""
     keys, neg, pos = np.empty(words.size, np.uint64), np.empty(words.size, np.int64), np.empty(words.size, np.int64)
     ties = 0
     for j in range(buckets.size):
@@ -148,28 +178,48 @@ def _closed(tally, sums, g):
         sums[g, 2], sums[g, 3] = multiply_add(sums[g, 2], sums[g, 3], np.uint64(p), share)
 
 
+@inlined
+def _add(state, g, high, value):
+    """Add a word to the sum whose high word is at `high`."""
+    low = np.uint64(state[g, high + 1]) + value
+    state[g, high + 1] = np.int64(low)
+    state[g, high] += np.int64(low < value)
+
+
 @jit
-def sweep_words(words, starts, buckets, member, tally, sums):
-    """Sweep over sorted labelled words, bucket by bucket; a tie that is not over stays open."""
-    for j in range(buckets.size):
+def sweep_words(words, starts, buckets, member, state):
+    """Sweep over sorted labelled words from the last to the first.
+
+    `state` has a row of `STATE` for each group: no key (−1), the rows of the group up to the last word, no sums.
+    """
+    for bucket in range(buckets.size):
+        j = buckets.size - 1 - bucket
         high = np.int64(buckets[j]) << np.int64(16)
-        for i in range(starts[j], starts[j + 1]):
-            word = words[i]
-            key = high | np.int64(word >> np.uint32(CELL_BITS + 1))
-            cell, p = np.uint64((word >> _ONE) & _CELL), np.int64(word & _ONE)
-            for k in range(member.shape[1]):
-                g = np.uint64(member[cell, k])
-                if tally[g, _KEY] != key:
-                    _closed(tally, sums, g)
-                    tally[g, _KEY], tally[g, _N], tally[g, _P] = key, 1 - p, p
-                else:
-                    tally[g, _N] += 1 - p
-                    tally[g, _P] += p
+        for i in range(starts[j + 1] - starts[j]):
+            word = words[starts[j + 1] - 1 - i]
+            key = high | np.int64(word >> _KEY_BITS)
+            cell = np.uint64((word >> _ONE) & _CELL)
+            if word & _ONE:
+                for k in range(member.shape[1]):
+                    g = np.uint64(member[cell, k])
+                    left = state[g, _LEFT]
+                    if state[g, _PASSED] != key:
+                        state[g, _PASSED], state[g, _START] = key, left
+                    start = state[g, _START]
+                    _add(state, g, _PRECISION, np.uint64(np.int64(start / (start + state[g, _OTHERS]) * _UNIT)))
+                    state[g, _LEFT] = left - 1
+            else:
+                for k in range(member.shape[1]):
+                    g = np.uint64(member[cell, k])
+                    left = state[g, _LEFT]
+                    start = state[g, _START] if state[g, _PASSED] == key else left
+                    _add(state, g, _AREA, np.uint64(left + start))
+                    state[g, _OTHERS] -= 1
 
 
 @jit
 def sweep_ties(keys, neg, pos, member, tally, sums):
-    """`sweep_words` over ascending wide words with their counts; words may repeat."""
+    """Sweep over wide words whose keys ascend, with their counts; a tie that is not over stays open."""
     for i in range(keys.size):
         key, cell = np.int64(keys[i] >> _HALF), keys[i] & _LOW
         for k in range(member.shape[1]):

@@ -62,9 +62,11 @@ class SheafPart:
     Attributes
     ----------
     spec : the inner spec
-    rows : sequence of Strip and Counts (of wide words, which ascend and may repeat), in order; no score is in two
+    rows : sequence of Strip and Counts (of wide words, whose keys ascend and which may repeat), in order; no score is
+        in two
     member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
+    shard_end : the same above the end of the shard, which may have further parts
     """
 
     spec: ScoreSpec
@@ -72,6 +74,7 @@ class SheafPart:
     member: Array
     before: Array
     total: Array
+    shard_end: Array
 
     def areas(self) -> Iterator[tuple[int, int]]:
         """Groups and their Σ n·(2T + p), where that is not 0."""
@@ -90,21 +93,36 @@ class SheafPart:
     @cached_property
     def _swept(self) -> Array:
         """The sums of each group."""
-        groups = self.total.shape[1]
+        groups, strip = self.total.shape[1], self.rows[0]
+        if len(self.rows) == 1 and isinstance(strip, Strip):
+            left = (self.shard_end - self.before)[:, 0].sum()  # rows of the shard from the part on
+            end = self.shard_end if strip.words.size == left else self.after
+            state = np.zeros((groups, sweep.STATE), np.int64)
+            state[:, 0], state[:, 1:3] = -1, end[::-1].T
+            sweep.sweep_words(*strip, self.member, state)
+            return state[:, -sweep.SUMS :].view(np.uint64)
         tally, sums = np.zeros((groups, sweep.TALLY), np.int64), np.zeros((groups, sweep.SUMS), np.uint64)
         tally[:, 0], tally[:, 3:] = -1, self.before.T
-        for each in self.rows:
-            if isinstance(each, Strip):
-                sweep.sweep_words(*each, self.member, tally, sums)
-            else:
-                sweep.sweep_ties(each.keys, each.neg, each.pos, self.member, tally, sums)
+        for each in map(_counted, self.rows):
+            sweep.sweep_ties(each.keys, each.neg, each.pos, self.member, tally, sums)
         sweep.close(tally, sums)
         return sums
 
     @cached_property
+    def after(self) -> Array:
+        """Negatives and positives of each group above what follows the part."""
+        tally = self.before.copy()
+        for each in map(_counted, self.rows):
+            cells = (each.keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+            for groups in self.member.T:
+                np.add.at(tally[0], groups[cells], each.neg)
+                np.add.at(tally[1], groups[cells], each.pos)
+        return tally
+
+    @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
         """Where each group starts, and n, p and rank keys of each of its scores."""
-        counts = [each.counts() if isinstance(each, Strip) else each for each in self.rows]
+        counts = list(map(_counted, self.rows))
         columns = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
         moved: tuple[Array, Array, Array, Array] = kernels.unwoven(*columns, self.member, self.total.shape[1])
         return moved
@@ -208,10 +226,10 @@ class Sheaf:
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[SheafPart]:
         """One: the scores of a shard; several where an interval of one bucket has very many."""
         at = list(self.intervals).index(shard)
-        part = SheafPart(self.woven.inner, [], self.member, self.before[at], self.before[-1])
+        part = SheafPart(self.woven.inner, [], self.member, self.before[at], self.before[-1], self.before[at + 1])
         for rows in self._runs(shard, budget):
             if part.rows:
-                part = replace(part, before=_after(part))
+                part = replace(part, before=part.after)
             part = replace(part, rows=rows)
             yield part
 
@@ -236,16 +254,8 @@ class Sheaf:
 _HALF = np.uint64(32)
 
 
-def _after(part: SheafPart) -> Array:
-    """Negatives and positives of each group above what follows a part."""
-    tally = part.before.copy()
-    for each in part.rows:
-        counts = each.counts() if isinstance(each, Strip) else each
-        cells = (counts.keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
-        for groups in part.member.T:
-            np.add.at(tally[0], groups[cells], counts.neg)
-            np.add.at(tally[1], groups[cells], counts.pos)
-    return tally
+def _counted(rows: Strip | Counts) -> Counts:
+    return rows.counts() if isinstance(rows, Strip) else rows
 
 
 def _totals(sides: Array) -> Totals:

@@ -24,7 +24,7 @@ _WORD_BITS = 16 + sweep.CELL_BITS
 
 
 class Strip(NamedTuple):
-    """Sorted rows of some buckets as narrow words, each shifted left by one with its label in the lowest bit.
+    """Rows of some buckets as labelled words, sorted by key, the negatives of a key before its positives.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class Strip(NamedTuple):
     buckets: Array
 
     def counts(self) -> Counts:
-        """As wide words with counts."""
+        """As wide words with counts; keys ascend, words may repeat."""
         keys, neg, pos = sweep.narrow_ties(*self)
         return Counts(keys, np.empty((keys.size, 0), np.uint64), neg, pos)
 
@@ -91,7 +91,5 @@ def _gathered(keyed: KeyedCounts, start: int, stop: int) -> Strip:
         segments.place_labelled(segment.words.read(), segment.starts, codes, cursor, words)
     buckets = np.flatnonzero(np.diff(bounds[::2]))
     starts = np.append(bounds[2 * buckets], bounds[-1])
-    sweep.sort_short(words, starts)
-    for j in np.flatnonzero(np.diff(starts) > sweep.SHORT).tolist():
-        words[starts[j] : starts[j + 1]].sort()
+    sweep.sort_keys(words, starts, np.empty_like(words))
     return Strip(words, starts, buckets + start)
