@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from streameval.metrics.scores.undefined import HALF
@@ -23,17 +24,31 @@ def partials(
     """Partials of one shard: for each of its parts a list with one partial for each metric; equal bases run once.
 
     A metric with an attribute `reads` takes its partial of what this method of the state yields for the whole shard,
-    such as single clusters; then all metrics of the job have one.
+    such as single clusters; then all metrics of the job have one. If every metric says by its `scores` which scores it
+    needs, other buckets are not read.
     """
     reads = [getattr(metric, "reads", None) for metric in metrics]
     if any(reads):
         return [[m.partial(getattr(state, str(name))(shard, budget)) for m, name in zip(metrics, reads, strict=True)]]
     rows = []
-    for part in state.parts(shard, budget):
+    for part in chain.from_iterable(state.parts(piece, budget) for piece in _needed(state, shard, metrics)):
         bases = [m.basis(part) if hasattr(m, "basis") else m for m in metrics]
         found = {basis: basis.partial(part) for basis in dict.fromkeys(bases)}
         rows.append([found[basis] for basis in bases])
     return rows
+
+
+def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> list[tuple[int, int]]:
+    """The parts of a shard that metrics read, which do not overlap: the whole shard but where each says its scores."""
+    spans = [getattr(metric, "scores", None) for metric in metrics]
+    if not spans or None in spans or not hasattr(state, "between"):
+        return [shard]
+    found: list[tuple[int, int]] = []
+    for start, stop in sorted(state.between(*span) for several in spans for span in several or ()):
+        a, b = max(start, shard[0], found[-1][1] if found else 0), min(stop, shard[1])
+        if a < b:
+            found.append((a, b))
+    return found
 
 
 def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:

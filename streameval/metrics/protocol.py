@@ -18,12 +18,13 @@ __all__ = ["Metric"]
 class Metric(Protocol):
     """One number of one state; frozen, so that equal metrics are equal.
 
-    Three members are optional:
+    Four members are optional:
 
     - ``basis(part)`` returns a frozen object that takes the partial in place of the metric. Metrics with equal bases
       share its partials, which are computed once.
     - ``counts_nan`` says what ``nan="half"`` means for a metric of a score: True where its `combine` counts NaN scores
       as halves; otherwise it is undefined as soon as there are any.
+    - ``scores`` lists ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing.
     - ``several(part)`` takes the partials of many groups in one loop, see `streameval.metrics.sliced`.
     """
 

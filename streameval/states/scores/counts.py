@@ -28,7 +28,7 @@ from streameval.states.keyed.packing import Packing
 from streameval.states.protocol import Batch, Totals
 from streameval.states.scores.missing import refuse_nan, split_nulls, total_weight
 from streameval.states.scores.parts import Ends, ScorePart
-from streameval.states.scores.types import SIGN, decode, numbers, score_type
+from streameval.states.scores.types import SIGN, decode, enclosing, numbers, rank_keys, score_type
 from streameval.states.scores.units import in_units, unit_of
 
 if TYPE_CHECKING:
@@ -245,6 +245,15 @@ class ScoreCounts:
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of buckets that can be finalized on their own, from the best scores to the worst."""
         return self.keyed.intervals()
+
+    def between(self, low: float, high: float) -> Interval:
+        """The buckets of all scores from `low` to `high`, and perhaps a few more."""
+        ends = enclosing(low, high, self.spec.type)[::-1].copy()  # the best score has the first bucket
+        keys = rank_keys(ends, self.spec.type)
+        start, last = (
+            keys >> np.uint64(16) if self.keyed.layout.bits == 16 else self.spec.packing.bucket(keys)
+        ).tolist()
+        return start, last + 1
 
     def groups(self, shard: Interval | None = None, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of a shard, or of all, with their rows and weights by label, a bounded number at a time."""

@@ -18,7 +18,7 @@ from streameval.kernels.keys import decode_f4
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SIGN", "decode", "float_limit", "numbers", "rank_keys", "score_type"]
+__all__ = ["SIGN", "decode", "enclosing", "float_limit", "numbers", "rank_keys", "score_type"]
 
 SIGN = np.uint64(1 << 63)
 
@@ -84,6 +84,29 @@ def float_limit(kind: str) -> float:
     """
     unit = 10.0 ** int(kind[1:]) if kind[0] == "d" else 1.0
     return math.inf if kind[0] == "f" else 2.0**51 / unit  # distinct also after a division by a power of ten
+
+
+def enclosing(low: float, high: float, kind: str) -> Array:
+    """Two numbers of a type, as `numbers` gives them, that all of its scores from `low` to `high` lie between.
+
+    Examples
+    --------
+    >>> enclosing(0.5, float("inf"), "f4"), enclosing(-0.5, 7, "i4")
+    (array([0.49999997,        inf], dtype=float32), array([-1,  8], dtype=int32))
+    """
+    if kind[0] == "f":
+        with np.errstate(over="ignore"):
+            ends = np.array([low, high]).astype(kind)
+        found: Array = np.nextafter(ends, np.array([-np.inf, np.inf], kind))
+        return found
+    limits = np.iinfo(kind if kind in ("i4", "u8") else np.int64)
+    unit = 10.0 ** int(kind[1:]) if kind[0] == "d" else 1.0
+    whole = []
+    for side, end in ((-1, low * unit), (1, high * unit)):
+        end = min(max(end, limits.min), limits.max)
+        end += side * (1 + 1e-15 * abs(end))  # scores are read as rounded floats
+        whole.append(int(min(max(end, limits.min), limits.max)))
+    return np.array(whole, limits.dtype)
 
 
 def decode(keys: Array, kind: str) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.grid import codes
+from streameval.kernels.blocks.grid import codes, scores_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,38 +54,50 @@ class GroupsNear:
     thresholds: tuple[float, ...]
     name: str = "groups_near"
 
+    @property
+    def scores(self) -> tuple[tuple[float, float], ...]:
+        """The lowest and the highest score of each span, or beyond."""
+        bottom, top = codes(np.array([-np.inf, np.inf])).tolist()
+        ends = [((first << self.shift), ((last + 1) << self.shift) - 1) for first, last in self.spans]
+        found = scores_of(np.array([[max(a, bottom), min(b, top)] for a, b in ends], np.uint64))
+        beyond = np.array([-np.inf, np.inf])
+        return tuple(map(tuple, np.nextafter(np.nextafter(found, beyond), beyond).tolist()))  # codes lose a bit
+
     def partial(self, part: ScorePart) -> NearGroups | None:
         """The groups of a part; those of 2⁻⁹ of a bin are merged."""
+        if not part.n.size:
+            return None
         firsts, lasts = np.array(self.spans, np.uint64).T
-        ends = part.ends(np.array([0, part.n.size - 1]))[0] if part.n.size else np.empty(0)
-        high, low = (
-            codes(np.ascontiguousarray(ends, np.float64)) >> np.uint64(self.shift)
-            if ends.size
-            else (np.uint64(0), np.uint64(1))
-        )
+        ends = part.ends(np.array([0, part.n.size - 1]))[0]
+        high, low = codes(np.ascontiguousarray(ends, np.float64)) >> np.uint64(self.shift)
         if not ((firsts <= high) & (lasts >= low)).any():
             return None
-        code = codes(np.ascontiguousarray(part.scores, np.float64))
-        prefixes = code >> np.uint64(self.shift)
+        prefixes = codes(np.ascontiguousarray(part.scores, np.float64)) >> np.uint64(self.shift)
         span = np.searchsorted(lasts, prefixes)
         near = np.flatnonzero((span < lasts.size) & (firsts[np.minimum(span, lasts.size - 1)] <= prefixes))
         if not near.size:
             return None
-        cell = code[near] >> np.uint64(max(0, self.shift - _CELL_BITS))
-        side = np.searchsorted(self.thresholds, part.scores[near], side="right")
+        measure = np.stack([part.n[near], part.p[near]], axis=1)
+        return self._merged(NearGroups(prefixes[near], part.scores[near], part.rows[near], measure))
+
+    def _merged(self, groups: NearGroups) -> NearGroups:
+        """Groups from the best score to the worst, of which those of one cell on one side of each threshold are one."""
+        code = codes(np.ascontiguousarray(groups.scores))
+        cell = code >> np.uint64(max(0, self.shift - _CELL_BITS))
+        side = np.searchsorted(self.thresholds, groups.scores, side="right")
         first = np.flatnonzero(np.append(True, (cell[1:] != cell[:-1]) | (side[1:] != side[:-1])))
-        last = np.append(first[1:], near.size) - 1
-        columns = (np.add.reduceat(column[near], first) for column in (part.rows, part.n, part.p))
-        rows, neg, pos = columns
-        return NearGroups(prefixes[near][last], part.scores[near][last], rows, np.stack([neg, pos], axis=1))
+        last = np.append(first[1:], cell.size) - 1
+        rows, measure = (np.add.reduceat(column, first, axis=0) for column in (groups.rows, groups.measure))
+        return NearGroups(groups.prefixes[last], groups.scores[last], rows, measure)
 
     def combine(self, partials: Sequence[NearGroups | None], state: Any) -> NearGroups:
-        """The groups of all parts."""
+        """The groups of all parts; how a state is cut into parts changes nothing."""
         total = state.totals()
         found = [part for part in partials if part is not None]
         if not found:
-            return NearGroups(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64), np.empty((0, 2)))
+            measure = np.empty((0, 2), np.float64 if total.weighted else np.int64)
+            return NearGroups(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64), measure)
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]
         order = np.argsort(-columns[1], kind="stable")
-        prefixes, scores, rows, measure = (column[order] for column in columns)
-        return NearGroups(prefixes, scores, rows, np.ldexp(measure, total.unit) if total.weighted else measure)
+        merged = self._merged(NearGroups(*(column[order] for column in columns)))
+        return merged._replace(measure=np.ldexp(merged.measure, total.unit)) if total.weighted else merged
