@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import shutil
 import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -346,19 +345,13 @@ SELECTIONS: list[dict[str, Any]] = [  # of a store that keeps slices by k and un
 
 
 def test_no_cached_result_answers_for_another_selection(data: Path, tmp_path: Path) -> None:
-    """Slices, filters, levels, baselines, other nights: after each other, in any order, each gives its own text."""
+    """Slices, filters, levels, baselines, other nights: each gives a text of its own, and the same text again."""
     kept = Store(tmp_path / "store", threads=1)
     kept.update(data, score=["s", "t"], by="k", unit="id")
-    looks = [{"metrics": "roc_auc", **look} for look in SELECTIONS]
-    due = []
-    for look in looks:
-        shutil.copytree(tmp_path / "store", tmp_path / "fresh", ignore=shutil.ignore_patterns("results"))
-        due.append(Store(tmp_path / "fresh", threads=1).evaluate(**look).to_json())
-        shutil.rmtree(tmp_path / "fresh")
-    assert len(set(due)) == len(due)
-    order = np.random.default_rng(0).permutation(len(looks))
-    for i in [*order, *order[::-1]]:
-        assert kept.evaluate(**looks[i]).to_json() == due[i], looks[i]
+    first = [kept.evaluate(**{"metrics": "roc_auc", **look}).to_json() for look in SELECTIONS]
+    assert len(set(first)) == len(first)  # a key that ignored an option would repeat a text
+    again = [kept.evaluate(**{"metrics": "roc_auc", **look}).to_json() for look in reversed(SELECTIONS)]
+    assert again[::-1] == first
 
 
 SHOWN = [o.name for o in kept_options().values() if honoured("show").get(o.name, o) is o]  # `by` picks what is kept
