@@ -23,11 +23,13 @@ from streameval.store.nights.merge import labels_of, states_of
 from streameval.store.nights.partitions import chosen
 from streameval.store.results.cost_increases import DEEP, cost_increases
 from streameval.store.source import store_source
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streameval.engine import Engine
+    from streameval.scan.pieces import Piece
     from streameval.store.context import StoreContext
     from streameval.store.files.compaction import Compaction
     from streameval.store.files.ledger import Entry
@@ -56,8 +58,7 @@ def attribute(
     snapshot, configuration = context.begun(as_of)
     entries = chosen(snapshot.entries, **selection)
     asked = checked_options(_options(configuration, options, data))
-    names = [entry.partition for entry in entries]
-    read = None if data is None else _files(data, asked, context.engine(), configuration, names)
+    read = None if data is None else _files(data, asked, context.engine(), configuration, entries)
     attributed = partial(
         _attributed,
         asked=asked,
@@ -102,7 +103,7 @@ def _attributed(
         for stored, ids in ((clusters, read.clusters), (classes, read.classes)):
             if stored is not None and ids is not None:
                 stored.text = ids.text
-        look_up = replace(read, engine=engine).look_up
+        look_up = replace(read, engine=engine).look_up()
     return Sweep(asked, engine, clusters, classes, look_up).added(result, states.get("classes"), states.get("cluster"))
 
 
@@ -193,16 +194,16 @@ def _dropped(
 
 
 def _files(
-    data: Any, asked: Mapping[str, Any], engine: Engine, configuration: Configuration, names: Sequence[str]
+    data: Any, asked: Mapping[str, Any], engine: Engine, configuration: Configuration, entries: Sequence[Entry]
 ) -> Run:
     """The run that reads the files of these partitions, planned here; it goes to a worker without data and engine.
 
     Raises
     ------
     OptionError
-        If the data lack one of the partitions.
+        If the data lack one of the partitions, or have other rows of it than were folded.
     """
-    run = Run.of(data, asked, engine)
+    run, names = Run.of(data, asked, engine), [entry.partition for entry in entries]
     pieces = tuple(piece for piece in run.found.pieces if piece.partition in names)
     absent = sorted(set(names) - {piece.partition for piece in pieces})
     if absent:
@@ -210,5 +211,19 @@ def _files(
             f"{absent[0]}: the data named after the store lack this partition; name the files of all chosen partitions"
         )
         raise OptionError(msg)
+    for entry in entries:
+        _check_rows(entry, [piece for piece in pieces if piece.partition == entry.partition])
     found = configuration.conformed(replace(run.found, pieces=pieces, rows=sum(piece.rows for piece in pieces)))
     return replace(run, found=found, data=None, engine=None)  # type: ignore[arg-type]  # `_attributed` sets the engine
+
+
+def _check_rows(entry: Entry, pieces: Sequence[Piece]) -> None:
+    """Raise `OptionError` if files have other rows than were folded, as far as their footers tell."""
+    rows = sum(piece.rows for piece in pieces)
+    if entry.incomplete or rows == entry.rows or any(piece.estimated or piece.rows < 0 for piece in pieces):
+        return
+    msg = (
+        f"{entry.partition}: the data named after the store have {plural(rows, 'row')}, not the {entry.rows:,} folded: "
+        "they were changed since; fold the night again (replace), or name the files that were folded"
+    )
+    raise OptionError(msg)

@@ -23,7 +23,14 @@ from hypothesis import strategies as st
 from streameval import attribute, evaluate, scan
 from streameval.arrays.contingency.table import ContingencyTable
 from streameval.cli import main
-from streameval.errors import MissingColumnError, MissingInputError, NullError, OptionError, SchemaError
+from streameval.errors import (
+    CorruptFileError,
+    MissingColumnError,
+    MissingInputError,
+    NullError,
+    OptionError,
+    SchemaError,
+)
 from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.metrics.clusters.attribution import WorstImpure
 from streameval.metrics.contingency.attribution import GAINS
@@ -300,6 +307,29 @@ def test_examples_are_values_of_their_cells() -> None:
         assert all(set(cell["values"]) <= there[cell["cluster"], row["class"]] for cell in row["examples"])
     for row in found.impure.to_pylist():
         assert all(set(e["values"]) <= there[row["cluster"], "label", e["label"]] for e in row["examples"])
+
+
+@pytest.mark.parametrize("on_error", ["raise", "skip"])
+def test_a_file_that_changes_between_the_scans_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_error: str
+) -> None:
+    """Its rows were counted, so its examples must not be left out; what was skipped before stays skipped."""
+    for name in "ab":
+        pq.write_table(table_of([("x", "c", True), ("y", "c", False)]), tmp_path / f"{name}.parquet")
+    (tmp_path / "c.parquet").write_bytes(b"nothing")
+    asked: dict[str, Any] = {"cluster": "c", "classes": "k", "label": "label", "examples": "id", "on_error": on_error}
+    if on_error == "skip":
+        assert [name for name, _ in attribute(tmp_path, **asked).skipped] == [str(tmp_path / "c.parquet")]
+    else:
+        (tmp_path / "c.parquet").unlink()
+
+    def first(found: Any, wanted: Any) -> Any:
+        pq.write_table(table_of([("x", "c", True)] * 9), tmp_path / "b.parquet")
+        return narrowed(found, wanted)
+
+    monkeypatch.setattr("streameval.evaluation.attribution.run.narrowed", first)
+    with pytest.raises(CorruptFileError, match=r"b\.parquet: .*replaced or changed since.*run again"):
+        attribute(tmp_path, **asked)
 
 
 def test_a_reader_is_read_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,6 +107,44 @@ def test_data_that_lack_a_night_are_refused(nights: Path, store: Store) -> None:
     """Examples of some nights would look like examples of all."""
     with pytest.raises(OptionError, match="night=2026-01-02: the data named after the store"):
         store.attribute(cluster="cluster", data=nights / "night=2026-01-01", examples="text")
+
+
+def changed(nights: Path, folder: Path, change: Any) -> Path:
+    """A copy of the nights, the first of them changed."""
+    shutil.copytree(nights, folder / "data")
+    path = folder / "data" / "night=2026-01-01" / "a.parquet"
+    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
+    return folder / "data"
+
+
+def test_data_that_were_changed_since_are_refused(nights: Path, store: Store, tmp_path: Path) -> None:
+    """Other rows than were folded would be shown as examples of the clusters."""
+    data = changed(nights, tmp_path, lambda table: table.slice(1))
+    with pytest.raises(OptionError, match=r"01-01: the data .* have 899 rows, not the 900 folded: they were changed"):
+        store.attribute(cluster="cluster", data=data, examples="text")
+
+
+def test_data_without_the_ids_are_refused(nights: Path, store: Store, tmp_path: Path) -> None:
+    """Their texts would be missing; as many rows of other ids, in one night after the other."""
+    if not pa.types.is_string(pq.read_schema(nights / "night=2026-01-01" / "a.parquet").field("cluster").type):
+        pytest.skip("ids that are integers are known without the data")
+    data = changed(nights, tmp_path, lambda table: table.set_column(2, "cluster", pa.repeat("other", 900)))
+    with pytest.raises(OptionError, match="hold no row of some value of cluster that was counted"):
+        store.attribute(partition="night=2026-01-01", cluster="cluster", data=data)
+
+
+def test_data_of_a_narrower_type_are_refused(tmp_path: Path) -> None:
+    """Where it does not hold an id that was counted, no row can have it."""
+    folder = tmp_path / "data" / "night=2026-01-01"
+    folder.mkdir(parents=True)
+    for kind, high in (("int64", 1 << 40), ("int8", 1)):
+        ids = pa.array([high, high, 2, 2], kind)
+        columns = {"label": [0, 1, 1, 0], "cluster": ids, "campaign": [1, 2, 1, 2], "text": ["a", "b", "c", "d"]}
+        pq.write_table(pa.table(columns), folder / "a.parquet")
+        if kind == "int64":
+            Store(tmp_path / "store").update(tmp_path / "data", cluster="cluster", classes="campaign")
+    with pytest.raises(OptionError, match="hold no row of some value of cluster that was counted"):
+        Store(tmp_path / "store").attribute(cluster="cluster", data=tmp_path / "data", examples="text")
 
 
 def test_a_store_that_lacks_the_table_says_so(nights: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streameval import scan
+from streameval.evaluation.costs.ids import not_there
 from streameval.scan.where import Where
 
 if TYPE_CHECKING:
@@ -32,6 +33,11 @@ def narrowed(found: Scan, wanted: Iterable[ValuesSpec]) -> Scan:
     """The scan without row groups that hold no row of the groups wanted.
 
     Nothing is left out where ids are hashed, belong to their partition, or are many.
+
+    Raises
+    ------
+    OptionError
+        If the type of the column does not hold an id.
     """
     ids: dict[IdColumn, set[int]] = {}
     for spec in wanted:
@@ -48,4 +54,7 @@ def narrowed(found: Scan, wanted: Iterable[ValuesSpec]) -> Scan:
 def _equals(found: Scan, key: IdColumn, one: int) -> Any:
     kind = found.schema.field(key.name).type
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return pc.field(key.name) == pa.scalar(one, plain)
+    try:
+        return pc.field(key.name) == pa.scalar(one, plain)
+    except (pa.ArrowInvalid, OverflowError):  # narrower than the column that was counted
+        raise not_there(key.name) from None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from streameval import scan
 from streameval.engine.fold import Plan
-from streameval.errors import MissingInputError, OptionError, SchemaError
+from streameval.errors import CorruptFileError, MissingInputError, OptionError, SchemaError
 from streameval.evaluation.attributed import Attribution
 from streameval.evaluation.attribution.narrowing import narrowed
 from streameval.evaluation.columns import without_views
@@ -163,24 +163,39 @@ class Run:
         )  # fmt: skip
         table = states[0] if self.classes is not None else None
         sizes = states[-1] if self.plan.label is not None else None
-        return Sweep(self.options, self.engine, self.clusters, self.classes, self.look_up).added(result, table, sizes)
+        look_up = self.look_up(skipped)
+        return Sweep(self.options, self.engine, self.clusters, self.classes, look_up).added(result, table, sizes)
 
-    @property
-    def look_up(self) -> LookUp | None:
-        """What reads the data once more; None where a reader was read already."""
+    def look_up(self, skipped: Sequence[tuple[str, str]] = ()) -> LookUp | None:
+        """What reads the data once more; None where a reader was read already.
+
+        Parameters
+        ----------
+        skipped : files that were not counted, and why
+        """
         if self.found.splittable:
-            return self._looked_up
+            return partial(self._looked_up, dict(skipped))
         if self.options["examples"]:
             msg = "examples read the data twice, and a reader can be read only once: name files or a table"
             raise OptionError(msg, "examples")
         return None
 
-    def _looked_up(self, wanted: Mapping[str, ValuesSpec]) -> Values:
-        """The values of a few groups, from one more scan."""
+    def _looked_up(self, skipped: Mapping[str, str], wanted: Mapping[str, ValuesSpec]) -> Values:
+        """The values of a few groups, from one more scan.
+
+        Raises
+        ------
+        CorruptFileError
+            If a file that was counted cannot be read again.
+        """
         found = narrowed(self.found, wanted.values())
         plan = replace(self.plan, schema=self.found.schema, specs=tuple(dict.fromkeys(wanted.values())))
-        states = self.engine.read(found.pieces, found.rows, plan).states
-        return {name: states[spec].lists() for name, spec in wanted.items()}
+        folded = self.engine.read(found.pieces, found.rows, plan)
+        for name, why in folded.skipped:
+            if name not in skipped:
+                msg = f"{name}: its rows were counted, and cannot be read again: {why}; run again"
+                raise CorruptFileError(msg)
+        return {name: folded.states[spec].lists() for name, spec in wanted.items()}
 
     def _asked(self) -> dict[str, Any]:
         """The options as they were asked."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from streameval.errors import OptionError
 from streameval.states.keyed.ids import hash_words, id_type
 from streameval.states.values import IdColumn
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from streameval.scan import Scan
     from streameval.typing import Array
 
-__all__ = ["Ids", "ids_of_states"]
+__all__ = ["Ids", "ids_of_states", "not_there"]
 
 _TEXT = (pa.types.is_string, pa.types.is_large_string)
 
@@ -60,10 +61,17 @@ class Ids:
         return self.column.type == "hash"
 
     def learn(self, words: Array, texts: Sequence[list[bytes]]) -> None:
-        """Remember the texts of hashed ids; `texts` has one list per id."""
+        """Remember the texts of hashed ids; `texts` has one list per id.
+
+        Raises
+        ------
+        OptionError
+            If an id has none.
+        """
         for key, found in zip(words, texts, strict=True):
-            if found:
-                self.texts[key.tobytes()] = found[0]
+            if not found:
+                raise not_there(self.column.name)
+            self.texts[key.tobytes()] = found[0]
 
     def values(self, words: Array, nulls: Array | None = None) -> pa.Array:
         """The ids of `words`, a uint64 array of shape (n, n_words); null where `nulls` is true."""
@@ -97,6 +105,15 @@ class Ids:
     def _shaped(self, words: Array) -> Array:
         """The words; an empty array is given the number of columns that ids have."""
         return words if len(words) else np.empty((0, self.column.words), np.uint64)
+
+
+def not_there(column: str) -> OptionError:
+    """The error for data without a row of an id that was counted; only data named after a store can lack one."""
+    msg = (
+        f"the data hold no row of some value of {column} that was counted: they are not those of the chosen nights, or "
+        "were changed since; fold the nights again (replace), or name the files that were folded"
+    )
+    return OptionError(msg)
 
 
 def ids_of_states(cluster: str, table: Any, sizes: Any, partitions: Sequence[str] = ()) -> tuple[Ids, Ids | None]:
