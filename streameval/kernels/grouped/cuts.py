@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit
-from streameval.kernels.keyed.sizes import LARGEST
+from streameval.kernels.keyed.sizes import LARGEST, table_bits
 from streameval.kernels.keys import ID_BUCKETS
 
 __all__ = ["collect_rows", "count_shared"]
@@ -43,15 +43,6 @@ def collect_rows(words, rest, counts, pieces, buckets, group, cursor, out, out_r
                 out_counts[at] = counts[i] if counts.size else 1
             at += _ONE
         cursor[buckets[j]] = at
-
-
-@inlined
-def _bits(slots):
-    """Base-2 logarithm of the size of a table with room for `slots` slots, at least 3."""
-    bits = 3
-    while (1 << bits) < slots:
-        bits += 1
-    return np.uint64(bits)
 
 
 @inlined
@@ -94,14 +85,14 @@ def count_shared(words, rest, counts, owners, starts, first, shared):
     most = np.int64(0)
     for b in range(first, starts.size - 1):
         most = max(most, min(starts[b + 1] - starts[b], LARGEST))
-    marks, kept = np.empty(1 << _bits(_MARKS * most), np.int32), np.empty(most + 1, np.int64)
-    keys, held = np.empty(1 << _bits(2 * most), np.uint64), np.empty(1 << _bits(2 * most), np.int32)
+    marks, kept = np.empty(1 << table_bits(_MARKS * most), np.int32), np.empty(most + 1, np.int64)
+    keys, held = np.empty(1 << table_bits(2 * most), np.uint64), np.empty(1 << table_bits(2 * most), np.int32)
     seconds = np.empty((held.size, rest.shape[1]), np.uint64)
     for b in range(first, starts.size - 1):
         items = starts[b + 1] - starts[b]
         if items > LARGEST:
             return b
-        bits = _bits(_MARKS * items)
+        bits = table_bits(_MARKS * items)
         shift = _WORD - bits
         marks[: 1 << bits] = 0
         for i in range(starts[b], starts[b + 1]):
@@ -112,7 +103,7 @@ def count_shared(words, rest, counts, owners, starts, first, shared):
         for i in range(starts[b], starts[b + 1]):
             kept[n] = i
             n += marks[(words[i] << _BUCKET_BITS) >> shift] == _SHARED
-        bits = _bits(2 * n)
+        bits = table_bits(2 * n)
         keys[: 1 << bits] = 0
         steps = np.int64(0)
         for k in range(n):

@@ -15,7 +15,7 @@ from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 from streameval.kernels.singletons import items_of
 
-__all__ = ["LARGEST", "tally_clusters"]
+__all__ = ["LARGEST", "table_bits", "tally_clusters"]
 
 LARGEST = 1 << 19  # items in a bucket; the tables of larger ones leave the cache and take too much memory
 
@@ -30,7 +30,7 @@ _KEY, _NEG, _FURTHER = np.uint64(0), np.uint64(1), np.uint64(3)  # columns of a 
 
 
 @inlined
-def _bits(slots):
+def table_bits(slots):
     """Base-2 logarithm of the size of a table that holds `slots` slots; at least 3."""
     bits = 3
     while (1 << bits) < slots:
@@ -114,7 +114,7 @@ def _room(rows, first, small):
 @inlined
 def _keep_shared(rows, b, columns, marks, kept):
     """Mark the items of a bucket and keep those that share a slot, negatives first; returns both ends."""
-    bits = _bits(_MARKS * items_of(rows.starts, 2 * b, 2 * b + 2))
+    bits = table_bits(_MARKS * items_of(rows.starts, 2 * b, 2 * b + 2))
     marks[: 1 << bits] = 0
     _mark(rows, b, _WORD_BITS - bits, marks)
     half = _keep(rows, 2 * b, columns, _WORD_BITS - bits, marks, kept, np.uint64(0))
@@ -186,11 +186,11 @@ def tally_clusters(rows, further, first, clusters, positives, start, impure):
     """
     columns, buckets = len(further), (rows.starts.shape[1] - 1) // 2
     most, room = _room(rows, first, clusters.size)
-    marks = np.empty(1 << _bits(_MARKS * most), np.uint8)
+    marks = np.empty(1 << table_bits(_MARKS * most), np.uint8)
     kept = np.empty(
         (most + 1, 2 + columns), np.uint64
     )  # key shifted left, lowest bit set so that it is not 0; count; further words
-    table = np.empty((1 << _bits(2 * most), 3 + columns), np.uint64)
+    table = np.empty((1 << table_bits(2 * most), 3 + columns), np.uint64)
     used = np.empty(most, np.uint64)
     sizes, large = np.empty(room, np.int64), np.empty(room, np.int64)
     ids, facts, mixed = np.empty((1 << 10, 1 + columns), np.uint64), np.empty((1 << 10, 2), np.int64), 0
@@ -200,7 +200,7 @@ def tally_clusters(rows, further, first, clusters, positives, start, impure):
         if items > LARGEST:
             return b, sizes[:found], large[:found], ids[:mixed], facts[:mixed]
         half, stop = _keep_shared(rows, b, columns, marks, kept)
-        bits = _bits(2 * stop)
+        bits = table_bits(2 * stop)
         for at in range(clean, 1 << bits):
             table[at, 0] = 0
         clean = max(clean, 1 << bits)

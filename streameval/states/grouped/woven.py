@@ -282,10 +282,10 @@ def _complete(score: pa.Array, kind: str) -> Array | None:
     return None if values.dtype.kind == "f" and np.isnan(values).any() else values
 
 
-def _segment(codes: Array, words: Array, counts: Array, hold: Callable[[Array], Buffer] = Buffer) -> Segment:
+def _segment(codes: Array, words: Array, counts: Array) -> Segment:
     """A segment of `ScoreCounts` from items in the order of their codes."""
     first = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=-1))
     rows = np.add.reduceat(counts, first) if counts.size else np.diff(np.append(first, codes.size))
-    held = hold(counts) if counts.size else None
-    narrow = hold((words >> _HALF).astype(np.uint16))
+    held = Buffer(counts) if counts.size else None
+    narrow = Buffer((words >> _HALF).astype(np.uint16))
     return Segment(codes[first], np.append(first, codes.size), rows, None, narrow, None, held)

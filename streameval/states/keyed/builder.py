@@ -40,9 +40,6 @@ class SegmentBuilder:
         Rows a segment holds at most.
     counted : bool
         Whether items come with counts, through `add_items`.
-    observe : callable, optional
-        Called with further words, codes and counts of the rows about to be stored, hot keys once with all their rows;
-        counts are empty where each row is one.
     spec : hashable, optional
         Builders of a budget with equal specs expect the same keys to be hot.
     """
@@ -54,7 +51,6 @@ class SegmentBuilder:
         capacity: int,
         *,
         counted: bool = False,
-        observe: Callable[[Array, Array, Array], None] | None = None,
         spec: Any = None,
     ) -> None:
         self.layout = layout
@@ -66,7 +62,6 @@ class SegmentBuilder:
         self._counts = budget.borrow(self.capacity if counted else 0, np.int64)
         self._weights = budget.borrow(self.capacity if layout.weighted else 0, np.float64)
         self._size = 0
-        self._observe = observe
         self._spec = spec
         learned = budget.learned.get(spec)
         self._hot: hot.HotKeys | None = None if learned is None else learned.again()
@@ -145,8 +140,6 @@ class SegmentBuilder:
             codes, words, rest, counts = self._hot.items()
             self._hot = None
             if codes.size:
-                if self._observe is not None:
-                    self._observe(rest, codes, counts)
                 codes, starts = np.unique(codes, return_index=True)
                 self._store(codes, np.append(starts, words.size), words, rest, counts, NO_WEIGHTS)
 
@@ -182,14 +175,12 @@ class SegmentBuilder:
         self._store_hot()
         for column in (self._words, self._codes, self._rest, self._counts, self._weights):
             self.budget.give_back(column)
-        segments, self._segments, self._observe = tuple(self._segments), [], None  # no cycle keeps them alive
+        segments, self._segments = tuple(self._segments), []
         return segments
 
     def _flush(self) -> None:
         if not self._size:
             return
-        if self._observe is not None:
-            self._observe(self._rest[: self._size], self._codes[: self._size], self._counts[: self._size])
         tables = _TABLES.setdefault(self.layout.codes, [])
         try:
             table = tables.pop()

@@ -23,12 +23,11 @@ import numpy as np
 from streameval.kernels.blocks.pieces import cut_counts, left_counts, left_weights
 from streameval.metrics.estimates import FINER, Sizes
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
+from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, totals_of, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.near_groups import GroupsNear
 from streameval.states.protocol import Small, Totals
 from streameval.states.scores.parts import ScorePart, known
-from streameval.states.scores.units import unit_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -89,13 +88,9 @@ class Pieces(Small):
 
     @cached_property
     def _totals(self) -> Totals:
-        neg, pos = (side * self.cuts.most for side in self.sums)
-        if not self.spec.weighted:
-            return Totals(neg, pos, float(neg), float(pos))
-        weights = self.weights.sum(axis=0) * self.cuts.most
-        unit = unit_of(float(weights.sum() + self.nan_weights.sum()))
-        n, p = np.ldexp(weights, -unit).tolist()
-        return Totals(neg, pos, n, p, weighted=True, unit=unit)
+        most = self.cuts.most
+        weights = self.weights.sum(axis=0) * most if self.spec.weighted else None
+        return totals_of([side * most for side in self.sums], weights, self.nan_weights)
 
     def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
         """One: all groups that have rows."""

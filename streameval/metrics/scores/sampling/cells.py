@@ -27,12 +27,12 @@ from streameval.states.scores.parts import ScorePart, known
 from streameval.states.scores.units import unit_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
     from streameval.typing import Array
 
-__all__ = ["Cells", "CutRows", "rows_of_bins", "window"]
+__all__ = ["Cells", "CutRows", "rows_of_bins", "totals_of", "window"]
 
 _EVEN = 64  # cells of a bin near a threshold whose scores are not known
 _NEAR = 4  # bins on either side of a threshold
@@ -43,6 +43,16 @@ def rows_of_bins(state: BlockCounts) -> Array:
     """Rows of each bin."""
     found: Array = state.whole[0].sum(axis=1)
     return found
+
+
+def totals_of(counts: Sequence[int], weights: Array | None, nan_weights: Array) -> Totals:
+    """Rows of both classes, with their weights where there are some, in the unit that missing scores' weights need."""
+    neg, pos = counts
+    if weights is None:
+        return Totals(neg, pos, float(neg), float(pos))
+    unit = unit_of(float(weights.sum() + nan_weights.sum()))
+    n, p = np.ldexp(weights, -unit).tolist()
+    return Totals(neg, pos, n, p, weighted=True, unit=unit)
 
 
 def window(rows: Array, focus: int) -> Array:
@@ -169,13 +179,7 @@ class CutRows(Small):
 
     @cached_property
     def _totals(self) -> Totals:
-        neg, pos = self.sums
-        if not self.spec.weighted:
-            return Totals(neg, pos, float(neg), float(pos))
-        weights = self.weights.sum(axis=0)
-        unit = unit_of(float(weights.sum() + self.nan_weights.sum()))
-        n, p = np.ldexp(weights, -unit).tolist()
-        return Totals(neg, pos, n, p, weighted=True, unit=unit)
+        return totals_of(self.sums, self.weights.sum(axis=0) if self.spec.weighted else None, self.nan_weights)
 
     def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
         """One: all groups."""
