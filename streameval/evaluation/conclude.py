@@ -73,7 +73,7 @@ def finalize_all(
     blocks = {**folded.states, **slicing.whole_blocks(folded.states)}
     looked = answered if resampling.level is None else [(w, w.family.swept(engine, w, state)) for w, state in answered]
     swept = sweep(engine, slicing, folded.states, wanted)
-    values, certain = finalized(engine, looked, swept, resampling)
+    values, certain = finalized(engine, looked, blocks, swept, resampling)
     results, found = _with_intervals(engine, looked, values, blocks, resampling, certain)
     sliced = tuple(slice_results(engine, slicing, folded.states, wanted, swept, weighted=plan.weight is not None))
     sampled = SampledSlices(sliced)

@@ -72,14 +72,22 @@ def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing
 
 
 def finalized(
-    engine: Engine, answered: Sequence[tuple[MetricRequest, Any]], swept: Swept, resampling: Resampling
+    engine: Engine,
+    answered: Sequence[tuple[MetricRequest, Any]],
+    states: Mapping[Any, Any],
+    swept: Swept,
+    resampling: Resampling,
 ) -> tuple[tuple[Scalar, ...], list[dict[Metric, Scalar]]]:
     """The values of all metrics of all states, in the order given, and for each state what else its intervals need.
 
-    States are read once for both; those that `sweep` has finalized give only values.
+    States are read once for both; those that `sweep` has finalized give only values. `states` are the folded states,
+    those of blocks among them.
     """
     some = [resampling.level is not None and w not in swept for w, _ in answered]
-    more = [w.family.certificates(w, resampling) * due for (w, _), due in zip(answered, some, strict=True)]
+    more = [
+        w.family.certificates(w, state, _blocks(w, states, resampling), resampling) * due
+        for (w, state), due in zip(answered, some, strict=True)
+    ]
     asked = [(w.remade(w.spec, w.metrics + further), state) for (w, state), further in zip(answered, more, strict=True)]
     values = whole_results(engine, asked, swept)
     results: list[Scalar] = []
@@ -114,8 +122,7 @@ def estimated(
         if not wanted.metrics:
             continue  # folded for its rows alone
         values = results[len(found) : len(found) + len(wanted.metrics)]
-        due = wanted.blocks(resampling)
-        blocks = None if due is None else states.get(due.spec)
+        due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
         made: list[list[Estimate]] = []
         family, without = wanted.family, due is not None and blocks is None
         for split in (family.resampled, partial(family.paired, engine)):
@@ -133,6 +140,12 @@ def estimated(
                 made.append(estimates(values, wanted.metrics, state.totals().rows, resampled, replicates, exact))
         found += map(Estimated, *made)
     return found
+
+
+def _blocks(wanted: MetricRequest, states: Mapping[Any, Any], resampling: Resampling) -> Any:
+    """The state of blocks that the intervals of a state need; None if there is none."""
+    due = wanted.blocks(resampling)
+    return None if due is None else states.get(due.spec)
 
 
 def _lacking(family: Family) -> str:
@@ -155,8 +168,7 @@ def resampled_states(
     for wanted, state in answered if resampling.level is not None else ():
         if not wanted.metrics:
             continue  # folded for its rows alone
-        due = wanted.blocks(resampling)
-        blocks = None if due is None else states.get(due.spec)
+        due, blocks = wanted.blocks(resampling), _blocks(wanted, states, resampling)
         absent = due is not None and blocks is None and wanted.family.own_blocks
         made = _NOT_KEPT if absent else wanted.family.resampled(wanted, state, blocks, resampling)
         if not isinstance(made, str):

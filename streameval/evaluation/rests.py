@@ -111,7 +111,7 @@ def _rests(
         blocks = {spec.inner: next(counts) for spec, counts in zip(split, left, strict=True)}
         rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
         looked = [(w, w.family.swept(engine, w, state)) for w, state in rest]
-        values, certain = finalized(engine, looked, {}, resampling)
+        values, certain = finalized(engine, looked, blocks, {}, resampling)
         known = iter(values)
         checked = [one for w, state in rest for one in usable(w, state, [next(known) for _ in w.metrics])]
         yield estimated(engine, looked, blocks, checked, resampling, certain)

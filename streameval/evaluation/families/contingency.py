@@ -90,7 +90,9 @@ class Contingency:
         """None: classes are in the state itself."""
         return None
 
-    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+    def certificates(
+        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
         """No further metrics."""
         return ()
 

@@ -104,8 +104,10 @@ class Family(Protocol):
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
         """The spec of a state to fold for sampling intervals; None if none is needed."""
 
-    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
-        """Further metrics of a state that its intervals need."""
+    def certificates(
+        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
+        """Further metrics of a state that its intervals need, given its blocks; None if there are none."""
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """The source of the replicates for intervals, from a state and its blocks; or why there are none."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
+    from streameval.states.scores.blocks import BlockCounts
 
 __all__ = ["Groups", "Samples", "Scores"]
 
@@ -72,15 +73,23 @@ class Scores(Sharded):
             return GroupedSpec(ScoreSpec(*facts), key)
         return BlockSpec(*facts, key.unit, key.count, resampling.bins)
 
-    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
-        """Standard errors with each row as a unit, which show whether the grid is fine enough."""
+    def certificates(
+        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
+        """Standard errors with each row as a unit, which show whether the grid is fine enough unless that is sure."""
         single = resampling.unit is None and not wanted.spec.weighted
-        return certificates(wanted.metrics, coarse=resampling.bins is not None, single=single)
+        grid = None if resampling.bins is None or blocks is None else self._grid(state, blocks, resampling)
+        return certificates(wanted.metrics, coarse=grid is not None and not grid.sure, single=single)
+
+    @staticmethod
+    def _grid(state: Any, blocks: BlockCounts, resampling: Resampling) -> BlockReplicates:
+        exact = state.spec.kind == ScoreSpec.kind
+        return BlockReplicates(blocks, resampling.named_unit, resampling.blocks.count, exact)
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """The state without each block."""
         if resampling.bins is not None:
-            return BlockReplicates(blocks, resampling.named_unit, resampling.blocks.count)
+            return self._grid(state, blocks, resampling)
         return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
 
     def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
@@ -128,7 +137,9 @@ class Groups(Scores):
         """None: groups are the units, and their ids are in the state itself."""
         return None
 
-    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+    def certificates(
+        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
         """No further metrics."""
         return ()
 
@@ -160,7 +171,9 @@ class Samples(Scores):
         """None."""
         return None
 
-    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+    def certificates(
+        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
         """No further metrics."""
         return ()
 

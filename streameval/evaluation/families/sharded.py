@@ -63,7 +63,9 @@ class Sharded:
         """None."""
         return None
 
-    def certificates(self, wanted: MetricRequest, resampling: Resampling) -> tuple[Metric, ...]:
+    def certificates(
+        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
+    ) -> tuple[Metric, ...]:
         """No further metrics."""
         return ()
 

@@ -5,7 +5,8 @@ count as halves and precision changes gradually through it. Pieces keep whole nu
 number of pieces, which changes no metric. Where a metric depends on a threshold, replicates differ by a small part of
 a bin, and bins around it are cut at the scores of the exact state (`streameval.metrics.scores.sampling.cells`).
 
-The grid is checked. DeLong's standard error, with each row as a unit, must agree with that of the exact counts to 1 %.
+The grid is checked. DeLong's standard error, with each row as a unit, must agree with that of the exact counts to 1 %;
+of most scores the bins alone show that it does (`BlockReplicates.sure`).
 Each value on the grid, and each difference of two, must agree with the exact one to a tenth of its standard error
 (`streameval.metrics.estimates`). Scores of which most are within a millionth of each other, with a broad tail, fail the
 first check.
@@ -43,6 +44,7 @@ __all__ = ["BlockReplicates", "Pieces"]
 
 _PIECES = 16  # of a bin
 _LEAST_RATIO = 0.99  # of standard errors on the grid and exactly
+_ROUNDING = 1e-6  # relative, of standard errors, generously
 
 
 class Cuts(NamedTuple):
@@ -128,6 +130,7 @@ class BlockReplicates:
     state : the block counts
     unit : what is drawn together
     count : number of blocks; those of the state are taken modulo this
+    exact : whether values come from the counts of every score
     cells : bins cut around thresholds; None for metrics of the whole ranking
     moved : how far the rows of a block are displaced within bins, in standard deviations of random places
     """
@@ -135,6 +138,7 @@ class BlockReplicates:
     state: BlockCounts
     unit: str
     count: int
+    exact: bool = False
     cells: Cells | None = None
     moved: float = 0.0
 
@@ -214,10 +218,35 @@ class BlockReplicates:
         clump = max(1.0, float(spread / expected.sum()))
         return [replace(self, moved=side * math.sqrt(clump)) for side in (1, -1)]
 
+    @cached_property
+    def sure(self) -> bool:
+        """Whether the grid passes its check wherever scores lie in their bins, so that exact counts need not tell.
+
+        In a bin of n negatives and p positives, V10 is uncertain by n/N and V01 by p/P. The standard error is a norm of
+        their deviations, so it is uncertain by at most the norm of these: the root of Σ p·n·(p + n)/(N·P)².
+        """
+        low, high = self.state.scores
+        bins, whole = self.state.measure.sum(axis=1), self.state.measure.sum(axis=(0, 1))
+        if not (self.exact and whole.all()):
+            return False
+        several = low < high
+        if self.state.spec.type not in ("f4", "i4"):
+            several |= (low < 0.5) | (high > 1)  # two of these numbers may share a code
+        bins = bins[several]
+        n, p = (bins / whole).T  # shares, whose products do not overflow
+        doubt = math.sqrt(float((p * n * (p / whole[0] + n / whole[1])).sum()))
+        return doubt < (1 - _LEAST_RATIO) * (1 - _ROUNDING) * self._grid_error
+
+    @cached_property
+    def _grid_error(self) -> float:
+        """DeLong's standard error of the ROC AUC on the grid; counts are multiplied there."""
+        return float(compute(self.total(), GRID_CHECK).value) * math.sqrt(self._cuts.most)
+
     def certified(self, exact: Callable[[Sequence[Metric]], list[Scalar]]) -> str | None:
         """Why the grid does not do: its standard error of the ROC AUC, each row a unit, is not the exact one."""
-        [one], other = exact([GRID_CHECK]), compute(self.total(), GRID_CHECK)
-        found = other.value * math.sqrt(self._cuts.most)  # of rows that are multiplied
+        if self.sure:
+            return None
+        [one], found = exact([GRID_CHECK]), self._grid_error
         if one.value * _LEAST_RATIO <= found <= one.value / _LEAST_RATIO or one.reason:
             return None
         return f"the grid of {self.state.spec.bins:,} bins is too coarse: {FINER}"
