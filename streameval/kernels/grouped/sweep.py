@@ -61,21 +61,21 @@ _KEY, _N, _P, _F, _T = range(TALLY)
 
 
 @jit
-def narrow_f4(bits, cells, label, words, codes):
-    """Encode float32 scores that are not NaN, given as uint32 `bits`, with the uint32 codes of their cells."""
+def narrow_f4(bits, raw, table, label, words, codes):
+    """Encode float32 scores that are not NaN, given as uint32 `bits`; ``table[raw]`` is the cell."""
     for i in range(bits.size):
         b = np.uint32(0) if bits[i] == _SIGN else bits[i]
         key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
-        words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | cells[i]
+        words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | table[raw[i]]
         codes[i] = ((key >> np.uint32(16)) << _ONE) | np.uint32(label[i])
 
 
 @jit
-def narrow_keys(keys, cells, label, words, codes):
+def narrow_keys(keys, raw, table, label, words, codes):
     """As `narrow_f4`, of 32-bit rank keys in uint64 words."""
     for i in range(keys.size):
         key = np.uint32(keys[i])
-        words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | cells[i]
+        words[i] = ((key & np.uint32(0xFFFF)) << _SHIFT) | table[raw[i]]
         codes[i] = ((key >> np.uint32(16)) << _ONE) | np.uint32(label[i])
 
 

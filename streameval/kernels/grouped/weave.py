@@ -11,13 +11,14 @@ import numpy as np
 from streameval.kernels.jit import jit
 
 __all__ = [
-    "compacted",
     "count_codes",
     "encode_f4",
     "encode_keys",
     "kept_words",
+    "mark_codes",
     "ordered",
     "recoded",
+    "recoded_rows",
     "unwoven",
 ]
 
@@ -27,20 +28,20 @@ _LOW = np.uint64(0xFFFFFFFF)
 
 
 @jit
-def encode_f4(bits, groups, label, words, codes):
-    """Encode float32 scores that are not NaN, given as uint32 `bits`, with the uint32 codes of their groups."""
+def encode_f4(bits, raw, table, label, words, codes):
+    """Encode float32 scores that are not NaN, given as uint32 `bits`; ``table[raw]`` is the code of the group."""
     for i in range(bits.size):
         b = np.uint32(0) if bits[i] == _SIGN else bits[i]
         key = np.uint32(~(b ^ (_SIGN | np.uint32(np.int32(b) >> np.int32(31)))))
-        words[i] = (np.uint64(key) << _HALF) | np.uint64(groups[i])
+        words[i] = (np.uint64(key) << _HALF) | np.uint64(table[raw[i]])
         codes[i] = ((key >> np.uint32(16)) << np.uint32(1)) | np.uint32(label[i])
 
 
 @jit
-def encode_keys(keys, groups, label, words, codes):
+def encode_keys(keys, raw, table, label, words, codes):
     """As `encode_f4`, for 32-bit rank keys in uint64 words."""
     for i in range(keys.size):
-        words[i] = (keys[i] << _HALF) | np.uint64(groups[i])
+        words[i] = (keys[i] << _HALF) | np.uint64(table[raw[i]])
         codes[i] = (np.uint32(keys[i] >> np.uint64(16)) << np.uint32(1)) | np.uint32(label[i])
 
 
@@ -121,22 +122,19 @@ def unwoven(words, neg, pos, member, groups):
 
 
 @jit
-def compacted(codes, bound):
-    """The codes below `bound` that occur, ascending, and the position of each row's code among them."""
-    places = np.zeros(bound, np.int64)
+def mark_codes(codes, occurs):
+    """Set ``occurs[code]`` for the code of each row."""
     for i in range(codes.size):
-        places[codes[i]] = 1
-    found = np.empty(bound, np.int64)
-    count = 0
-    for code in range(bound):
-        if places[code]:
-            found[count] = code
-            places[code] = count
-            count += 1
+        occurs[codes[i]] = True
+
+
+@jit
+def recoded_rows(codes, table):
+    """``table[code]`` for the code of each row, as an int64 array."""
     out = np.empty(codes.size, np.int64)
     for i in range(codes.size):
-        out[i] = places[codes[i]]
-    return found[:count], out
+        out[i] = table[codes[i]]
+    return out
 
 
 @jit

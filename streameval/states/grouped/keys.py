@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -24,8 +24,9 @@ import pyarrow.compute as pc
 
 from streameval.errors import OptionError, SchemaError
 from streameval.kernels.blocks.changes import row_blocks
-from streameval.kernels.grouped.weave import compacted
+from streameval.kernels.grouped.weave import mark_codes, recoded_rows
 from streameval.kernels.hashing import hash_bytes
+from streameval.kernels.jit import read_only
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.keyed.ids import id_type, identify
 from streameval.wording import plural
@@ -45,17 +46,26 @@ _MOST_BLOCKS = 1 << 16
 _DENSE = 1 << 12  # integers of such a range are codes themselves
 
 
-class Split(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Split:
     """The groups of a batch.
 
     Attributes
     ----------
-    codes : int64 array of shape (n,), the group of each row as an index into `names`
+    raw : uint32 array of shape (n,), a code for each row
+    places : int64 array of shape (n_codes,), the group of each code that occurs as an index into `names`
     names : large_binary Arrow array of length n_groups, distinct; each occurs
     """
 
-    codes: Array
+    raw: Array
+    places: Array
     names: pa.Array
+
+    @cached_property
+    def codes(self) -> Array:
+        """The group of each row as an index into `names`: an int64 array of shape (n,)."""
+        found: Array = recoded_rows(self.raw, self.places)
+        return found
 
 
 class Key(Protocol):
@@ -108,19 +118,12 @@ class By:
     def split(self, batch: Batch) -> Split:
         """The group of each row."""
         parts = [_coded(batch.columns[name], name, batch.name) for name in self.columns]
-        codes, sizes = parts[0][0], len(parts[0][1])
-        index = [np.arange(sizes)]  # of each group in the texts of each column
+        raw, index = parts[0][0], [np.arange(len(parts[0][1]))]  # of each code in the texts of each column
         for more, texts in parts[1:]:
-            codes *= len(texts)
-            codes += more
-            found, codes = _compact(codes, sizes * len(texts))
-            index = [*(old[found // len(texts)] for old in index), found % len(texts)]
-            sizes = found.size
-        if len(parts) == 1:
-            found, codes = _compact(codes, sizes)
-            index = [found]
-        named = [_framed(texts.take(pa.array(at))) for at, (_, texts) in zip(index, parts, strict=True)]
-        return Split(codes, pc.binary_join_element_wise(*named, _bytes(b"")))
+            raw, index = _paired(raw, index, more, len(texts))
+        raw, found, places = _occurring(raw, index[0].size)
+        named = [_framed(texts.take(pa.array(at[found]))) for at, (_, texts) in zip(index, parts, strict=True)]
+        return Split(raw, places, pc.binary_join_element_wise(*named, _bytes(b"")))
 
     def group(self, name: bytes) -> Group:
         """The values of a group: None for null; dates and times as text."""
@@ -177,8 +180,8 @@ class Blocks:
 
     def split(self, batch: Batch) -> Split:
         """The block of each row."""
-        found, codes = _compact(self.numbers(batch), self.count)
-        return Split(codes, _framed(_text(pa.array(found), b"i")))
+        raw, found, places = _occurring(read_only(self.numbers(batch).astype(np.uint32)), self.count)
+        return Split(raw, places, _framed(_text(pa.array(found), b"i")))
 
     def named(self, number: int) -> bytes:
         """The name of a block."""
@@ -279,35 +282,51 @@ def _of_rows(batch: Batch, count: int) -> Array:
     return found if batch.kept is None else found[batch.kept]
 
 
-def _compact(codes: Array, bound: int) -> tuple[Array, Array]:
-    """The codes below `bound` that occur, ascending, and the place of each code among them."""
-    if bound > max(1 << 16, 4 * codes.size):
-        found, places = np.unique(codes, return_inverse=True)
+def _occurring(raw: Array, bound: int) -> tuple[Array, Array, Array]:
+    """Codes below `bound` of rows, those that occur, ascending, and the place of each code among them.
+
+    Codes are others than those given where they may be many.
+    """
+    if bound > max(1 << 16, 4 * raw.size):
+        found, raw = np.unique(raw, return_inverse=True)
+        return read_only(raw.astype(np.uint32)), found, np.arange(found.size)
+    occurs = np.zeros(bound, np.bool_)
+    mark_codes(raw, occurs)
+    return raw, np.flatnonzero(occurs), np.cumsum(occurs) - 1
+
+
+def _paired(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Array, list[Array]]:
+    """Codes of pairs: of codes that stand for some values, and of further codes below `count`."""
+    bound = index[0].size * count
+    if bound <= max(_DENSE, min(1 << 16, raw.size // 4)):
+        raw = raw * np.uint32(count)
+        raw += more
+        found = np.arange(bound)
     else:
-        found, places = compacted(codes, bound)
-    return found, places
+        found, raw = np.unique(raw * np.int64(count) + more, return_inverse=True)
+        raw = raw.astype(np.uint32)
+    return read_only(raw), [*(old[found // count] for old in index), found % count]
 
 
 def _coded(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
-    """The values of a column as codes, and the text of each code; all texts are distinct, some may not occur."""
+    """The values of a column as uint32 codes, and the text of each code; all texts are distinct, some may not occur."""
     tag = _tag(array.type, column, file)
     if tag == b"i" and len(array) and not pa.types.is_dictionary(array.type) and not array.null_count:
         values = array.to_numpy()
         low, high = int(values.min()), int(values.max())
         if high - low < _DENSE and high < (1 << 63) - 1:  # which needs no hash table
-            codes = values.astype(np.int64)
-            codes -= low
-            return codes, _text(pa.array(np.arange(low, high + 1)), tag)
+            codes = (values - values.dtype.type(low)).astype(np.uint32)
+            return read_only(codes), _text(pa.array(np.arange(low, high + 1)), tag)
     encoded = array if pa.types.is_dictionary(array.type) else _plain(array).dictionary_encode(null_encoding="encode")
     codes, values = encoded.indices, encoded.dictionary
     texts = _text(values, tag)
     if codes.null_count:  # a dictionary's own nulls
         codes, texts = pc.fill_null(codes.cast(pa.int64()), len(texts)), pa.concat_arrays([texts, _nulls(1)])
-    codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+    codes = codes.to_numpy(zero_copy_only=False).astype(np.uint32)
     distinct = texts.dictionary_encode()
     if len(distinct.dictionary) < len(texts):
-        codes, texts = distinct.indices.to_numpy()[codes].astype(np.int64), distinct.dictionary
-    return codes, texts
+        codes, texts = distinct.indices.to_numpy()[codes].astype(np.uint32), distinct.dictionary
+    return read_only(codes), texts
 
 
 def _plain(array: pa.Array) -> pa.Array:

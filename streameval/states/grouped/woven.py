@@ -241,21 +241,21 @@ class WovenBuilder:
         codes = self._book.codes(names) if codes is None else codes
         if layout not in self._builders:
             self._builders[layout] = self._started(layout)
-        self._fold(batch, split, read_only(codes[split.codes]), layout)
+        self._fold(batch, split, read_only(codes[split.places]), layout)
         return True
 
-    def _fold(self, batch: Batch, split: Split, groups: Array, layout: Layout) -> None:
-        """Fold rows by the codes of their groups."""
+    def _fold(self, batch: Batch, split: Split, table: Array, layout: Layout) -> None:
+        """Fold rows; `table` has the codes of their groups."""
         of_f4, of_keys = _ENCODERS[layout]
         values = _complete(batch.columns[self._inner.column], self._inner.type)
         facts = np.zeros((len(split.names), 2 * len(inner_facts(self._inner))))
         if values is not None and self._inner.type == "f4":
             bits, label = read_only(values).view(np.uint32), read_only(batch.label)
-            size, encode = bits.size, lambda part, *out: of_f4(bits[part], groups[part], label[part], *out)
+            size, encode = bits.size, lambda part, *out: of_f4(bits[part], split.raw[part], table, label[part], *out)
         else:
             rows = FORMS[ScoreSpec](self._inner, batch)
-            keys, label, groups = rows.keys[:, 0], read_only(rows.side), groups[rows.rows]
-            size, encode = keys.size, lambda part, *out: of_keys(keys[part], groups[part], label[part], *out)
+            keys, label, raw = rows.keys[:, 0], read_only(rows.side), read_only(split.raw[rows.rows])
+            size, encode = keys.size, lambda part, *out: of_keys(keys[part], raw[part], table, label[part], *out)
             facts = fact_sums(self._inner, rows, split.codes, len(split.names))
         self._builders[layout].add(size, encode)
         self._tables.append(GroupTable.of(split.names, facts))
