@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.attribution import MARKS, marked
-from streameval.kernels.keys import MIX
-from streameval.states.contingency.cells import numbered
+from streameval.kernels.attribution import marked, marks_of, positions
 from streameval.states.keyed.ids import hash_array, id_words, identify
 from streameval.states.protocol import Batch, Small, Totals
 
@@ -27,8 +25,6 @@ if TYPE_CHECKING:
     from streameval.typing import Array
 
 __all__ = ["IdColumn", "Values", "ValuesSpec"]
-
-_SHIFT = np.uint64(64 - (MARKS.bit_length() - 1))
 
 
 @dataclass(frozen=True)
@@ -103,19 +99,15 @@ class ValuesSpec:
 class _ValuesBuilder:
     def __init__(self, spec: ValuesSpec) -> None:
         self.spec = spec
-        self._marks = np.zeros(MARKS, np.uint8)
-        self._marks[(spec.wanted[:, 0] * np.uint64(MIX)) >> _SHIFT] = 1
+        self._marks = marks_of(spec.wanted[:, 0])
         self._state = spec.empty()
 
     def update(self, batch: Batch) -> None:
         near, words = self._near(batch)
         if not near.size:
             return
-        wanted = self.spec.wanted
-        both = np.concatenate((wanted, words))
-        numbers, _ = numbered(np.array([0, len(both)]), both[:, 0].copy(), both[:, 1:].copy(), both.shape[1] - 1)
-        group = numbers[len(wanted) :]
-        inside = group < len(wanted)
+        group = positions(self.spec.wanted, words)
+        inside = group >= 0
         if inside.any():
             values = _bytes(batch.columns[self.spec.column].take(pa.array(near[inside])))
             self._state = self._state.with_rows(group[inside], values)

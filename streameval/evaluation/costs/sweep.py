@@ -63,10 +63,9 @@ class Sweep:
         summary, seen = self.engine.watched(state, partial(PairCosts, self.options["top"], signed))
         costs = seen[0].merge(seen[1:])
         merges, splits = costs.merges.ranked(), costs.splits.ranked()
-        jobs = [Largest(merges[0], False, signed[1], SHOWN), Largest(splits[0], True, signed[0], SHOWN)]
-        asked = [job for job in jobs if len(job.groups)]
-        found = iter(self.engine.finalize([(state, [job]) for job in asked]))
-        members = [next(found)[0] if len(job.groups) else Members.none() for job in jobs]
+        members = Members.none(), Members.none()
+        if len(merges[0]) or len(splits[0]):
+            members = self.engine.finalize([(state, [Largest(merges[0], splits[0], signed, SHOWN)])])[0][0]
         return PairTables(classes, summary, costs, Shown(*merges, members[0]), Shown(*splits, members[1]))
 
     def _impure(self, state: Any) -> ImpureTable:

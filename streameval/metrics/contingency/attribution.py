@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from streameval.errors import OptionError
-from streameval.kernels.attribution import MARKS, marked
-from streameval.kernels.keys import MIX
+from streameval.kernels.attribution import keep_largest, positions
 from streameval.metrics.contingency.null_models import CountedStatistics
 from streameval.metrics.worst import Worst
 from streameval.states.contingency.cells import numbered
@@ -32,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from streameval.states.contingency.counts import ContingencyCounts
+    from streameval.states.contingency.shard_rows import ShardRows
     from streameval.states.contingency.summary import Summary
     from streameval.typing import Array
 
 __all__ = ["GAINS", "Gains", "Largest", "Members", "PairCosts", "check_gain", "gains"]
 
-_SHIFT = np.uint64(64 - (MARKS.bit_length() - 1))
 _SIGN = np.uint64(1 << 63)
 
 
@@ -250,60 +249,63 @@ class Members(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Largest:
-    """The largest cells of a few clusters or classes, from the rows of the state.
+    """The largest cells of a few clusters and of a few classes, from one walk over the rows of the state.
 
     Attributes
     ----------
-    groups : uint64 array of shape (n_groups, n_words), ids of the groups
-    of_classes : whether the groups are classes
-    signed : whether the ids of their cells are signed integers, since equal cells are ranked by id
+    clusters, classes : uint64 arrays of shape (n_groups, n_words), ids of the groups
+    signed : whether the ids of clusters, and of classes, are signed integers, since equal cells are ranked by id
     most : largest number of cells for each group
     """
 
-    groups: Array
-    of_classes: bool
-    signed: bool
+    clusters: Array
+    classes: Array
+    signed: tuple[bool, bool]
     most: int = 3
     name: str = "largest_cells"
     reads: ClassVar[str] = "rows_of"
 
-    def partial(self, part: Iterable[tuple[Array, Array, Array]]) -> Members:
+    def partial(self, part: ShardRows) -> tuple[Members, Members]:
         """The largest cells of a shard, which holds complete clusters and thus complete cells."""
-        marks = np.zeros(MARKS, np.uint8)
-        marks[(self.groups[:, 0] * np.uint64(MIX)) >> _SHIFT] = 1
-        taken = []
-        for clusters, classes, counts in part:
-            own, other = (classes, clusters) if self.of_classes else (clusters, classes)
-            near = marked(np.ascontiguousarray(own[:, 0]), marks)
-            group = self._positions(own[near])
-            inside = group >= 0
-            taken.append((group[inside], other[near][inside], counts[near][inside]))
-        if not sum(group.size for group, _, _ in taken):
-            return Members.none()
-        return self._first(*_summed(*(np.concatenate(column) for column in zip(*taken, strict=True))))
+        taken: tuple[list[tuple[Array, Array, Array]], ...] = [], []
+        for clusters, classes, counts in part.near(self.clusters, self.classes):
+            sides = (self.clusters, clusters, classes), (self.classes, classes, clusters)
+            for found, (groups, own, other) in zip(taken, sides, strict=True):
+                group = positions(groups, own)
+                inside = group >= 0
+                found.append((group[inside], other[inside], counts[inside]))
+        cells = [_summed(*_joined(found)) for found in taken if found] or [Members.none()] * 2
+        return self._largest(*([side] for side in cells))
 
-    def _positions(self, ids: Array) -> Array:
-        """Position of each id among the groups, −1 for others."""
-        both = np.concatenate((self.groups, ids))
-        numbers, _ = numbered(np.array([0, len(both)]), both[:, 0].copy(), both[:, 1:].copy(), both.shape[1] - 1)
-        found = numbers[len(self.groups) :]
-        return np.where(found < len(self.groups), found, -1)
-
-    def _first(self, group: Array, ids: Array, rows: Array) -> Members:
-        """The first cells of each group."""
-        first = ids[:, 0] ^ _SIGN if self.signed else ids[:, 0]
-        further = [ids[:, c] for c in range(ids.shape[1] - 1, 0, -1)]
-        order = np.lexsort([*further, first, -rows, group])
-        group, ids, rows = group[order], ids[order], rows[order]
-        kept = np.arange(group.size) - np.searchsorted(group, group) < self.most
-        return Members(group[kept], ids[kept], rows[kept])
-
-    def combine(self, partials: Sequence[Members], state: ContingencyCounts) -> Members:
+    def combine(self, partials: Sequence[tuple[Members, Members]], state: ContingencyCounts) -> tuple[Members, Members]:
         """The largest cells over all shards."""
-        parts = [part for part in partials if part.group.size]
-        if not parts:
-            return Members.none()
-        return self._first(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        return self._largest(*([part[side] for part in partials] for side in (0, 1)))
+
+    def _largest(self, *sides: Sequence[tuple[Array, Array, Array]]) -> tuple[Members, Members]:
+        """The largest cells of clusters and of classes, from cells in several parts."""
+        of = ([part for part in parts if part[0].size] for parts in sides)
+        by_cluster, by_class = (
+            _first(_joined(parts), self.most, signed=signed) if parts else Members.none()
+            for parts, signed in zip(of, self.signed[::-1], strict=True)
+        )
+        return by_cluster, by_class
+
+
+def _joined(parts: Sequence[tuple[Array, Array, Array]]) -> tuple[Array, Array, Array]:
+    """Columns of several parts, one after the other."""
+    group, ids, rows = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return group, ids, rows
+
+
+def _first(cells: tuple[Array, Array, Array], most: int, *, signed: bool) -> Members:
+    """The largest cells of each group, from distinct cells in any order."""
+    group, ids, rows = cells
+    groups = int(group.max(initial=-1)) + 1
+    kept, kept_ids = np.zeros(groups, np.int64), np.empty((groups, most, ids.shape[1]), np.uint64)
+    kept_rows = np.empty((groups, most), np.int64)
+    keep_largest(group, ids, rows, _SIGN if signed else np.uint64(0), kept, kept_ids, kept_rows)
+    inside = np.arange(most) < kept[:, None]
+    return Members(np.repeat(np.arange(groups), kept), kept_ids[inside], kept_rows[inside])
 
 
 def _summed(group: Array, ids: Array, counts: Array) -> tuple[Array, Array, Array]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.errors import NullError
-from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.compatible import mergeable, same_table
 from streameval.states.contingency.arrow import cell_batch, cell_schema, read_cells
 from streameval.states.contingency.cells import ClassCells, Keys, Mapper, class_layouts
@@ -31,6 +31,7 @@ from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
 from streameval.states.contingency.rows import RowBuilder
+from streameval.states.contingency.shard_rows import ShardRows
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.ids import id_words, identify
@@ -354,17 +355,9 @@ class ContingencyCounts:
         """
         return self.cells.grouped(shard, budget)
 
-    def rows_of(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[Array, Array, Array]]:
-        """Rows of a shard that have a class, in no order, a bounded number at a time.
-
-        Yields
-        ------
-        cluster, class : uint64 arrays of shape (n, n_words), words of ids
-        counts : int64 array of shape (n,)
-        """
-        at = self.spec.keys.cluster - 1
-        for words, rest, counts in self.cells.slabs(shard, 0):
-            yield np.column_stack((unmix(words), rest[:, :at])), rest[:, at:], counts
+    def rows_of(self, shard: Interval, budget: Budget | None = None) -> ShardRows:
+        """Rows of a shard that have a class, of which those of a few clusters and classes can be taken."""
+        return ShardRows(self.cells, self.spec.keys, shard)
 
     def __sizeof__(self) -> int:
         """Bytes in memory; spilled data does not count."""

@@ -319,29 +319,23 @@ class KeyedCounts:
                 continue
             for a in range(int(segment.starts[j]), int(segment.starts[j + 1]), SLAB):
                 b = min(a + SLAB, int(segment.starts[j + 1]))
-                yield (
-                    segment.words.read(a, b),
-                    segment.rest.read(a, b) if segment.rest else np.empty((b - a, 0), np.uint64),
-                    segment.counts.read(a, b) if segment.counts else NO_COUNTS,
-                    segment.weights.read(a, b) if segment.weights else NO_WEIGHTS,
-                )
+                yield _columns(segment, a, b)
 
-    def slabs(self, interval: Interval, label: int) -> Iterator[tuple[Array, Array, Array]]:
-        """Words, further words and counts of the items of one label in some buckets, a bounded number at a time."""
+    def slabs(self, interval: Interval) -> Iterator[tuple[Array, Array, Columns]]:
+        """Items of some buckets where they lie, a bounded number at a time.
+
+        Yields
+        ------
+        codes, starts : the pieces, as in `streameval.states.keyed.layout.Segment`
+        columns : words, further words, counts and weights; absent counts and weights are empty
+        """
         start, stop = interval
         for segment in self.segments:
             i, j = np.searchsorted(segment.codes, (2 * start, 2 * stop)).tolist()
-            wanted = (segment.codes[i:j] & 1) == label
-            starts = segment.starts[i : j + 1]
+            codes, starts = segment.codes[i:j], segment.starts[i : j + 1]
             for a in range(int(starts[0]), int(starts[-1]), SLAB) if i < j else ():
                 b = min(a + SLAB, int(starts[-1]))
-                inside = np.repeat(wanted, np.diff(np.clip(starts, a, b)))
-                kept = slice(None) if inside.all() else inside
-                yield (
-                    segment.words.read(a, b)[kept],
-                    segment.rest.read(a, b)[kept] if segment.rest else np.empty((int(inside.sum()), 0), np.uint64),
-                    segment.counts.read(a, b)[kept] if segment.counts else np.ones(int(inside.sum()), np.int64),
-                )
+                yield codes, np.clip(starts, a, b) - a, _columns(segment, a, b)
 
     def _word(self, part: Columns, column: int) -> Array:
         """One word of some items' keys, without the bits by which keys are not partitioned."""
@@ -374,6 +368,16 @@ class KeyedCounts:
         finer = KeyedCounts.built(builder)
         for interval in finer.intervals():
             yield from finer.stretches(interval, budget)
+
+
+def _columns(segment: Segment, start: int, stop: int) -> Columns:
+    """Items of a segment; absent counts and weights are empty."""
+    return (
+        segment.words.read(start, stop),
+        segment.rest.read(start, stop) if segment.rest else np.empty((stop - start, 0), np.uint64),
+        segment.counts.read(start, stop) if segment.counts else NO_COUNTS,
+        segment.weights.read(start, stop) if segment.weights else NO_WEIGHTS,
+    )
 
 
 def _check(found: Array, due: Array) -> None:

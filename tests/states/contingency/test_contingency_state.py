@@ -27,11 +27,12 @@ from streameval.errors import FormatError, IncompatibleStatesError, NullError, O
 from streameval.metrics.contingency.clustering import CLUSTERING_METRICS
 from streameval.simulation import simulate
 from streameval.states import codec
-from streameval.states.contingency import cells
+from streameval.states.contingency import cells, shard_rows
 from streameval.states.contingency import class_sizes as class_rows
 from streameval.states.contingency.counts import ContingencyCounts, ContingencySpec
 from streameval.states.contingency.summary import Summary, summarize
-from streameval.states.keyed.ids import id_type
+from streameval.states.keyed import counts
+from streameval.states.keyed.ids import id_type, identify
 from streameval.states.keyed.layout import Layout
 from streameval.states.protocol import Batch
 
@@ -215,8 +216,38 @@ def test_counted_rows_of_classes_stay_counted() -> None:
     rows.add(np.arange(110, 130, dtype=np.uint64), none)
     runs = rows.finish()
     assert runs.items.sum() <= 60
-    counts = [counts for part in runs.intervals() for counts in runs.grouped(part)]
-    assert sorted(np.concatenate([part.neg for part in counts])) == [1] * 10 + [10**12 + 1] * 10 + [10**12 + 2] * 10
+    parts = [part for interval in runs.intervals() for part in runs.grouped(interval)]
+    assert sorted(np.concatenate([part.neg for part in parts])) == [1] * 10 + [10**12 + 1] * 10 + [10**12 + 2] * 10
+
+
+@pytest.mark.parametrize("wanted", [2, 60])
+@pytest.mark.parametrize("kind", ["int64", "string"])
+def test_a_walk_takes_the_rows_of_some_clusters_and_classes_and_few_others(
+    kind: str, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of their rows, in any number of shards and slabs; rows without a class are none of theirs."""
+    rng = np.random.default_rng(wanted)
+    classes, clusters = ([*ids.tolist(), *[5] * 300] for ids in rng.integers(0, 3000, (2, 6000)))
+    given = [None if i % 11 == 0 else k for i, k in enumerate(classes)]
+    state = fold(spec_of((kind, kind), "singleton"), table_of(given, clusters, None, (kind, kind)), 500)
+    stored = codec.load(list(codec.dump(state)[1]))
+    few = [identify(column(range(5, 5 + wanted), kind), id_type(TYPES[kind])) for _ in "ck"]
+    groups = [np.column_stack((first, rest)) for first, rest in few]
+    rows = [(c, k) for k, c in zip(given, clusters, strict=True) if k is not None]
+    due = Counter((c, k) for c, k in rows if c in range(5, 5 + wanted) or k in range(5, 5 + wanted))
+    first, rest = identify(column(range(3000), kind), id_type(TYPES[kind]))
+    names = {words.tobytes(): i for i, words in enumerate(np.column_stack((first, rest)))}
+    for slab in (64, 1 << 20):
+        monkeypatch.setattr(counts, "SLAB", slab)
+        monkeypatch.setattr(shard_rows, "SLAB", slab)
+        for each in (state, stored):
+            found: Counter[tuple[int, int]] = Counter()
+            for start in range(0, 2048, 512):
+                for own, other, times in each.rows_of((start, start + 512)).near(*groups):
+                    for cell, n in zip(zip(own, other, strict=True), times.tolist(), strict=True):
+                        found[names[cell[0].tobytes()], names[cell[1].tobytes()]] += n
+            assert due.items() <= found.items()
+            assert found.total() <= due.total() + 400
 
 
 def test_a_giant_bucket_keeps_lone_classes_and_compacted_cells(monkeypatch: pytest.MonkeyPatch) -> None:
