@@ -10,7 +10,17 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
-__all__ = ["add_parts", "add_shares", "keep_largest", "marked", "marked_rows", "marks_of", "positions"]
+__all__ = [
+    "add_cells",
+    "add_parts",
+    "add_strays",
+    "keep_largest",
+    "marked",
+    "marked_rows",
+    "marks_of",
+    "positions",
+    "split_classes",
+]
 
 _MIX = np.uint64(MIX)
 _HALF = np.uint64(32)
@@ -25,26 +35,85 @@ def _pairs(n):
 
 
 @jit
-def add_parts(numbers, rows, times, parts, agreeing):
-    """Add cells to the groups that they are parts of.
-
-    Cell i has ``rows[i]`` rows and stands for ``times[i]`` equal cells (1 if `times` is empty). Group ``numbers[i]``
-    gains that number of `parts`, and their pairs in `agreeing`.
-    """
+def add_parts(numbers, rows, parts, agreeing):
+    """Add cells of some rows to the groups that they are parts of, and their pairs to those that agree."""
     for i in range(numbers.size):
-        k, t = numbers[i], times[i] if times.size else 1
-        parts[k] += t
-        agreeing[k] += t * _pairs(rows[i])
+        parts[numbers[i]] += 1
+        agreeing[numbers[i]] += _pairs(rows[i])
 
 
 @jit
-def add_shares(numbers, rows, sizes, times, pure, joined):
-    """As `add_parts`, for cells that fill their cluster: adds their rows to `pure`, and their pairs to `joined`."""
+def add_strays(owners, rows, firsts, slots, which, parts, agreeing):
+    """Count the cells of the clusters that have cells of several classes, and the pairs within them.
+
+    Parameters
+    ----------
+    owners, rows : int64 arrays of shape (n_strays,), the cluster of each cell but its first, and the cell's rows
+    firsts : int64 array, rows of the first cell of each cluster
+    slots : int32 array of shape (n_clusters,), zeros
+    which, parts, agreeing : int64 arrays of shape (n_strays,), outputs: the clusters in order of appearance, the number
+        of their cells, and the pairs within these
+
+    Returns
+    -------
+    int64, the number of clusters found
+    """
+    found = 0
+    for i in range(owners.size):
+        k = owners[i]
+        if slots[k] == 0:
+            which[found], parts[found], agreeing[found] = k, 1, _pairs(firsts[k])
+            found += 1
+            slots[k] = found
+        m = slots[k] - 1
+        parts[m] += 1
+        agreeing[m] += _pairs(rows[i])
+    return found
+
+
+@jit
+def add_cells(numbers, rows, sizes, times, sums):
+    """Add cells to their classes.
+
+    Cell i has ``rows[i]`` rows of class ``numbers[i]`` in a cluster of ``sizes[i]`` rows, and stands for ``times[i]``
+    equal cells (1 if `times` is empty). ``sums[k]`` of class k gains that number of cells, their pairs, and of cells
+    that fill their cluster the rows and the pairs.
+    """
     for i in range(numbers.size):
+        k, t = numbers[i], times[i] if times.size else 1
+        n = _pairs(rows[i]) * t
+        sums[k, 0] += t
+        sums[k, 1] += n
         if rows[i] == sizes[i]:
-            k, t = numbers[i], times[i] if times.size else 1
-            pure[k] += t * rows[i]
-            joined[k] += t * _pairs(rows[i])
+            sums[k, 2] += t * rows[i]
+            sums[k, 3] += n
+
+
+@jit
+def split_classes(sums, totals, which, parts, missed, joined):
+    """Classes of several cells, from the sums of `add_cells` and their rows.
+
+    Parameters
+    ----------
+    sums : int64 array of shape (n_classes, 4)
+    totals : int64 array of shape (n_classes,)
+    which, parts, missed, joined : int64 arrays of shape (n_classes,), outputs: the classes, their numbers of cells, the
+        pairs of rows in different cells, and those of them in different cells that fill their cluster
+
+    Returns
+    -------
+    found, unchanged : int64, the number of classes of several cells, and the rows of classes that are one cluster
+    """
+    found, unchanged = 0, 0
+    for k in range(totals.size):
+        if sums[k, 0] == 1:
+            unchanged += totals[k] if sums[k, 2] == totals[k] else 0
+        elif sums[k, 0] > 1:
+            which[found], parts[found] = k, sums[k, 0]
+            missed[found] = _pairs(totals[k]) - sums[k, 1]
+            joined[found] = _pairs(sums[k, 2]) - sums[k, 3]
+            found += 1
+    return found, unchanged
 
 
 def marks_of(words: np.ndarray) -> np.ndarray:

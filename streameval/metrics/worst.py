@@ -46,11 +46,20 @@ class Worst:
         self._ids: Array | None = None
         self._columns = np.empty((0, costs), np.int64)
 
+    def near(self, costs: Array) -> Array:
+        """Positions of the groups that can be among the worst, given the first column of their costs."""
+        full = self._ids is not None and len(self._ids) >= self.top
+        edge = self._columns[self.top - 1, 0] if full else None  # the kept ones are in order
+        near: Array = np.arange(costs.size) if edge is None else np.flatnonzero(costs >= edge)
+        if near.size > 2 * self.top:
+            some = costs[near]
+            near = near[some >= np.partition(some, near.size - self.top)[near.size - self.top]]
+        return near
+
     def add(self, ids: Array, columns: Array) -> None:
         """Take groups: uint64 words of shape (n_groups, n_words), int64 columns of shape (n_groups, n_columns)."""
-        if self._ids is not None and len(self._ids) >= self.top:
-            near = columns[:, 0] >= self._columns[self.top - 1, 0]  # the kept ones are in order
-            ids, columns = ids[near], columns[near]
+        near = self.near(columns[:, 0])
+        ids, columns = ids[near], columns[near]
         if not len(ids):
             return
         if self._ids is not None:
@@ -60,14 +69,9 @@ class Worst:
 
     def _order(self, ids: Array, columns: Array) -> Array:
         first = ids[:, 0] ^ _SIGN if self.signed else ids[:, 0]
-        if len(ids) > 2 * self.top and not self.costs > 1:  # sort only what can be kept
-            edge = np.partition(columns[:, 0], len(ids) - self.top)[len(ids) - self.top]
-            which = np.flatnonzero(columns[:, 0] >= edge)
-        else:
-            which = np.arange(len(ids))
-        words = [ids[which, c] for c in range(ids.shape[1] - 1, 0, -1)]
-        costs = [-columns[which, c] for c in range(self.costs - 1, -1, -1)]
-        return which[np.lexsort([*words, first[which], *costs])]
+        words = [ids[:, c] for c in range(ids.shape[1] - 1, 0, -1)]
+        costs = [-columns[:, c] for c in range(self.costs - 1, -1, -1)]
+        return np.lexsort([*words, first, *costs])
 
     def merge(self, others: Iterable[Worst]) -> Worst:
         """The costliest groups of all."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.counts import ContingencyCounts
     from streameval.states.contingency.shard_rows import ShardRows
     from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Ids
     from streameval.typing import Array
 
 __all__ = ["GAINS", "Gains", "Largest", "Members", "PairCosts", "check_gain", "gains"]
@@ -70,7 +71,7 @@ class PairCosts:
         """See `streameval.states.contingency.watch.Watcher`."""
         return ClusterPairs(self)
 
-    def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> ClassPairs:
+    def of_classes(self, ids: Ids, totals: Array, maxima: Array, singles: Array) -> ClassPairs:
         """See `streameval.states.contingency.watch.Watcher`."""
         return ClassPairs(self, ids, totals, singles)
 
@@ -78,15 +79,15 @@ class PairCosts:
         """See `streameval.states.contingency.watch.Watcher`."""
         self.unchanged(rows)
 
-    def clusters(self, ids: Array, rows: Array, parts: Array, false_pairs: Array) -> None:
+    def clusters(self, ids: Ids, rows: Array, parts: Array, false_pairs: Array) -> None:
         """See `streameval.states.contingency.watch.PairWatcher`."""
         self.merged += rows.size
-        self.merges.add(ids, np.column_stack((false_pairs, rows, parts)))
+        _add(self.merges, ids, false_pairs, rows, parts)
 
-    def classes(self, ids: Array, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
+    def classes(self, ids: Ids, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
         """See `streameval.states.contingency.watch.PairWatcher`."""
         self.split += rows.size
-        self.splits.add(ids, np.column_stack((missed_pairs, rows, parts, joined_pairs)))
+        _add(self.splits, ids, missed_pairs, rows, parts, joined_pairs)
 
     def unchanged(self, rows: int) -> None:
         """See `streameval.states.contingency.watch.PairWatcher`."""
@@ -101,6 +102,13 @@ class PairCosts:
         found.merged, found.split = sum(part.merged for part in parts), sum(part.split for part in parts)
         found.unchanged_rows = sum(part.unchanged_rows for part in parts)
         return found
+
+
+def _add(worst: Worst, ids: Ids, costs: Array, *columns: Array) -> None:
+    """Add the groups that can be among the worst; only their ids are looked up."""
+    near = worst.near(costs)
+    if near.size:
+        worst.add(ids(near), np.column_stack([column[near] for column in (costs, *columns)]))
 
 
 class _Pairs(NamedTuple):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from streameval.states.contingency.size_counts import Number
     from streameval.states.contingency.summary import Summary
+    from streameval.states.contingency.watch import Ids
     from streameval.typing import Array
 
 __all__ = ["ClassBlocks", "ClassReplicates"]
@@ -86,9 +87,9 @@ class ClassBlocks:
         """See `streameval.states.contingency.watch.Watcher`."""
         return _ClusterBlocks(self)
 
-    def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> _ClassCells:
+    def of_classes(self, ids: Ids, totals: Array, maxima: Array, singles: Array) -> _ClassCells:
         """See `streameval.states.contingency.watch.Watcher`."""
-        blocks = blocks_of(ids[:, 0], self.blocks)
+        blocks = blocks_of(np.ascontiguousarray(ids(np.arange(totals.size))[:, 0]), self.blocks)
         np.add.at(self.counts.row_maxima, blocks, maxima)
         np.add.at(self.counts.singles, blocks, singles)
         return _ClassCells(self, blocks, totals, singles)
@@ -160,7 +161,7 @@ class _ClusterBlocks:
         self._alone = np.concatenate((self._alone, np.zeros(clusters - self._alone.size, np.int64)))
         np.add.at(self._alone, numbers, rows)
 
-    def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+    def close(self, ids: Ids, sizes: Array) -> None:
         """See `streameval.states.contingency.watch.ClusterWatch`."""
         if self._alone.any():
             self._add_classless(ids, sizes)
@@ -173,7 +174,12 @@ class _ClusterBlocks:
         self._watcher.clusters = self._watcher.clusters.merge(changes.result())
         shared_maxima(bounds, self._at, self._largest, sizes, 2, self._watcher.counts.lost_maxima)
 
-    def _add_classless(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+    def whole(self, owners: Array, rows: Array, classes: Callable[[], Array], ids: Ids, sizes: Array) -> None:
+        """See `streameval.states.contingency.watch.ClusterWatch`."""
+        self.add(sizes.size, np.concatenate((np.arange(sizes.size), owners)), classes(), rows)
+        self.close(ids, sizes)
+
+    def _add_classless(self, ids: Ids, sizes: Array) -> None:
         """Add the rows without a class, each to its own block."""
         which, counts = np.flatnonzero(self._alone), self._watcher.counts
         words = np.ascontiguousarray(ids(which)[:, 0])

@@ -8,6 +8,7 @@ for the sizes, then for the cells.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -62,13 +63,19 @@ def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Wat
     totals, singles, maxima = totals[:classes], singles[:classes], maxima[:classes]
     known = known_cells(numbers, n, totals, c, other.counts if other.counts.size else None)
     if watcher is not None:
-        words = table[1][:classes]
-        seen = watcher.of_classes(np.column_stack((unmix(words[:, 0]), words[:, 1:])), totals, maxima, singles)
+        seen = watcher.of_classes(partial(_ids, table[1]), totals, maxima, singles)
         seen.add(numbers, n, c, other.counts)
         seen.close()
         watcher.alone(alone)
     lone = Summary(classes=Sizes.repeat(1, alone), row_maxima=alone)
     return summarize_classes(totals, maxima).merge(lone, known, _singles(singles, totals, alone))
+
+
+def _ids(keys: Array, which: Array) -> Array:
+    """Words of the ids of some classes, from the words of their keys."""
+    words = keys[which]
+    words[:, 0] = unmix(words[:, 0])
+    return words
 
 
 def _singles(times: Array, totals: Array, alone: int = 0) -> Summary:
@@ -90,8 +97,7 @@ def _giant_classes(cells: ClassCells, bucket: int, watcher: Watcher | None) -> S
     summary = summarize_classes(margins.totals, margins.maxima).merge(_singles(singles, margins.totals))
     seen = None
     if watcher is not None:
-        ids = margins.ids(np.arange(margins.totals.size))
-        seen = watcher.of_classes(ids, margins.totals, margins.maxima, singles)
+        seen = watcher.of_classes(margins.ids, margins.totals, margins.maxima, singles)
     for words, rest, counts, _ in cells.others.pieces(bucket, 0):
         n, c = cells.counts(rest)
         numbers = margins.number(words, rest)

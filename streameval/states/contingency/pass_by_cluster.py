@@ -230,10 +230,8 @@ def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
     found.add(side, grouped, grouped.sizes_of_cells(grouped.sizes))
     found.close(grouped.sizes, grouped.maxima)
     if found.watcher is not None:
-        seen = found.watcher.of_clusters()
-        numbers = np.concatenate((np.arange(grouped.clusters), grouped.owners))
-        seen.add(grouped.clusters, numbers, grouped.classes(side, found.keys), grouped.counts)
-        seen.close(partial(grouped.ids, side, found.keys), grouped.sizes)
+        classes, ids = (partial(each, side, found.keys) for each in (grouped.classes, grouped.ids))
+        found.watcher.of_clusters().whole(grouped.owners, grouped.counts, classes, ids, grouped.sizes)
 
 
 def _visit(parts: Callable[[], Iterator[tuple[Side, Side]]], found: _FirstPass) -> None:

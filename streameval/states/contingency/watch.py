@@ -11,21 +11,20 @@ classes with several clusters.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from streameval.errors import DataError
-from streameval.kernels.attribution import add_parts, add_shares
-from streameval.states.keyed.layout import NO_COUNTS
+from streameval.kernels.attribution import add_cells, add_parts, add_strays, split_classes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streameval.typing import Array
 
-__all__ = ["ClassPairs", "ClassWatch", "ClusterPairs", "ClusterWatch", "PairWatcher", "Watcher", "pairs"]
+__all__ = ["ClassPairs", "ClassWatch", "ClusterPairs", "ClusterWatch", "Ids", "PairWatcher", "Watcher", "pairs"]
 
+Ids = Callable[["Array"], "Array"]
 _MOST = 1 << 32  # rows of a group whose pairs fit into 64 bits
 
 
@@ -46,13 +45,24 @@ class ClusterWatch(Protocol):
     def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
         """Take rows without a class, each a singleton class: `rows[i]` of them in cluster `numbers[i]`."""
 
-    def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+    def close(self, ids: Ids, sizes: Array) -> None:
         """The clusters are complete.
 
         Parameters
         ----------
         ids : from numbers of clusters to words of their ids, a uint64 array of shape (n, n_words)
         sizes : int64 array of shape (n_clusters,)
+        """
+
+    def whole(self, owners: Array, rows: Array, classes: Callable[[], Array], ids: Ids, sizes: Array) -> None:
+        """Take clusters with all of their cells, instead of `add` and `close`.
+
+        Parameters
+        ----------
+        owners : int64 array of shape (n_strays,), the cluster of each further cell
+        rows : int64 array of shape (n_clusters + n_strays,), rows of the first cell of each cluster, then of the others
+        classes : first word of the class of each of these cells, a uint64 array
+        ids, sizes : as for `close`
         """
 
 
@@ -79,12 +89,12 @@ class Watcher(Protocol):
     def of_clusters(self) -> ClusterWatch:
         """The watch of the clusters of one interval."""
 
-    def of_classes(self, ids: Array, totals: Array, maxima: Array, singles: Array) -> ClassWatch:
+    def of_classes(self, ids: Ids, totals: Array, maxima: Array, singles: Array) -> ClassWatch:
         """The watch of the classes of one interval.
 
         Parameters
         ----------
-        ids : uint64 array of shape (n_classes, n_words), words as `streameval.states.keyed.ids.identify` gives them
+        ids : from numbers of classes to words of their ids, as `streameval.states.keyed.ids.identify` gives them
         totals, maxima : int64 arrays of shape (n_classes,), rows and largest cell of each class
         singles : int64 array of shape (n_classes,), number of its singleton cells (n = c = 1)
         """
@@ -96,20 +106,20 @@ class Watcher(Protocol):
 class PairWatcher(Protocol):
     """Is told of clusters with several classes and of classes with several clusters.
 
-    All arrays are of shape (n_groups,), ids of shape (n_groups, n_words).
+    All arrays are of shape (n_groups,).
     """
 
-    def clusters(self, ids: Array, rows: Array, parts: Array, false_pairs: Array) -> None:
+    def clusters(self, ids: Ids, rows: Array, parts: Array, false_pairs: Array) -> None:
         """Clusters with rows of several classes.
 
         Parameters
         ----------
-        ids : uint64, words as `streameval.states.keyed.ids.identify` gives them
+        ids : from positions of these groups to words of their ids
         rows, parts : int64, rows and classes of each
         false_pairs : int64, pairs of its rows that are of different classes
         """
 
-    def classes(self, ids: Array, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
+    def classes(self, ids: Ids, rows: Array, parts: Array, missed_pairs: Array, joined_pairs: Array) -> None:
         """Classes with rows in several clusters.
 
         Parameters
@@ -136,12 +146,17 @@ def pairs(rows: Array) -> Array:
     >>> pairs(np.array([1, 2, 4]))
     array([0, 1, 6])
     """
-    if rows.size and int(rows.max()) >= _MOST:
-        msg = f"a cluster or class has {int(rows.max()):,} rows; attribution counts the pairs of fewer than 2³² rows"
-        raise DataError(msg)
+    _check(rows)
     even, odd = rows // 2, (rows - 1) // 2
     found: Array = np.where(rows % 2 == 0, even * (rows - 1), rows * odd)
     return found
+
+
+def _check(rows: Array) -> None:
+    """Raise if the pairs of a group do not fit into 64 bits."""
+    if rows.size and int(rows.max()) >= _MOST:
+        msg = f"a cluster or class has {int(rows.max()):,} rows; attribution counts the pairs of fewer than 2³² rows"
+        raise DataError(msg)
 
 
 class ClusterPairs:
@@ -160,7 +175,7 @@ class ClusterPairs:
     def add(self, clusters: int, numbers: Array, classes: Array, rows: Array) -> None:
         """See `ClusterWatch`."""
         self._grow(clusters)
-        add_parts(numbers, rows, NO_COUNTS, self._count, self._agreeing)
+        add_parts(numbers, rows, self._count, self._agreeing)
 
     def add_alone(self, clusters: int, numbers: Array, rows: Array) -> None:
         """See `ClusterWatch`."""
@@ -168,32 +183,42 @@ class ClusterPairs:
         np.add.at(self._count, numbers, rows)
         np.add.at(self._alone, numbers, rows)
 
-    def close(self, ids: Callable[[Array], Array], sizes: Array) -> None:
+    def close(self, ids: Ids, sizes: Array) -> None:
         """See `ClusterWatch`."""
         self._watcher.unchanged(int(self._alone[sizes == 1].sum()))
         which = np.flatnonzero(self._count > 1)
+        self._tell(ids, which, sizes, self._count[which], self._agreeing[which])
+
+    def whole(self, owners: Array, rows: Array, classes: Callable[[], Array], ids: Ids, sizes: Array) -> None:
+        """See `ClusterWatch`; clusters of one class cost nothing, and are not looked at."""
+        which, parts, agreeing = np.empty((3, owners.size), np.int64)
+        slots = np.zeros(sizes.size, np.int32)
+        found = add_strays(owners, rows[sizes.size :], rows[: sizes.size], slots, which, parts, agreeing)
+        self._tell(ids, which[:found], sizes, parts[:found], agreeing[:found])
+
+    def _tell(self, ids: Ids, which: Array, sizes: Array, parts: Array, agreeing: Array) -> None:
         rows = sizes[which]
-        self._watcher.clusters(ids(which), rows, self._count[which], pairs(rows) - self._agreeing[which])
+        self._watcher.clusters(lambda some: ids(which[some]), rows, parts, pairs(rows) - agreeing)
 
 
 class ClassPairs:
     """A `ClassWatch` that counts the cells of each class and the pairs within them, and tells a `PairWatcher`."""
 
-    def __init__(self, watcher: PairWatcher, ids: Array, totals: Array, singles: Array) -> None:
+    def __init__(self, watcher: PairWatcher, ids: Ids, totals: Array, singles: Array) -> None:
         self._watcher, self._ids, self._totals = watcher, ids, totals
-        self._count, self._pure = singles.copy(), singles.copy()
-        self._agreeing, self._joined = np.zeros((2, singles.size), np.int64)
+        self._sums = np.zeros((singles.size, 4), np.int64)
+        self._sums[:, 0] = self._sums[:, 2] = singles
 
     def add(self, numbers: Array, rows: Array, sizes: Array, times: Array) -> None:
         """See `ClassWatch`."""
-        add_parts(numbers, rows, times, self._count, self._agreeing)
-        add_shares(numbers, rows, sizes, times, self._pure, self._joined)
+        add_cells(numbers, rows, sizes, times, self._sums)
 
     def close(self) -> None:
         """See `ClassWatch`."""
-        whole = (self._count == 1) & (self._pure == self._totals)
-        self._watcher.unchanged(int(self._totals[whole].sum()))
-        which = np.flatnonzero(self._count > 1)
+        which, parts, missed, joined = np.empty((4, self._totals.size), np.int64)
+        found, unchanged = split_classes(self._sums, self._totals, which, parts, missed, joined)
+        self._watcher.unchanged(unchanged)
+        which = which[:found]
         rows = self._totals[which]
-        missed, joined = pairs(rows) - self._agreeing[which], pairs(self._pure[which]) - self._joined[which]
-        self._watcher.classes(self._ids[which], rows, self._count[which], missed, joined)
+        _check(rows)
+        self._watcher.classes(lambda some: self._ids(which[some]), rows, parts[:found], missed[:found], joined[:found])

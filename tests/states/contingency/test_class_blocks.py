@@ -144,7 +144,7 @@ def test_squares_beyond_64_bits() -> None:
     large, none = 3_000_000_019, np.empty(0, np.int64)
     rows, zeros, words = np.array([large, large]), np.zeros(2, np.int64), np.array([5, 6], np.uint64)
     watcher = ClassBlocks(2)
-    classes = watcher.of_classes(words[:1, None], np.array([2 * large]), rows[:1], zeros[:1])
+    classes = watcher.of_classes(lambda _: words[:1, None], np.array([2 * large]), rows[:1], zeros[:1])
     classes.add(zeros, rows, rows + 7, none)
     classes.close()
     clusters = watcher.of_clusters()
