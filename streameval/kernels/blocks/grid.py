@@ -16,7 +16,7 @@ import numpy as np
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.prefetch import prefetch
 
-__all__ = ["SLOTS_A_BIN", "add_bins", "codes", "count_blocks", "scores_of", "take_slots"]
+__all__ = ["SLOTS_A_BIN", "add_bins", "codes", "count_blocks", "join_bins", "scores_of", "take_slots"]
 
 SLOTS_A_BIN = 4  # in the hash table that finds the bin of a prefix
 _ONE_BIT = np.uint64(1)
@@ -38,6 +38,29 @@ def add_bins(values, places, out):
         at = np.uint64(places[i])
         for j in range(values.shape[1]):
             out[at, j] += values[i, j]
+
+
+@jit
+def join_bins(places, table, wide, sums):
+    """Add the counts of each bin to those of its new place, which is not above its own, and clear the others.
+
+    Parameters
+    ----------
+    places : int64 array of shape (n_bins,)
+    table, wide, sums : arrays of shape (n_bins, n) or more rows, as `count_blocks` fills them; `sums` may have none
+    """
+    for i in range(places.size):
+        at = places[i]
+        if at == i:
+            continue
+        for j in range(table.shape[1]):
+            both = np.uint32(table[at, j]) + np.uint32(table[i, j])
+            table[at, j] = np.uint8(both)
+            wide[at, j] += wide[i, j] + (both & _CARRY)
+            table[i, j], wide[i, j] = 0, 0
+        for j in range(sums.shape[1] if sums.shape[0] else 0):
+            sums[at, j] += sums[i, j]
+            sums[i, j] = 0.0
 
 
 @inlined

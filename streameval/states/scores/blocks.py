@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, scores_of, take_slots
+from streameval.kernels.blocks.grid import SLOTS_A_BIN, add_bins, codes, count_blocks, join_bins, scores_of, take_slots
 from streameval.kernels.jit import read_only
 from streameval.states.compatible import mergeable
 from streameval.states.grouped.keys import Blocks
@@ -178,10 +178,28 @@ class _BlockBuilder:
 
     def _coarsen(self, code: Array) -> None:
         """Shorten prefixes until there is room for the code."""
-        state = self._state()
-        both = np.union1d(state.prefixes, code >> np.uint64(self._shift))
-        self._shift += _shift(both, self.spec.bins)
-        self._fill(state.at_shift(self._shift))
+        used = int(self._used[0])
+        prefixes, ends = self._prefixes[:used], self._bin_ends()
+        more = _shift(np.union1d(prefixes, code >> np.uint64(self._shift)), self.spec.bins)
+        self._shift += more
+        found, first, at = np.unique(prefixes >> np.uint64(more), return_index=True, return_inverse=True)
+        order = np.argsort(first)  # in which a bin never goes up
+        places = np.argsort(order)[at]
+        rows = (used, -1)
+        sums = self._sums[:used].reshape(rows) if self.spec.weighted else self._sums.reshape(0, 1)
+        join_bins(places, self._table[:used].reshape(rows), self._wide[:used].reshape(rows), sums)
+        self._prefixes[: found.size], self._used[0] = found[order], found.size
+        joined = np.stack([np.full(found.size, np.iinfo(np.uint64).max), np.zeros(found.size, np.uint64)], axis=1)
+        np.minimum.at(joined[:, 0], places, ends[:, 0])
+        np.maximum.at(joined[:, 1], places, ends[:, 1])
+        take_slots(self._prefixes[: found.size], joined, self._finder, self._ends)
+
+    def _bin_ends(self) -> Array:
+        """The smallest and the largest code of each bin."""
+        found = np.empty((int(self._used[0]), 2), np.uint64)
+        slots = np.flatnonzero(self._ends[:, 0] <= self._ends[:, 1])
+        found[self._finder[slots]] = self._ends[slots]
+        return found
 
     def _fill(self, state: BlockCounts) -> None:
         """Go on from the bins of a state."""
@@ -204,10 +222,7 @@ class _BlockBuilder:
         order = np.argsort(self._prefixes[:used])
         sums = self._sums[:used][order] if self.spec.weighted else self._sums
         table = self._wide[:used][order] + self._table[:used][order].astype(np.int64)
-        ends = np.empty((used, 2), np.uint64)
-        slots = np.flatnonzero(self._ends[:, 0] <= self._ends[:, 1])
-        ends[self._finder[slots]] = self._ends[slots]
-        found = self._prefixes[:used][order], ends[order], table, sums
+        found = self._prefixes[:used][order], self._bin_ends()[order], table, sums
         return BlockCounts(self.spec, max(self._shift, 0), *found, self._nan_rows, self._nan_weights)
 
     def state(self) -> BlockCounts:
