@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["canonical", "few", "format_number", "plural", "shell", "size", "unknown_column", "visible"]
+__all__ = ["canonical", "digits", "few", "format_number", "plural", "shell", "size", "unknown_column", "visible"]
 
 
 def plural(count: int, word: str) -> str:
@@ -44,6 +44,18 @@ def format_number(number: float) -> str:
     """
     short = f"{number:g}"
     return short if float(short) == number else f"{number:.15g}"
+
+
+def digits(number: float, most: int = 6) -> str:
+    """A number for people to read, to six digits: with a minus sign, not a hyphen.
+
+    Examples
+    --------
+    >>> digits(-0.0125), digits(-1.5e-7), digits(7531.0)
+    ('−0.0125', '−1.5e-07', '7531')
+    """
+    text = f"{number:.{most}g}"
+    return f"−{text[1:]}" if text.startswith("-") else text
 
 
 def canonical(name: str) -> str:

@@ -14,7 +14,7 @@ from streameval.cli.console import PLAIN, as_json, check_out, deliver, refuse_di
 from streameval.cli.options import given, options, toml_of
 from streameval.cli.store import opened_store, tell_plan
 from streameval.errors import OptionError
-from streameval.wording import few, plural, shell
+from streameval.wording import digits, few, plural, shell
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from streameval.evaluation.judging import Judged
     from streameval.store import Check, Store
-    from streameval.store.results.diagnosis import Diagnosis
+    from streameval.store.results.diagnosis import Diagnosis, Finding
     from streameval.store.results.judgements import Judgement
 
 __all__ = ["COMMANDS", "implied_by", "judged_lines", "read_rules", "tell_judged"]
@@ -165,7 +165,7 @@ def _row(one: Judgement, *, with_night: bool) -> list[str]:
 
     mark = next((mark for mark in ESTIMATED if one.reason.endswith(mark)), "")
     value = "" if one.value != one.value else f"{Rule.read(one.text).told(one.value)} {mark}".rstrip()
-    usual = "" if one.usual != one.usual else f"usual {one.usual:.6g} ({plural(one.nights, 'night')})"
+    usual = "" if one.usual != one.usual else f"usual {digits(one.usual)} ({plural(one.nights, 'night')})"
     why = one.reason.removesuffix(mark).rstrip() if not usual else ""
     told = ", ".join(filter(None, (value, usual, why, one.accepted and f"accepted: {one.accepted}")))
     names = [one.rule] if one.rule != one.text else []
@@ -234,8 +234,8 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
     rows = [
         [
             fact.what,
-            f"{fact.value:.6g}" + ("" if fact.ci_lower is None else f" [{fact.ci_lower:.4g}, {fact.ci_upper:.4g}]"),
-            "" if fact.usual != fact.usual else f"{fact.usual:.6g}",
+            f"{digits(fact.value)} {_interval(fact)}".rstrip(),
+            "" if fact.usual != fact.usual else digits(fact.usual),
             "" if fact.deviations != fact.deviations else f"{fact.deviations:.3g}",
         ]
         for fact in one.findings
@@ -252,6 +252,11 @@ def _diagnosed(store: Store, one: Diagnosis) -> list[RenderableType]:
         rose = [[c.what, f"{c.value:.6g}", "" if c.usual != c.usual else f"{c.usual:.6g}"] for c in one.costs]
         parts.append(table(["cost that rose most", "night", "usual"], rose, ["night", "usual"]))
     return [*parts, *([Text(remedy)] if one.fails or one.undecided else [])]
+
+
+def _interval(fact: Finding) -> str:
+    low, high = fact.ci_lower, fact.ci_upper
+    return "" if low is None or high is None else f"[{digits(low, 4)}, {digits(high, 4)}]"
 
 
 COMMANDS = (check, diagnose)

@@ -44,7 +44,8 @@ def suggestion(data: Sequence[str]) -> str:
     """A command that evaluates what looks like scores and clusters.
 
     A label is a number or truth value of two values named like one; a score is a floating-point column, or one named
-    like a score; a cluster is a column of integers or text named like one.
+    like a score; a cluster is a column of integers or text named like one. Where footers tell of nulls, the command
+    leaves those rows out, column by column.
     """
     found = survey(data)
     label = next((one.name for one in found if _is_label(one)), "LABEL")
@@ -55,6 +56,10 @@ def suggestion(data: Sequence[str]) -> str:
     words += [word for name in scores for word in ("--score", name)]
     words += [word for name in clusters for word in ("--cluster", name)]
     words += ["--score", "SCORE"] if not scores and not clusters else []
+    null = {one.name for one in found if one.nulls}
+    words += ["--unlabelled", "drop"] if label in null else []
+    for option, names in (("--nan", scores), ("--nulls", clusters)):
+        words += [word for name in names if name in null for word in (option, f"{name}=drop")]
     return shell(words)
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streameval.plots.sources import Evaluated
     from streameval.results import Curve
 
-__all__ = ["plot_corp", "plot_reliability"]
+__all__ = ["draw_corp", "draw_reliability", "plot_corp", "plot_reliability"]
 
 
 def plot_reliability(
@@ -75,9 +75,15 @@ def plot_reliability(
     path = None if save_to is None else checked_path(save_to)
     curves = [curve for curve in curves_of(found, "reliability", of) if isinstance(curve, Reliability)]
     ax = ax or new_axes(5.0, 6.2)
+    draw_reliability(ax, curves, range(len(curves)), log=log)
+    return finish(ax, path)
+
+
+def draw_reliability(ax: Axes, curves: Sequence[Reliability], colors: Sequence[int], *, log: bool = False) -> None:
+    """As `plot_reliability`, each curve in the colour of its number."""
     _diagonal(ax, "Reliability", "Mean score of the bin")
     rows = ax.inset_axes((0.0, -0.28, 1.0, 0.24), sharex=ax)
-    for i, curve in enumerate(curves):
+    for curve, i in zip(curves, colors, strict=True):
         _line(ax, curve, i, "ECE", marker="o", markersize=4)
         _bars(ax, curve, color(i))
         _rows(rows, curve, color(i))
@@ -89,7 +95,6 @@ def plot_reliability(
     ax.set_xlabel("")
     ax.tick_params(labelbottom=False, bottom=False)
     arrange(figure_of(ax), ax, 1.0, "upper left")
-    return finish(ax, path)
 
 
 def plot_corp(
@@ -131,12 +136,17 @@ def plot_corp(
     path = None if save_to is None else checked_path(save_to)
     curves = curves_of(found, "corp", of)
     ax = ax or new_axes()
+    draw_corp(ax, curves, range(len(curves)))
+    return finish(ax, path)
+
+
+def draw_corp(ax: Axes, curves: Sequence[Curve], colors: Sequence[int]) -> None:
+    """As `plot_corp`, each curve in the colour of its number."""
     _diagonal(ax, "Isotonic fit (CORP)", "Score")
     ax.set_aspect("equal")
-    for i, curve in enumerate(curves):
+    for curve, i in zip(curves, colors, strict=True):
         _line(ax, curve, i, "MCB")
     arrange(figure_of(ax), ax, 1.0, "upper left")
-    return finish(ax, path)
 
 
 def _diagonal(ax: Axes, title: str, x: str) -> None:

@@ -68,8 +68,10 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     by_subject = _by_subject(values, evidence.meanings)
     plain = [result for result in found.results if result.baseline is None or result.from_rest]
     drawn = pictures.Drawn(tuple(plain), tuple(evidence.curves))
+    colours = _colours(values, evidence)
+    calibration = value_tables(by_subject[_CALIBRATION], evidence.meanings)
     curves: list[Text | Figure] = [
-        *curve_figures(evidence.curves, _colours(values, evidence)),
+        *curve_figures(evidence.curves, colours),
         *pictures.purity(evidence.curves),
         *([Text(said, "note")] if (said := bands_said(evidence.curves)) else []),
     ]
@@ -79,7 +81,7 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
     sections = (
         Section("results", "Results", tuple(results)),
         Section("curves", "Curves", tuple(curves)),
-        Section(_CALIBRATION, "Calibration", tuple(_calibration(by_subject[_CALIBRATION], evidence))),
+        Section(_CALIBRATION, "Calibration", (*calibration, *pictures.calibration(evidence.curves, colours))),
         Section("distributions", "Score distributions", tuple(pictures.distributions(evidence.distributions))),
         Section("points", "Operating points", tuple(_points(by_subject[_THRESHOLDS], drawn, evidence))),
         slice_section(plain, evidence.meanings, drawn),
@@ -100,11 +102,6 @@ def evaluation_page(found: Found, evidence: Evidence) -> Page:
         (*_lead(values, differences, evidence.meanings), *rules_said(evidence.judgements)),
         sections,
     )
-
-
-def _calibration(values: Sequence[Scalar], evidence: Evidence) -> list[Block]:
-    """Measures of calibration, and calibration diagrams."""
-    return [*value_tables(values, evidence.meanings), *pictures.calibration(evidence.curves)]
 
 
 def _points(values: Sequence[Scalar], drawn: pictures.Drawn, evidence: Evidence) -> list[Block]:

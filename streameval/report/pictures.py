@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 from streameval.errors import OptionError
 from streameval.plots import (
     plot_attribution,
-    plot_corp,
     plot_differences,
     plot_purity_by_size,
-    plot_reliability,
     plot_score_distributions,
     plot_slices,
     plot_thresholds,
 )
+from streameval.plots.calibration import draw_corp, draw_reliability
 from streameval.plots.series import plot_series
 from streameval.report.elements import Figure, Key
 from streameval.report.figures import Canvas, look
@@ -93,22 +92,23 @@ def _without_texts(ax: Axes) -> None:
         text.remove()
 
 
-def calibration(curves: Sequence[Curve]) -> Iterator[Figure]:
-    """Reliability and CORP diagrams of all scores."""
+def calibration(curves: Sequence[Curve], colours: Mapping[str, int]) -> Iterator[Figure]:
+    """Reliability and CORP diagrams of all scores, each score in its colour."""
     for name, title, area, draw in (
-        ("reliability", "Reliability", "ECE", plot_reliability),
-        ("corp", "Isotonic fit (CORP)", "miscalibration", plot_corp),
+        ("reliability", "Reliability", "ECE", draw_reliability),
+        ("corp", "Isotonic fit (CORP)", "miscalibration", draw_corp),
     ):
         found = [curve for curve in curves if curve.name == name]
         if found:
-            key = [Key(c.of or "", f"{area} {number(c.area)}", look(i)) for i, c in enumerate(found)]
+            places = [colours[curve.of or ""] for curve in found]
+            key = [Key(c.of or "", f"{area} {number(c.area)}", look(i)) for i, c in zip(places, found, strict=True)]
             told = f"{title}: {'; '.join(f'{k.name}, {k.value}' for k in key)}. Dashed: calibrated."
             bottom = 92 if name == "reliability" else 36
             yield from _figure(
                 name,
                 title,
                 told,
-                lambda ax, found=found, draw=draw: draw(found, ax=ax),  # type: ignore[misc]
+                lambda ax, found=found, draw=draw, places=places: draw(ax, found, places),  # type: ignore[misc]
                 [*key, Key("calibrated", "", "ref")],
                 height=236 + bottom,
                 bottom=bottom,

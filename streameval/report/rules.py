@@ -78,24 +78,24 @@ def rules_section(judgements: Sequence[Judged]) -> Section:
 
 
 def _table(judgements: Sequence[Judged]) -> Table:
+    named, why = any(one.text != one.rule for one in judgements), any(one.reason for one in judgements)
     rows = []
     for one in judgements:
         ends = one.ci_lower, one.ci_upper
         interval = f"{number(ends[0])} to {number(ends[1])}" if ends[0] is not None and ends[1] is not None else ""
         order = one.value if one.value == one.value else None
         cells = (
-            Cell(one.text if one.text != one.rule else ""),
+            *([Cell(one.text if one.text != one.rule else "")] if named else []),
             Cell(number(one.value, 6), interval, order=order),
             Cell(one.word, mark=MARKS.get(one.word, "unclear")),
-            Cell(one.reason),
+            *([Cell(one.reason)] if why else []),
         )
-        rows.append(Row((one.rule,), cells if any(j.text != j.rule for j in judgements) else cells[1:]))
-    named = any(one.text != one.rule for one in judgements)
+        rows.append(Row((one.rule,), cells))
     heads = (
         Head("rule"),
         *([Head("definition")] if named else []),
         Head("value", number=True),
         Head("outcome"),
-        Head("why"),
+        *([Head("why")] if why else []),
     )
     return Table("What the rules say", heads, tuple(rows))

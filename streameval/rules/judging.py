@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from streameval.results import Scalar
-from streameval.wording import few, plural
+from streameval.wording import digits, few, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -121,7 +121,7 @@ def judge_slices(rule: Rule, found: Mapping[str, Scalar], before: Sequence[Mappi
         hit = {name: verdict for name, verdict in verdicts.items() if verdict.outcome == outcome}
         if hit:
             ordered = sorted(hit, key=lambda name: _badness(rule, hit[name]), reverse=True)
-            listed = [f"{name} {hit[name].value:.6g}" for name in ordered]
+            listed = [f"{name} {digits(hit[name].value)}" for name in ordered]
             worst = hit[ordered[0]]
             if len(found) == 1:
                 return worst
@@ -189,7 +189,7 @@ def _said(rule: Rule, ends: tuple[float, float], result: Scalar, reason: str = "
     """What was compared, with the interval, or what kind of value it is."""
     if rule.level is None:
         return f"{reason} {_kind(result)}".strip()
-    interval = f"[{ends[0]:.6g}, {ends[1]:.6g}] @{rule.level * 100:g}%"
+    interval = f"[{digits(ends[0])}, {digits(ends[1])}] @{rule.level * 100:g}%"
     unit = f"by {result.unit}" if result.unit else ""
     return ", ".join(filter(None, (f"{interval} {unit}".strip(), reason)))
 
@@ -214,5 +214,5 @@ def _compared(rule: Rule, ends: tuple[float, float], known: Sequence[tuple[float
     passed = _SIGNS[rule.sign](distance, rule.bound)
     told = worse if rule.level is None else value
     side = "below" if told < usual else "above"
-    reason = f"{abs(told - usual):.6g} {side} the usual {usual:.6g} ({plural(len(known), 'night')})"
+    reason = f"{digits(abs(told - usual))} {side} the usual {digits(usual)} ({plural(len(known), 'night')})"
     return Verdict("passed" if passed else "failed", told, usual, len(known), reason)

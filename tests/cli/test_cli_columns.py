@@ -58,6 +58,16 @@ def test_files_that_differ_are_told_apart(tmp_path: Path) -> None:
     assert (done.exit_code, "3.parquet: cannot be read" in done.stderr) == (1, True), done.stderr
 
 
+def test_the_command_leaves_out_nulls_that_the_footers_tell_of(tmp_path: Path) -> None:
+    """It runs where labels, scores and ids have nulls; columns without any have no policy."""
+    columns = {"label": [0, 1, None, 1, 0], "score_a": [0.1, 0.2, 0.3, None, 0.4], "score_b": [0.1, 0.2, 0.3, 0.5, 0.4]}
+    pq.write_table(pa.table({**columns, "cluster": [1, None, 2, 2, 3]}), tmp_path / "a.parquet")
+    told = json.loads(run("evaluate", tmp_path, "--json", "-").stdout)["next"]
+    assert told.endswith("--unlabelled drop --nan score_a=drop --nulls cluster=drop")
+    done = run(*shlex.split(told)[1:], "--json", "-")
+    assert (done.exit_code, len(json.loads(done.stdout)["dropped"])) == (0, 3), done.stderr
+
+
 @pytest.mark.parametrize("asked", [("--metric", "agc"), ("--rule", "rows > 0"), ("--plan",), ("--out", "a.json")])
 def test_more_than_columns_cannot_be_had_without_one(asked: tuple[str, ...], tmp_path: Path, monkeypatch) -> None:
     """Columns are listed, but status 2 says that what was asked for is missing."""

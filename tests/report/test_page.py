@@ -154,6 +154,16 @@ def test_a_page_without_curves_or_values_says_so() -> None:
     assert "h2" not in empty.texts
 
 
+def test_a_score_keeps_its_colour_where_another_has_no_curve() -> None:
+    """The second score is drawn as the second, although the first is not a probability."""
+    table = pa.table({"label": [0, 1, 0, 1], "logit": [5.0, 2.0, 3.0, 7.0], "share": [0.2, 0.7, 0.4, 0.6]})
+    text = evaluate(table, score=["logit", "share"], metrics=["roc_auc", "ece"]).to_html()
+    for name in ("reliability", "corp"):
+        figure = text[text.index(f'id="figure-{name}') :].partition("</figure>")[0]
+        drawn = set(re.findall(r"var\(--(s\d)\)", figure))
+        assert ("s1" in drawn, "s2" in drawn) == (False, True), name
+
+
 def test_no_more_than_two_hundred_slices_and_how_to_get_the_rest() -> None:
     """The slices with the most rows; the page says how many are not there."""
     rows = [name for i in range(250) for name in [f"slice{i:03}"] * (2 if i % 250 < 200 else 1)]

@@ -208,6 +208,7 @@ def test_rules_of_an_evaluation_stand_on_its_page(tmp_path: Path) -> None:
     page = Reader((tmp_path / "a.html").read_text())
     assert f"1 of 2 rules does not pass: {rules[1]}." in "".join(page.texts["p"])
     assert [text for text in page.texts["bdi"] if text in ("ok", "FAIL")] == ["ok", "FAIL"]
+    assert "why" not in page.texts["bdi"]
     assert page.texts["code"] == [
         f"streameval evaluate {DATA} --score score_lr --rule '{rules[0]}' --rule '{rules[1]}'"
     ]

@@ -211,6 +211,15 @@ def test_proof_of_a_bound_is_failure_of_its_opposite(places, sign):
     assert (proven.outcome, other.outcome) in {("passed", "failed"), ("failed", "passed")}
 
 
+def test_reasons_have_minus_signs():
+    """A hyphen stays where it is part of a number's exponent."""
+    usual = [Scalar.certain("m", value) for value in (-1e-7, -1e-7, -1e-7)]
+    assert judge(Rule.read("m drop <= 0.1"), Scalar.certain("m", -0.5), usual).reason == (
+        "0.5 below the usual −1e-07 (3 nights)"
+    )
+    assert judge(Rule.read("m >= 0 @95%"), sampled(-0.2, -0.3, -0.1)).reason == "[−0.3, −0.1] @95%"
+
+
 def test_without_an_interval_a_level_decides_nothing():
     """The reason is given; a rule may say that this is enough. A null value fails all the same."""
     absent = sampled(0.9, reason="3.2 effective units")
