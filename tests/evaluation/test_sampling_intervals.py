@@ -58,16 +58,22 @@ def jackknife(
     table: pa.Table, metric: str, score: str, unit: str = "unit", weight: str | None = None, count: int = 128
 ) -> tuple[float, np.ndarray]:
     """Standard error and replicates, from the rows that are left without each block."""
-    blocks, label = blocks_of(table, unit, count), table.column("label").to_numpy().astype(np.uint8)
-    weights = None if weight is None else table.column(weight).to_numpy()
-    found = []
-    for block in np.unique(blocks):
-        left = blocks != block
-        values = table.column(score).to_numpy()[left]
-        state = fold_arrays(label[left], values, None if weights is None else weights[left])
-        found.append(compute(state, metric_of(metric)).value)
-    replicates = np.array(found)
+    columns = tuple(table.column(name).to_numpy().tobytes() for name in (score, "label", unit, weight or "label"))
+    if (key := (*columns, weight is None, count)) not in FOLDED:
+        FOLDED[key] = folded(table, score, unit, weight, count)
+    replicates = np.array([compute(state, metric_of(metric)).value for state in FOLDED[key]])
     return spread(replicates), replicates
+
+
+FOLDED: dict[Any, list[Any]] = {}  # by the columns that states are of
+
+
+def folded(table: pa.Table, score: str, unit: str, weight: str | None, count: int) -> list[Any]:
+    """The state of the rows that are left without each block."""
+    blocks, label = blocks_of(table, unit, count), table.column("label").to_numpy().astype(np.uint8)
+    values, weights = table.column(score).to_numpy(), None if weight is None else table.column(weight).to_numpy()
+    kept = [blocks != block for block in np.unique(blocks)]
+    return [fold_arrays(label[left], values[left], None if weights is None else weights[left]) for left in kept]
 
 
 def spread(replicates: np.ndarray) -> float:

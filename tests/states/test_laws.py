@@ -76,8 +76,10 @@ def sizes(*, tiny: bool) -> Iterator[None]:
 
 
 def examples(subject: Subject, most: int) -> int:
-    """Tables to draw: one where each group has a histogram of 16 MiB."""
-    return 1 if isinstance(getattr(subject.spec, "inner", None), HistogramSpec) else most
+    """Tables to draw: few where states are histograms of 16 MiB, one where each group has a histogram."""
+    if isinstance(getattr(subject.spec, "inner", None), HistogramSpec):
+        return 1
+    return min(most, 3) if isinstance(subject.spec, HistogramSpec) else most
 
 
 def _shuffled(table: pa.Table, seed: int) -> pa.Table:
