@@ -47,7 +47,7 @@ def evaluate(
 ) -> None:
     """Evaluate Parquet files, directories, globs or URIs, or a store.
 
-    All that DATA names is read in one pass; of a store, nights are evaluated from their states. Without a column to
+    DATA is read in one pass; the nights of a store are evaluated from their states. Without a column to
     evaluate, the columns of DATA are listed; the status is then 2 if more was asked for. With --rule, the status is 3
     unless every rule passes; a rule with a level implies --ci, and one of a difference --baseline.
     """

@@ -46,7 +46,7 @@ SELECTION = ("partition", "since", "until", "last", "as_of")  # which nights of 
 def _of_data(option: Option) -> Option:
     """An option of a store's nights, for the verbs where a store may stand in place of data."""
     text = option.help
-    return replace(option, verbs=("evaluate", "attribute"), help=f"Of a store: {text[0].lower()}{text[1:]}")
+    return replace(option, verbs=("evaluate", "attribute"), help=f"For a store: {text[0].lower()}{text[1:]}")
 
 
 SHOWN = (
@@ -58,7 +58,7 @@ SHOWN = (
            help="Say what would be read and kept; do not run."),
     Option("storage_options", NAMES, (), ("evaluate", "attribute", "sketch"), "nothing", flag="storage",
            metavar="KEY=VALUE",
-           help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; a URI's own options go first."),
+           help="Option of the S3 storage of DATA or STORE, such as AWS_ENDPOINT_URL=…; a URI's own options win."),
     Option("with_versions", FLAG, False, ("info",), "nothing", flag="versions",
            help="Also list every version, the newest first: what --as-of takes."),
     Option("nightly", FLAG, False, ("history",), "nothing", "Leave out the values over all nights up to each."),
@@ -67,7 +67,7 @@ SHOWN = (
     Option("rules", NAMES, (), ("evaluate",), "value", flag="rule",
            help="Rule, such as 'roc_auc[v2] - roc_auc[v1] >= -0.002 proven @95%'; status 3 unless it passes; "
            "repeat for several."),
-    Option("by_label", FLAG, False, ("sketch",), "nothing", "Also the quantiles of each class, in two passes more."),
+    Option("by_label", FLAG, False, ("sketch",), "nothing", "Also the quantiles of each class, in two more passes."),
     Option("label", COLUMN, "label", ("sketch",), "nothing", "Column of true classes, for --by-label."),
     Option("pos_label", ANY, None, ("sketch",), "nothing",
            "Positive label, for --by-label; without it numbers above zero are positive."),

@@ -133,7 +133,7 @@ def replace(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **a
 def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) -> None:
     """Take partitions, such as night=2026-01-11, or columns out of STORE.
 
-    An update that meets the files of a partition again takes it in again.
+    A later update that finds the files of a partition folds them again.
     """
     opened = opened_store(store, asked)
     if not partition and not asked["columns"]:
@@ -147,9 +147,9 @@ def remove(store: str, partition: tuple[str, ...], quiet: bool, **asked: Any) ->
 @click.argument("data", nargs=-1)
 @options("add")
 def add(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
-    """Add columns or metrics to STORE: its nights are folded for new columns alone.
+    """Add columns or metrics to STORE; only new columns are folded.
 
-    DATA is where their files are, if they have moved.
+    DATA names the files of its nights, if they have moved.
     """
     with progress_bar(quiet) as advance:
         opened = opened_store(store, asked, advance)

@@ -163,7 +163,7 @@ def evaluate(
     mean_weight : {"rows", "positives", "equal"}
         What a group weighs in its mean.
     max_slices : int
-        Refuse more slices of one slicing, as soon as they are met.
+        Refuse a slicing of more slices, as soon as they are met.
     ci : float, optional
         Give values their sampling intervals at this level, such as 0.95: where the value of other data drawn alike
         would lie (`streameval.metrics.estimates`). `unit`, `baseline` and `against`

@@ -47,7 +47,7 @@ class Judging:
         partition : str or sequence of str
             Judge and report only these nights; a night that the store does not have fails.
         since : str or date, optional
-            Also judge nights from this date on that were folded before a rule was new.
+            Also judge nights from this date on that were folded before a rule existed.
         again : bool
             Judge again what was judged before, including accepted failures; with `since`, from that date on.
         mature : str, optional
