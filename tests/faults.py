@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import json
 import os
 import random
+import re
 import select
 import shutil
 import signal
@@ -30,6 +32,7 @@ from pathlib import Path
 
 LANES = 2
 BATCH = 12  # stores judged by one process
+RANDOM = re.compile(r"-[0-9a-f]{16}(?=\.)|[0-9a-f]{32}(?=\.part)")  # of a file's name
 
 
 def forked(work) -> int:
@@ -135,9 +138,19 @@ def faulty(store: Path, data: Path, call: int, *, full: bool) -> int:
     return child(armed)
 
 
+def looks(store: Path) -> str:
+    """A digest of the files of a store, names and bytes, but for what is random in names."""
+    digest = hashlib.sha256()
+    for path in sorted(store.rglob("*"), key=lambda path: RANDOM.sub("", str(path))):
+        digest.update(RANDOM.sub("", str(path.relative_to(store))).encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest() if path.is_file() else b"")
+    return digest.hexdigest()
+
+
 def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: list[dict], span: float) -> dict:
-    """Some of the runs, judged by the dozen."""
+    """Some of the runs, judged by the dozen; stores that look alike are judged once."""
     outcome, draw, todo = {"runs": 0, "before": 0, "after": 0, "faults": []}, random.Random(runs.start), list(runs)
+    known: dict[str, int] = {}
     while todo:
         batch, todo = todo[:BATCH], todo[BATCH:]
         statuses: dict[int, int] = {}
@@ -151,9 +164,12 @@ def lane(mode: str, store: Path, data: Path, work: Path, runs: range, states: li
                 del statuses[i]
                 todo = []
                 break
-        told = work / f"judged-{runs.start}"
-        assert child(partial(judged_all, [work / f"run-{i}" for i in statuses], data, states, told)) == 0
-        for (i, status), found in zip(statuses.items(), json.loads(told.read_text()), strict=True):
+        told, seen = work / f"judged-{runs.start}", {i: looks(work / f"run-{i}") for i in statuses}
+        new = {look: work / f"run-{i}" for i, look in seen.items() if look not in known}
+        assert child(partial(judged_all, list(new.values()), data, states, told)) == 0
+        known |= dict(zip(new, json.loads(told.read_text()), strict=True))
+        for i, status in statuses.items():
+            found = known[seen[i]]
             outcome["runs"] += 1
             if found in (10, 11) and status in (0, 3, -signal.SIGKILL) and not (status == 0 and found == 10):
                 outcome["before" if found == 10 else "after"] += 1
