@@ -37,14 +37,14 @@ def by_tables(
 
     Impure clusters are added to a list. Buckets that are too large for it, or whose keys collide, are sorted.
     """
-    further, listed = (0,) * (keyed.layout.words - 1), impure is not None
     start, stop = shard
+    items, words, listed = keyed.items[2 * start : 2 * stop], keyed.layout.words, None if impure is None else start
     places, first = None, 0
     while start + first < stop:
-        if stop - start > 1 or keyed.items[2 * start : 2 * stop].sum() <= LARGEST:
+        if stop - start > 1 or items.sum() <= LARGEST:
             places = places or keyed.places(start, stop)
             first, sizes, large, ids, facts = tally_clusters(
-                places.at, further, first, clusters, positives, start, listed
+                places.at, items, words, first, clusters, positives, listed
             )
             if impure is not None:
                 impure.append(Counts(ids[:, 0], ids[:, 1:], facts[:, 0], facts[:, 1]))

@@ -97,7 +97,8 @@ def test_ids_that_collide_are_sorted() -> None:
     state = folded(pa.array(ids.view(np.int64)), label, 1 << 14)
     [shard] = state.shards()
     places = state.keyed.places(*shard)
-    stop, *_ = kernels.tally_clusters(places.at, (), 0, *np.zeros((2, 10), np.int64), shard[0], False)
+    items = state.keyed.items[2 * shard[0] : 2 * shard[1]]
+    stop, *_ = kernels.tally_clusters(places.at, items, 1, 0, *np.zeros((2, 10), np.int64))
     assert stop < shard[1] - shard[0]
     assert table_of(state) == expected(ids.tolist(), label.tolist())
     assert impure_of(state) == impure(ids.view(np.int64).tolist(), label.tolist())
