@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 
 __all__ = [
     "HELD",
@@ -99,7 +99,7 @@ def divide_pairs(ah: float, al: float, bh: float, bl: float) -> Pair:
     return two_sum(q, e + rh / bh)
 
 
-@jit
+@inlined
 def multiply_add(high, low, a, b):
     """128-bit ``(high, low) + a * b`` of non-negative 64-bit words."""
     a0, a1 = a & _LOW, a >> _HALF
@@ -112,7 +112,7 @@ def multiply_add(high, low, a, b):
     return high + a1 * b1 + (cross0 >> _HALF) + (cross1 >> _HALF) + (middle >> _HALF) + carry, total
 
 
-@jit
+@inlined
 def add_words(high, low, upper, lower):
     """128-bit ``(high, low) + upper * 2³² + lower``."""
     high, low = multiply_add(high, low, upper, _LOW + np.uint64(1))

@@ -23,7 +23,7 @@ __all__ = ["inlined", "intrinsic", "is_cached", "jit", "read_only"]
 _UNCACHED: list[str] = []  # loops for which there is no writable cache
 _MAKING = threading.RLock()
 
-_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy"}
+_OPTIONS = {"nogil": True, "boundscheck": False, "error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 class Deferred:
@@ -117,6 +117,8 @@ def is_cached() -> bool:
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into the loops that call it, because a call counts references to each array argument.
 
+    Only loops can call it. So it has no wrapper for Python, which would be a second copy to compile.
+
     Examples
     --------
     >>> @inlined
@@ -135,7 +137,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 def _inlined(function: Callable[..., Any]) -> Any:
     import numba
 
-    return numba.njit(forceinline=True, **_OPTIONS)(function)
+    return numba.njit(forceinline=True, no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:

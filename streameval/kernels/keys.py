@@ -48,7 +48,7 @@ _SIGN8 = np.uint64(1 << 63)
 _MIX = np.uint64(MIX)
 
 
-@jit
+@inlined
 def _rank4(bits):
     """Rank key of a float32 given by its bits."""
     ascending = bits ^ (_SIGN4 | np.uint32(np.int32(bits) >> np.int32(31)))
@@ -115,7 +115,7 @@ def encode_i4(score, label, words, codes):
         codes[i] = ((key >> np.uint32(16)) << np.uint32(1)) | np.uint32(label[i])
 
 
-@jit
+@inlined
 def _bucket8(value):
     """Bucket of a number: rank of its bfloat16 rounding, which is monotone."""
     return _rank4(np.float32(value).view(np.uint32)) >> np.uint32(16)

@@ -269,15 +269,13 @@ def distinct(words, rest, counts, weights):
 
 
 @jit
-def tally_sorted(words, top):
-    """Distinct keys of sorted `labelled` words with their negatives and positives; `top` is the bit that was lost.
+def tally_sorted(words, top, keys, neg, pos):
+    """Distinct keys of sorted `labelled` words with their negatives and positives; returns how many there are.
 
-    The end of a key is unpredictable, so the loop does not branch on it: every row writes the counts of its group so
-    far, and the write position advances after the last row of the group.
+    `top` is the bit that was lost; `keys`, `neg` and `pos` have room for all words. The end of a key is unpredictable,
+    so the loop does not branch on it: every row writes the counts of its group so far, and the write position advances
+    after the last row of the group.
     """
-    keys = np.empty(words.size, np.uint64)
-    neg = np.empty(words.size, np.int64)
-    pos = np.empty(words.size, np.int64)
     group, rows, positives = 0, np.int64(0), np.int64(0)
     for i in range(words.size):
         key = words[i] >> np.uint64(1)
@@ -290,8 +288,7 @@ def tally_sorted(words, top):
         group += last
         rows &= last - 1  # 0 after the last row
         positives &= last - 1
-    group += words.size > 0
-    return keys[:group], neg[:group], pos[:group]
+    return group + (words.size > 0)
 
 
 @jit
@@ -355,9 +352,11 @@ def align(key0, rest0, key1, rest1):
 
 
 @jit
-def stretches(items, most, dense):
-    """First and last bucket of stretches of at most `most` items; a bucket of more than `dense` stands alone."""
-    first, last = np.empty(items.size, np.int64), np.empty(items.size, np.int64)
+def stretches(items, most, dense, first, last):
+    """First and last bucket of stretches of at most `most` items; a bucket of more than `dense` stands alone.
+
+    Returns how many there are; `first` and `last` have room for all buckets.
+    """
     count, total, full = 0, np.int64(0), False
     for j in range(items.size):
         if not items[j]:
@@ -370,5 +369,4 @@ def stretches(items, most, dense):
         last[count] = j
         total += items[j]
         full = items[j] > dense
-    count += total > 0
-    return first[:count], last[:count]
+    return count + (total > 0)

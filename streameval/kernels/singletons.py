@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import jit
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["SLOTS", "Addresses", "emit_others", "items_of", "shared_rows", "spread_starts"]
+__all__ = ["SLOTS", "Addresses", "emit_others", "shared_rows", "spread_starts"]
 
 SLOTS = 8  # for each row of the largest bucket, at least
 
@@ -35,15 +35,6 @@ class Addresses(NamedTuple):
     words: np.ndarray
     rest: np.ndarray
     counts: np.ndarray
-
-
-@inlined
-def items_of(starts, code, stop):
-    """Items of the codes from `code` to before `stop`, over all runs."""
-    items = np.int64(0)
-    for r in range(starts.shape[0]):
-        items += starts[r, stop] - starts[r, code]
-    return items
 
 
 @jit
@@ -71,10 +62,13 @@ def spread_starts(codes, starts, first, out):
     at, begin = 0, starts[low]
     while low < codes.size and np.int64(codes[low]) - first < out.size - 1:
         code = np.int64(codes[low]) - first
-        out[at : code + 1] = starts[low] - begin
-        at = code + 1
+        while at <= code:
+            out[at] = starts[low] - begin
+            at += 1
         low += 1
-    out[at:] = starts[low] - begin
+    while at < out.size:
+        out[at] = starts[low] - begin
+        at += 1
     return begin, starts[low]
 
 
@@ -93,7 +87,9 @@ def shared_rows(rows, others, further, last, marks, kept, words, rest, counts, l
     columns, wanted, found, alone = len(further), len(last), np.uint64(0), np.uint64(0)
     for b in range(kept.size - 1):
         kept[b] = found
-        size, bits = items_of(rows.starts, 2 * b, 2 * b + 1), 3
+        size, bits = np.int64(0), 3
+        for r in range(rows.starts.shape[0]):
+            size += rows.starts[r, 2 * b + 1] - rows.starts[r, 2 * b]
         while (1 << bits) < SLOTS * size:
             bits += 1
         marks[: 1 << bits] = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 
 __all__ = ["sorted_order", "sorted_words"]
 
@@ -34,7 +34,7 @@ def sorted_words(words: np.ndarray) -> np.ndarray:
         return np.sort(words)
     low, shift, starts = _places(words)
     out = np.empty_like(words)
-    _scatter_words(words, low, shift, starts, out)
+    _scatter_words(words, low, shift, starts, np.empty(starts.size - 1, np.int64), out)
     for place in np.flatnonzero(np.diff(starts) > _SHORT).tolist():
         out[starts[place] : starts[place + 1]].sort()
     return out
@@ -53,7 +53,7 @@ def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return words[order], order
     low, shift, starts = _places(words)
     out, order = np.empty_like(words), np.empty(words.size, np.int64)
-    _scatter_order(words, low, shift, starts, out, order)
+    _scatter_order(words, low, shift, starts, np.empty(starts.size - 1, np.int64), out, order)
     for place in np.flatnonzero(np.diff(starts) > _SHORT).tolist():
         here = slice(starts[place], starts[place + 1])
         at = np.argsort(out[here])
@@ -68,20 +68,20 @@ def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
     return low, shift, np.zeros(int((high - low) >> shift) + 2, np.int64)
 
 
-@jit
-def _count(words, low, shift, starts):
-    """The start of each place; returns a copy that may advance."""
+@inlined
+def _count(words, low, shift, starts, cursor):
+    """The start of each place; `cursor` takes a copy that may advance."""
     for i in range(words.size):
         starts[((words[i] - low) >> shift) + _ONE] += 1
     for place in range(1, starts.size):
         starts[place] += starts[place - 1]
-    return starts[:-1].copy()
+        cursor[place - 1] = starts[place - 1]
 
 
 @jit
-def _scatter_words(words, low, shift, starts, out):
-    """Scatter words, and sort places of at most `_SHORT`."""
-    cursor = _count(words, low, shift, starts)
+def _scatter_words(words, low, shift, starts, cursor, out):
+    """Scatter words, and sort places of at most `_SHORT`; `cursor` is scratch, one shorter than `starts`."""
+    _count(words, low, shift, starts, cursor)
     for i in range(words.size):
         place = (words[i] - low) >> shift
         at = np.uint64(cursor[place])
@@ -98,9 +98,9 @@ def _scatter_words(words, low, shift, starts, out):
 
 
 @jit
-def _scatter_order(words, low, shift, starts, out, order):
+def _scatter_order(words, low, shift, starts, cursor, out, order):
     """As `_scatter_words`, with the place where each word was."""
-    cursor = _count(words, low, shift, starts)
+    _count(words, low, shift, starts, cursor)
     for i in range(words.size):
         place = (words[i] - low) >> shift
         at = np.uint64(cursor[place])

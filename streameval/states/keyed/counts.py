@@ -395,8 +395,9 @@ def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
 
 def _batches(items: Array) -> Iterator[tuple[int, int]]:
     """Split buckets into stretches of at most `CHUNK` items; a bucket of more than `DENSE` stands alone."""
-    first, last = kernels.stretches(items, CHUNK, DENSE)
-    yield from zip(first.tolist(), (last + 1).tolist(), strict=True)
+    first, last = np.empty((2, items.size), np.int64)
+    found = kernels.stretches(items, CHUNK, DENSE, first, last)
+    yield from zip(first[:found].tolist(), (last[:found] + 1).tolist(), strict=True)
 
 
 def _extremes(pieces: Iterator[Array]) -> tuple[int, int]:

@@ -75,7 +75,9 @@ class Labelled:
             more = None
             if self.counted:
                 words, more = taken_out(words, self.counted[j])
-            keys, neg, pos = kernels.tally_sorted(words, np.uint64(self.top))
+            room = _room(words.size)
+            n = kernels.tally_sorted(words, np.uint64(self.top), *room)
+            keys, neg, pos = (column[:n] for column in room)
             if more is None or not more.keys.size:
                 yield Counts(keys, _no_rest(keys), neg, pos)
                 continue
@@ -124,6 +126,11 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
         words = sorted_words(words)
     grouped: Columns = kernels.distinct(words, rest, counts, weights)
     return grouped
+
+
+def _room(keys: int) -> tuple[Array, Array, Array]:
+    """Room for keys, their negatives and positives."""
+    return np.empty(keys, np.uint64), np.empty(keys, np.int64), np.empty(keys, np.int64)
 
 
 def _no_rest(keys: Array) -> Array:
@@ -180,8 +187,11 @@ def words_counted(rows: Addresses, bucket: int) -> Iterator[Counts]:
         table, seen = _TABLES.pop()
     except IndexError:  # other threads hold them all
         table, seen = np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64)
-    buckets, done = (rows.starts.shape[1] - 1) // 2, 0
-    while done < buckets:
-        done, keys, neg, pos = tally_words(rows, bucket, done, _ROOM, table, seen)
+    items, done = np.diff(rows.starts[:, ::2]).sum(axis=0), 0
+    most = min(_ROOM, int(items.clip(max=WORDS).sum()))
+    while done < items.size:
+        room = _room(most + 1)
+        done, n = tally_words(rows, items, bucket, done, table, seen, *room)
+        keys, neg, pos = (column[:n] for column in room)
         yield Counts(keys, _no_rest(keys), neg, pos)
     _TABLES.append((table, seen))
