@@ -92,6 +92,22 @@ def test_a_fit_to_the_table_is_that_to_the_groups(seed: int, slope: float, rows:
             assert one.value == pytest.approx(other.value, rel=1e-7 if abs(one.value) > 100 else 1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize("spread", [5.0, 8.0, 20.0])
+def test_scores_that_are_far_too_extreme_need_no_step_on_the_groups(
+    spread: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newton's first step is far too long there; halved on the table, it leads to the fit of the groups."""
+    random = np.random.default_rng(4)
+    x = random.normal(0, spread, 20_000).clip(-16, 16)
+    score = 1 / (1 + np.exp(-x))
+    state = fold_arrays((random.random(x.size) < 0.05 + 0.85 * score).astype(np.uint8), score)
+    whole = [compute(state, Recalibration(FITS[0], slope=flag, fit=LogisticFit())).value for flag in (True, False)]
+    monkeypatch.setattr(LogisticFit, "partial", None)
+    found = [compute(state, Recalibration(FITS[0], slope=flag)).value for flag in (True, False)]
+    assert found == pytest.approx(whole, rel=1e-12)
+    assert found[0] < 0.5
+
+
 def test_bins_are_those_of_scikit_learn() -> None:
     """Scores at an edge belong to the bin below it."""
     label = np.array([0, 1, 1, 0, 1, 1, 0], np.uint8)

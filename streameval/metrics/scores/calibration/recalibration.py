@@ -111,20 +111,37 @@ def _started(table: BinnedLogits | None, *, joint: bool) -> LogisticFit:
     """
     if table is None:
         return LogisticFit(joint)
-    a, b = 0.0, 1.0
+    found = _fitted(table, joint=joint) or _fitted(table, joint=joint, damped=True)
+    if found is None:
+        return LogisticFit(joint)
+    done = table.exact and abs(found[1]) <= GENTLE
+    return LogisticFit(joint, *found, step=-1 if done else 0, near=True)
+
+
+def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[float, float] | None:
+    """Intercept and slope of the fit to the table; None where Newton's method does not converge.
+
+    Where scores are far too extreme the first step is far too long. With `damped` a step is halved until the slope of
+    the likelihood along it, which falls on the way, is not below minus half of what it is at its start.
+    """
+    a, b, more, rise = 0.0, 1.0, (0.0, 0.0), math.inf
     for _ in range(_STEPS):
         of_a, of_b, aa, ab, bb = table.derivatives(a, b)
+        if damped and not -(of_a * more[0] + of_b * more[1]) <= rise / 2:
+            more, rise = (more[0] / 2, more[1] / 2), rise / 2
+            a, b = a - more[0], b - more[1]
+            continue
         det = aa * bb - ab * ab
         if not (aa > 0 and (det > 0 or not joint)):
-            break
+            return None
         more = ((bb * of_a - ab * of_b) / det, (aa * of_b - ab * of_a) / det) if joint else (of_a / aa, 0.0)
+        rise = of_a * more[0] + of_b * more[1]
         a, b = a + more[0], b + more[1]
-        if not (math.isfinite(a) and abs(b) < _STEEP):
-            break
+        if not (math.isfinite(a) and (damped or abs(b) < _STEEP)):
+            return None
         if max(map(abs, more)) <= _STILL * (1 + abs(a) + abs(b)):
-            done = table.exact and abs(b) <= GENTLE
-            return LogisticFit(joint, a, b, step=-1 if done else 0, near=True)
-    return LogisticFit(joint)
+            return a, b
+    return None
 
 
 @dataclass(frozen=True)
