@@ -283,6 +283,7 @@ def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):
 # The best threshold: scans over T and F after each group, compared by 128-bit products where floats cannot decide.
 
 _CLOSE = 1e-14  # relative; floats can order quotients of int64 that differ by more
+_STRIDE = 64  # groups
 
 
 @jit
@@ -300,22 +301,41 @@ def _compared(a, b, c, d):
 def best_counts(neg, pos, before_neg, before_pos, least, fixed, scale, later):
     """The group after which T/(fixed + scale·(T + F)) is largest where T ≥ `least` > 0, with its T and F; −1 if none.
 
-    Of equals the last where `later`, else the first.
+    Of equals the last where `later`, else the first. Strides of groups are added up first: the quotient after the last
+    group of one is a bound that the best reaches, and it is largest in a stride if all positives come first. Only the
+    strides that may reach the bound are followed.
     """
+    strides = (neg.size + _STRIDE - 1) // _STRIDE
+    sums = np.empty((strides, 2), np.int64)
+    true, false, bound = np.int64(before_pos), np.int64(before_neg), 0.0
+    for k in range(strides):
+        n, p = neg[k * _STRIDE : (k + 1) * _STRIDE].sum(), pos[k * _STRIDE : (k + 1) * _STRIDE].sum()
+        sums[k, 0], sums[k, 1] = n, p
+        true += p
+        false += n
+        if true >= least:
+            bound = max(bound, true / (fixed + scale * (true + false)))
+    bound *= 1.0 - _CLOSE
     true, false = np.int64(before_pos), np.int64(before_neg)
     best, where, best_true, best_false = 0.0, -1, np.int64(0), np.int64(0)
-    for i in range(neg.size):
-        true += pos[i]
-        false += neg[i]
-        if true < least:
+    for k in range(strides):
+        most = true + sums[k, 1]
+        if most < least or most / (fixed + scale * (most + false)) < bound:
+            true = most
+            false += sums[k, 0]
             continue
-        whole = fixed + scale * (true + false)
-        value = true / whole
-        sign = 1 if where < 0 or value > best * (1.0 + _CLOSE) else -1 if value < best * (1.0 - _CLOSE) else 0
-        if sign == 0:
-            sign = _compared(true, fixed + scale * (best_true + best_false), best_true, whole)
-        if sign > 0 or (later and sign == 0):
-            best, where, best_true, best_false = value, i, true, false
+        for i in range(k * _STRIDE, min((k + 1) * _STRIDE, neg.size)):
+            true += pos[i]
+            false += neg[i]
+            if true < least:
+                continue
+            whole = fixed + scale * (true + false)
+            value = true / whole
+            sign = 1 if where < 0 or value > best * (1.0 + _CLOSE) else -1 if value < best * (1.0 - _CLOSE) else 0
+            if sign == 0:
+                sign = _compared(true, fixed + scale * (best_true + best_false), best_true, whole)
+            if sign > 0 or (later and sign == 0):
+                best, where, best_true, best_false = value, i, true, false
     return where, best_true, best_false
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 from streameval import evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
+from streameval.kernels.ranking import best_counts
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.threshold import TablesAt
 from streameval.states.scores.counts import fold_arrays
@@ -219,3 +221,27 @@ def test_the_command_prints_them(tmp_path: Any) -> None:
     [line] = [line for line in done.stdout.splitlines() if line.split()[:1] == ["f1_max"] and "@" in line]
     assert line.split()[2] == "@"
     assert "operating point" not in CliRunner().invoke(main, base).stdout
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("size", [1, 64, 65, 700])
+@pytest.mark.parametrize("most", [2, 1 << 40])
+def test_the_best_of_many_groups(size: int, most: int, later: bool) -> None:
+    """In fractions, whether the share of positives rises or falls, with ties, whatever lies above the groups."""
+    random = np.random.default_rng(size)
+    for trend in (-1, 0, 1):
+        chance = np.linspace(0.5 - 0.4 * trend, 0.5 + 0.4 * trend, size)
+        rows = random.integers(0, most, size)
+        pos = (rows * chance).astype(np.int64) if most > 2 else rows * (random.random(size) < chance)
+        neg = rows - pos
+        for neg_before, pos_before in ((0, 0), (7 * most, 3 * most)):
+            true, false = pos_before + np.cumsum(pos), neg_before + np.cumsum(neg)
+            cells = list(zip(true.tolist(), false.tolist(), strict=True))
+            for share in (0.0, 0.5, 0.99, 2.0):
+                for fixed, scale in ((0, 1), (3 * size * most, 4)):
+                    least = max(1, int(share * int(true[-1])))
+                    found = best_counts(neg, pos, neg_before, pos_before, least, fixed, scale, later)
+                    values = [Fraction(t, fixed + scale * (t + f)) if t >= least else Fraction(-1) for t, f in cells]
+                    best = max(values)
+                    at = size - 1 - values[::-1].index(best) if later else values.index(best)
+                    assert found == ((at, *cells[at]) if best > 0 else (-1, 0, 0))
