@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,8 +129,12 @@ class OperatingPoint:
 
     def basis(self, part: ScorePart) -> OperatingPoint:
         """The point that measures of one threshold share; from bins each measure has bounds of its own."""
-        first = KINDS[self.kind][0]
-        return replace(self, measure=first) if part.exact and self.measure != first else self
+        return self._first if part.exact else self
+
+    @cached_property
+    def _first(self) -> OperatingPoint:
+        """The same point with the first of its measures; every part asks for it."""
+        return replace(self, measure=KINDS[self.kind][0])
 
     def due(self, total: Totals) -> Any:
         """What must be reached, or may not be exceeded, in rows or in the measure."""
@@ -164,7 +169,10 @@ class OperatingPoint:
         """The best vertex of exact groups."""
         if self.kind in ("precision", "recall"):
             at, true, false = deepest(part, self.at) if self.kind == "precision" else self._most_precise(part)
-            return Vertex(part.before.rows + held(part, at + 1)[0], true, false, part.score(at)) if at >= 0 else None
+            if at < 0:
+                return None
+            rows = true + false if part.counts is None else part.before.rows + held(part, at + 1)[0]
+            return Vertex(rows, true, false, part.score(at))
         last = self._last(part)
         if last is None or last < 0:
             return None
