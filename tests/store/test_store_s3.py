@@ -66,25 +66,32 @@ def upload(disk, folder, name):
         target.write((folder / name / "part-0.parquet").read_bytes())
 
 
-def test_fourteen_nights_on_an_object_store(bucket, tmp_path):
-    """Night by night, one replaced and one removed: data and store in the bucket, numbers as on a disk."""
+def test_nights_on_an_object_store(bucket, tmp_path):
+    """Night by night, one replaced and one removed: data and store in the bucket, numbers as on a disk.
+
+    The tenth commit has a checkpoint.
+    """
     disk, options, query = bucket
-    data = f"s3://k:s@nights/data{query}"
+    data, nights = f"s3://k:s@nights/data{query}", NIGHTS[:8]
     store = Store("s3://nights/store", storage_options=options)
-    for name in NIGHTS:
+    for name in nights:
         upload(disk, DATA, name)
         assert store.update(data, **OPTIONS).new == (name,)
-    assert store.evaluate().to_json() == evaluate(DATA, **OPTIONS).to_json()
-    land(NIGHTS[10], tmp_path)
-    correct(NIGHTS[10], tmp_path)
-    upload(disk, tmp_path, NIGHTS[10])
-    assert store.replace(f"s3://k:s@nights/data/{NIGHTS[10]}{query}").changed == (NIGHTS[10],)
-    store.remove(NIGHTS[3])
-    rest = [tmp_path / name if name == NIGHTS[10] else DATA / name for name in NIGHTS if name != NIGHTS[3]]
+    whole = evaluate([DATA / name for name in nights], **OPTIONS).to_json()
+    assert store.evaluate().to_json() == whole
+    land(nights[5], tmp_path)
+    correct(nights[5], tmp_path)
+    upload(disk, tmp_path, nights[5])
+    assert store.replace(f"s3://k:s@nights/data/{nights[5]}{query}").changed == (nights[5],)
+    store.remove(nights[3])
+    assert any(
+        "checkpoint" in file.path for file in disk.get_file_info(fs.FileSelector("nights/store/ledger/_delta_log"))
+    )
+    rest = [tmp_path / name if name == nights[5] else DATA / name for name in nights if name != nights[3]]
     assert store.evaluate().value("roc_auc", "score_lr") == evaluate(rest, **OPTIONS).value("roc_auc", "score_lr")
-    assert store.evaluate(as_of=13).to_json() == evaluate(DATA, **OPTIONS).to_json()
-    assert store.update(data).new == (NIGHTS[3],)
-    assert len(store.history("aul", "cluster_loose").points) == 14
+    assert store.evaluate(as_of=7).to_json() == whole
+    assert store.update(data).new == (nights[3],)
+    assert len(store.history("aul", "cluster_loose").points) == 8
     assert store.vacuum(grace="0s").deleted == 0
 
 
