@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,21 +28,31 @@ if TYPE_CHECKING:
 __all__ = ["Commands"]
 
 INTERRUPTED = 130  # exit status
+_LOST = 1.2  # seconds after which an interrupt was lost, or what it interrupts takes too long to clean up
+_MESSAGE = "streameval: error: interrupted; nothing was kept of what it had written"
 
 
 class Commands(click.Group):
     """Commands whose failures are one line on stderr."""
 
+    def __init__(self, *args: Any, **extra: Any) -> None:
+        super().__init__(*args, **extra)
+        self._interrupt = _Interrupt()
+
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run, and leave the process.
 
         An interrupted process ends at once: it does not wait for its threads, which may be in the middle of a long
-        step. Nothing is lost, since spill files have no name and whatever is published is published whole.
+        step. Nothing is lost, since spill files have no name and whatever is published is published whole. It also ends
+        where the interrupt is lost, as in callbacks of C libraries, which swallow every exception.
         """
+        self._interrupt = _Interrupt()
+        if sys.stderr is sys.__stderr__ and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._interrupt)  # a process, not a call within one
         try:
             return super().main(*args, **extra)
         except SystemExit as end:
-            if end.code == INTERRUPTED and sys.stderr is sys.__stderr__:  # a process, not a call within one
+            if sys.stderr is sys.__stderr__ and (end.code == INTERRUPTED or (self._interrupt.heard and end.code)):
                 os._exit(INTERRUPTED)
             raise
 
@@ -49,7 +61,7 @@ class Commands(click.Group):
         try:
             return super().make_context(*args, **extra)
         except KeyboardInterrupt:
-            _interrupted()
+            self._interrupt.tell()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
@@ -59,19 +71,42 @@ class Commands(click.Group):
             command = self.commands.get(ctx.invoked_subcommand or "")
             text = _spelled(error, command.params if command else ())
             _fail(text, 2 if isinstance(error, OptionError) else 1)
-        except KeyboardInterrupt:
-            _interrupted()
+        except (KeyboardInterrupt, click.Abort):
+            self._interrupt.tell()
         except BrokenPipeError:
             raise  # the reader has closed the pipe; click ends quietly
         except OSError as error:
             _fail(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error), 1)
 
 
-def _interrupted() -> NoReturn:
-    """End after Ctrl-C."""
-    with suppress(OSError):
-        click.echo("streameval: error: interrupted; nothing was kept of what it had written", err=True)
-    sys.exit(INTERRUPTED)
+class _Interrupt:
+    """What Ctrl-C does to one run of the command line: it ends with one line, whoever notices first."""
+
+    def __init__(self) -> None:
+        self.heard = False
+        self._untold = threading.Semaphore()
+
+    def __call__(self, _number: int, _frame: Any) -> None:
+        """Raise `KeyboardInterrupt`, and end the process if it still runs after a while."""
+        if not self.heard:
+            self.heard = True
+            last = threading.Timer(_LOST, self._end)
+            last.daemon = True
+            last.start()
+        raise KeyboardInterrupt
+
+    def tell(self) -> NoReturn:
+        """End after Ctrl-C."""
+        if self._untold.acquire(blocking=False):
+            with suppress(OSError):
+                click.echo(_MESSAGE, err=True)
+        sys.exit(INTERRUPTED)
+
+    def _end(self) -> None:
+        if self._untold.acquire(blocking=False):
+            with suppress(OSError):
+                os.write(2, f"{_MESSAGE}\n".encode())
+        os._exit(INTERRUPTED)
 
 
 def _fail(text: str, status: int) -> NoReturn:

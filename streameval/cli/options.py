@@ -243,8 +243,9 @@ def toml_of(path: str, option: str) -> dict[str, Any]:
     except OSError as error:
         msg = f"{option} {path}: cannot be read ({error.strerror})"
         raise OptionError(msg) from None
-    except ValueError as error:
-        msg = f"{option} {path}: is not a TOML file ({error})"
+    except (ValueError, RecursionError) as error:
+        told = "nested too deep" if isinstance(error, RecursionError) else error
+        msg = f"{option} {path}: is not a TOML file ({told})"
         raise OptionError(msg) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streameval.scan import shown
 from streameval.scan.survey import survey
 from streameval.wording import shell
 
@@ -48,6 +49,7 @@ def suggestion(data: Sequence[str]) -> str:
     leaves those rows out, column by column.
     """
     found = survey(data)
+    data = [shown(text) for text in data]  # without credentials
     label = next((one.name for one in found if _is_label(one)), "LABEL")
     scores = [one.name for one in found if one.name != label and _named(one, "score", "prob") and _is_number(one)]
     scores = scores or [one.name for one in found if _is_float(one) and not _named(one, "weight")]

@@ -94,7 +94,7 @@ def _of_slices(
     for start in range(0, len(slices), _CHUNK):
         some = slices[start : start + _CHUNK]
         groups = [tuple((values[0].slice or {}).values()) for values in some]
-        taken = [(w, slicing.grouped(states, w.spec, key).several(groups)) for w in wanted]
+        taken = [(w, slicing.grouped(states, w.spec, key).several(groups, engine.budget)) for w in wanted]
         for i, (group, values) in enumerate(zip(groups, some, strict=True)):
             swept = [(w, w.family.swept(engine, w, several[i])) for w, several in taken]
             blocks = {spec.inner: states[spec].only(group) for spec in split}

@@ -102,7 +102,8 @@ def _finalized(
 ) -> list[tuple[int, Any, list[Scalar]]]:
     """For each of some slices its rows, its group, and its results in the order of the requests."""
     due = [(w, state, [group for group in groups if group not in swept.get(w, ())]) for w, state in grouped]
-    jobs = [(w, one) for w, state, rest in due if rest for one in state.several(rest)]
+    jobs = [(w, one) for w, state, rest in due if rest for one in state.several(rest, engine.budget)]
+    engine.budget.release_spares()
     values = finalize(engine, jobs)
     alone = iter(jobs)
     found: list[tuple[int, Any, list[Scalar]]] = [(0, group, []) for group in groups]

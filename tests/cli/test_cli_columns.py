@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from nightly import DATA
 
 from streameval.cli import main
+from streameval.evaluation.candidates import suggestion
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,3 +78,10 @@ def test_more_than_columns_cannot_be_had_without_one(asked: tuple[str, ...], tmp
     assert "nothing to evaluate" in done.stderr
     assert "score_lr" in done.stdout
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_to_copy_holds_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is printed, and so ends in logs."""
+    monkeypatch.setattr("streameval.evaluation.candidates.survey", lambda _: [])
+    told = suggestion(["s3://AKID:SEC/RET@bucket/scores?region=eu-west-1", "local/file.parquet"])
+    assert told == "streameval evaluate s3://bucket/scores local/file.parquet --label LABEL --score SCORE"

@@ -137,6 +137,7 @@ def test_a_config_file_gives_options_by_either_name_and_the_command_line_wins(da
         ('label = ["a", "b"]', "label must be one value, not a list"),
         ("[label]\ns = 'drop'", "label must be a value or a list of values"),
         ("label", "is not a TOML file"),
+        ("label = " + "[" * 9_999, "is not a TOML file (nested too deep)"),
         ("threads = 2.5", "Invalid value for '--threads': '2.5' is not a valid integer."),
         ("threads = 0", "--threads 0 is not a whole number of at least 1"),
         ("nan = 'ignore'", "Invalid value for '--nan': 'ignore' is not one of"),

@@ -31,6 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     random = np.random.default_rng(0)
     for i in range(4):
         columns = {"label": random.integers(0, 2, 1_000_000).astype(np.int8), "score": random.random(1_000_000)}
+        columns |= {"part": random.integers(0, 50, 1_000_000), "score_id": random.integers(0, 1 << 60, 1_000_000)}
         pq.write_table(pa.table(columns), folder / f"{i}.parquet")
     return folder
 
@@ -47,14 +48,22 @@ def spilled(process: subprocess.Popen[bytes], spill: Path) -> Iterator[bool]:
         yield any(path.startswith(str(spill)) for path in opened(process.pid))
 
 
+RUNS = {
+    "evaluate": ("--score", "score"),
+    "evaluate by": ("--score", "score", "--by", "part"),
+    "attribute": ("--cluster", "part", "--classes", "score_id", "--examples", "label"),
+}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at the open files of a process")
-def test_an_interrupt_leaves_no_file(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("run", RUNS)
+def test_an_interrupt_leaves_no_file(data: Path, tmp_path: Path, run: str) -> None:
     """Once states have been spilled, SIGINT ends the command within 2 s and with status 130, and leaves no file."""
     spill, found = tmp_path / "spill", tmp_path / "found.json"
     spill.mkdir()
-    options = ("--score", "score", "--memory", "4MB", "--spill", str(spill), "--json", str(found), "--threads", "2")
+    options = (*RUNS[run], "--memory", "4MB", "--spill", str(spill), "--json", str(found), "--threads", "2")
     sent = 0.0
-    with subprocess.Popen(command("evaluate", str(data), *options), stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(command(run.split()[0], str(data), *options), stderr=subprocess.PIPE) as process:
         for there in spilled(process, spill):
             if there:
                 sent = time.monotonic()
@@ -79,6 +88,35 @@ def test_a_closed_pipe_ends_quietly(data: Path) -> None:
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+LOST = """
+import os, signal, sys, threading, time, weakref
+import streameval.cli.store as verbs
+signal.signal(signal.SIGINT, signal.default_int_handler)
+def swallows(*_):
+    class Thing: pass
+    thing = Thing()
+    def callback(_):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.1)  # the interrupt is raised here, and Python drops what callbacks raise
+    keep = weakref.ref(thing, callback)
+    del thing
+    print("went on", flush=True)
+    time.sleep(60)
+verbs.opened_store = swallows
+from streameval.cli import main
+main(["show", "store"])
+"""
+
+
+def test_an_interrupt_that_is_lost_ends_the_command(tmp_path: Path) -> None:
+    """As one that arrives in a callback of a C library, whose exceptions nobody sees."""
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("went on\n", 130)
+    assert done.stderr.endswith("streameval: error: interrupted; nothing was kept of what it had written\n")
+    assert time.monotonic() - began < 50
 
 
 @pytest.mark.parametrize("words", [("metrics",), ("evaluate", "--help"), ("metrics", "--json", "-")], ids=" ".join)

@@ -350,6 +350,24 @@ def test_nothing_is_left_on_disk_after_a_signal(number: signal.Signals, tmp_path
     assert list(spill.iterdir()) == []
 
 
+@pytest.mark.parametrize("options", [{"cluster": "id"}, {"score": "score", "weight": "weight"}], ids=str)
+def test_slices_are_restored_within_the_budget_of_the_run(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups that were joined while folding get no budget of their own, which would be a quarter of the machine."""
+
+    def another(*_: object) -> None:
+        msg = "another budget"
+        raise AssertionError(msg)
+
+    monkeypatch.setattr("streameval.states.grouped.joined.Budget", another)
+    rows = 3_000
+    table = _table(rows).append_column("part", pa.array(np.arange(rows) % 30))
+    table = table.append_column("id", pa.array(np.arange(rows) % 700)).append_column("weight", pa.array(np.ones(rows)))
+    found = evaluate(table, **options, by="part", ci=0.9, memory="64MB", threads=1)
+    assert len({str(one.slice) for one in found.results}) == 31
+
+
 def test_an_error_in_one_task_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first bad file no task folds all its rows."""
     monkeypatch.setattr(fold, "BATCH_ROWS", 1 << 10)

@@ -125,7 +125,8 @@ class Joined:
         if inner.packing is None:
             return inner.from_arrow(header, (self._table(part) for part in found), budget)
         rows = int(self.keyed.items[2 * first : 2 * last + 2].sum())
-        builder = SegmentBuilder(inner.layout, budget, min(SLAB, max(rows, 1)), counted=True)
+        capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # groups of like size share their spare arrays
+        builder = SegmentBuilder(inner.layout, budget, capacity, counted=True)
         for part in found:
             _add_inner(builder, inner, part)
         [name] = inner.empty().runs()

@@ -297,7 +297,7 @@ class Grouped(Small):
     def parts(self, shard: tuple[int, int] | None = None, budget: Budget | None = None) -> Iterator[tuple[Group, Any]]:
         """Each group of a shard, or of all, with its inner state."""
         groups = self.groups()[slice(*shard or (None,))]
-        yield from zip(groups, self.several(groups), strict=True)
+        yield from zip(groups, self.several(groups, budget), strict=True)
 
     def header(self) -> dict[str, Any]:
         """The inner spec and the key."""

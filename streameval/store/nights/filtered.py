@@ -73,7 +73,7 @@ def evaluated_where(
     for w in wanted:
         grouped = slices.state(entries, w)
         here = _meeting(grouped, slices.key, where)
-        states[w.spec] = _union(grouped.several(here), w.spec)
+        states[w.spec] = _union(grouped.several(here, engine.budget), w.spec)
         groups |= dict.fromkeys(here)
     kept = slices.blocks(entries, wanted) if request.resampling.level is not None else {}
     blocks = {spec.inner: _union(map(state.only, groups), spec.inner) for spec, state in kept.items()}
