@@ -186,11 +186,12 @@ def estimates(
     exact = _at_once(exact, [kind.rowwise for kind in kinds if kind.rowwise] if resampled.sizes.single else [])
     reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
     rest = [i for i in range(len(kinds)) if i not in found]
-    for split, at in _groups(values, metrics, kinds, ranked, exact) if ranked else [(resampled, rest)] * bool(rest):
+    every = [(resampled, False, rest)] * bool(rest)
+    for split, rough, at in _groups(values, metrics, kinds, rows, ranked, exact) if ranked else every:
         whole = cast("Thresholded", split).total if ranked else _nothing
         some = [metrics[i] for i in at]
         replicates, grid = _replicates(some, rows, split, whole, finalize)
-        doubtful = bool(ranked and not reason and kinds[at[0]].beyond)  # areas and optima hardly depend on one place
+        doubtful = bool(rough and not reason)
         displaced = cast("Thresholded", split).displaced() if doubtful else ()
         doubts = _doubts(replicates, some, rows, displaced, finalize)
         for row, own, doubt, i in zip(replicates, grid, doubts, at, strict=True):
@@ -225,17 +226,27 @@ def _by_row(found: Mapping[int, Estimate], kinds: Sequence[Entry], exact: Exact)
 
 
 def _groups(
-    values: Sequence[Scalar], metrics: Sequence[Metric], kinds: Sequence[Entry], resampled: Thresholded, exact: Exact
-) -> Iterator[tuple[Resampled, list[int]]]:
-    """Metrics that the same replicates serve, by their places."""
+    values: Sequence[Scalar],
+    metrics: Sequence[Metric],
+    kinds: Sequence[Entry],
+    rows: int,
+    resampled: Thresholded,
+    exact: Exact,
+) -> Iterator[tuple[Resampled, bool, list[int]]]:
+    """Metrics that the same replicates serve, by their places, and whether one place of the ranking decides them.
+
+    It does for operating points and truncated areas, hardly for areas of all rows and optima.
+    """
     groups: dict[tuple[bool, bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
         if not kind.no_interval:
-            near = value.threshold is not None or hasattr(metric, "points")
-            groups.setdefault((kind.thresholded, near, bool(kind.beyond)), []).append(i)
-    for (few, near, _), at in groups.items():
+            points = getattr(metric, "points", None)
+            cut = points is not None and points(rows) is not None
+            near, rough = cut or value.threshold is not None, cut or bool(kind.beyond)
+            groups.setdefault((kind.thresholded, near, rough), []).append(i)
+    for (few, near, rough), at in groups.items():
         split = resampled.merged(FEW_BLOCKS) if few else resampled
-        yield split.focused([values[i] for i in at], [metrics[i] for i in at], exact) if near else split, at
+        yield split.focused([values[i] for i in at], [metrics[i] for i in at], exact) if near else split, rough, at
 
 
 def _kind(metric: Metric) -> Entry:
