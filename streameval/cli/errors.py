@@ -77,6 +77,10 @@ class Commands(click.Group):
             raise  # the reader has closed the pipe; click ends quietly
         except OSError as error:
             _fail(f"{error.filename}: {error.strerror}" if error.filename is not None else str(error), 1)
+        except Exception:
+            if self._interrupt.heard:  # Python 3.11 makes a RuntimeError of an interrupt in __set_name__, as in imports
+                self._interrupt.tell()
+            raise
 
 
 class _Interrupt:

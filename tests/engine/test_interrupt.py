@@ -119,6 +119,29 @@ def test_an_interrupt_that_is_lost_ends_the_command(tmp_path: Path) -> None:
     assert time.monotonic() - began < 50
 
 
+WRAPPED = """
+import os, signal, sys
+import streameval.cli.store as verbs
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Field:
+    def __set_name__(self, owner, name):
+        os.kill(os.getpid(), signal.SIGINT)
+def defines(*_):
+    class Thing:
+        field = Field()
+verbs.opened_store = defines
+from streameval.cli import main
+main(["show", "store"])
+"""
+
+
+def test_an_interrupt_while_classes_are_made_shows_no_traceback(tmp_path: Path) -> None:
+    """Modules are imported while a command runs, and Python may wrap what is raised there in another error."""
+    done = subprocess.run([sys.executable, "-c", WRAPPED], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
+    assert done.returncode == 130
+    assert done.stderr == "streameval: error: interrupted; nothing was kept of what it had written\n"
+
+
 @pytest.mark.parametrize("words", [("metrics",), ("evaluate", "--help"), ("metrics", "--json", "-")], ids=" ".join)
 def test_tables_and_help_end_quietly_too(words: tuple[str, ...]) -> None:
     """Whatever is printed, a reader that has gone causes no message."""
