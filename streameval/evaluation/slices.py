@@ -62,22 +62,32 @@ def sweep(engine: Engine, slicing: Slicing, states: Mapping[Any, Any], wanted: S
     """All rows and all slices side by side, of the states whose layout allows it."""
     found: Swept = {}
     for w in wanted:
-        sheaf = slicing.sheaf(states, w.spec, engine.each)
-        if sheaf is None:
-            continue
-        values = engine.finalize([(sheaf, [Sliced(metric) for metric in w.metrics])])[0]
-        if any(hasattr(value, "partial") for by_name in values for value in by_name.values()):
-            continue  # a metric takes several steps
-        found[w] = {None: {}} | {key: {} for key in slicing.keys}
-        for (k, name), (_, own) in sheaf.groups.items():
-            counted = w.family.counted(w, own)
-            scalars = [
-                replace(scalar(metric, by_name[k, name]), of=w.of, rows=counted.rows, positives=counted.positives)
-                for metric, by_name in zip(w.metrics, values, strict=True)
-            ]
-            key = None if (k, name) == WHOLE else slicing.keys[k]
-            found[w][key][key and key.group(name)] = _rows(counted), scalars
+        reads = any(hasattr(metric, "reads") for metric in w.metrics)
+        sheaves = () if reads else slicing.sheaves(states, w.spec, engine)
+        swept: dict[Any, dict[Any, _Found]] = {None: {}} | {key: {} for key in slicing.keys}
+        for sheaf in sheaves:
+            metrics = [Sliced(metric) for metric in w.metrics]
+            values = engine.finalize([(sheaf, [*metrics, *sheaf.further])])[0]
+            if any(hasattr(value, "partial") for by_name in values for value in by_name.values()):
+                break  # a metric takes several steps
+            cut = values.pop() if sheaf.further else {}
+            for (k, name), (_, own) in sheaf.groups.items():
+                key = None if (k, name) == WHOLE else slicing.keys[k]
+                by_metric = [by_name[k, name] for by_name in values]
+                swept[key][key and key.group(name)] = _swept(w, own, by_metric, cut.get((k, name)))
+        else:
+            found |= {w: swept} if sheaves else {}
     return found
+
+
+def _swept(w: MetricRequest, state: Any, values: Sequence[Any], cut: int | None) -> _Found:
+    """The rows of all rows or of a slice, and the results."""
+    counted = w.family.counted(w, state)
+    share = None if cut is None else cut / max(1, counted.rows)
+    made = (scalar(metric, value) for metric, value in zip(w.metrics, values, strict=True))
+    rows, positives = counted.rows, counted.positives
+    found = [replace(each, of=w.of, rows=rows, positives=positives, cut_share=share) for each in made]
+    return _rows(counted), found
 
 
 def whole_results(engine: Engine, answered: Sequence[tuple[MetricRequest, Any]], swept: Swept) -> Iterator[Scalar]:

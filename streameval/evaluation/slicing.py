@@ -13,16 +13,18 @@ from streameval.errors import OptionError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, slicing
 from streameval.states.grouped import By, Grouped, GroupedSpec, Joint, JointSpec
+from streameval.states.grouped.cluster_sheaf import ClusterSheaf
 from streameval.states.grouped.sheaf import Sheaf
 from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
     from streameval.budget import Budget
+    from streameval.engine import Engine
 
 __all__ = ["WHOLE", "Slicing"]
 
@@ -116,16 +118,20 @@ class Slicing:
             return states[JointSpec(spec, self.keys)].slicing(key)
         return states[GroupedSpec(spec, key)]
 
-    def sheaf(self, states: Mapping[Any, Any], spec: Any, each: Callable[..., list[Any]]) -> Sheaf | None:
-        """All rows and all slices of a state in score order; None if the state is not stored that way."""
+    def sheaves(self, states: Mapping[Any, Any], spec: Any, engine: Engine) -> Sequence[Sheaf | ClusterSheaf]:
+        """All rows and all slices of a state side by side; none if the state is not stored that way."""
         state = self._first(states, spec) if self.keys else None
         if isinstance(state, Joint) and not state.further:
-            return Sheaf.tallied(state.woven, each, [state.spec.part(key) for key in self.keys])
-        if not isinstance(state, Grouped) or len(self.keys) > 1:
-            return None
-        if state.woven is None or state.apart or len(state.joined.table):
-            return None
-        return Sheaf.tallied(state.woven, each)
+            return [Sheaf.tallied(state.woven, engine.each, [state.spec.part(key) for key in self.keys])]
+        if not isinstance(state, Grouped):
+            return []
+        if state.woven is None:
+            found = (self.grouped(states, spec, key) for key in self.keys)
+            made = [ClusterSheaf.of(each, k, engine.budget) for k, each in enumerate(found)]
+            return [] if None in made else [each for each in made if each is not None]
+        if len(self.keys) > 1 or state.apart or len(state.joined.table):
+            return []
+        return [Sheaf.tallied(state.woven, engine.each)]
 
     def blocks(self, specs: Sequence[Any]) -> tuple[Any, ...]:
         """The block specs to fold instead of these; those that only differences over all rows need are unchanged."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
-from streameval.states.grouped import builder, strips
+from streameval.states.grouped import builder, cluster_sheaf, strips
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,6 +133,35 @@ def test_buckets_of_any_size_are_sorted_and_swept(most: int, scale: int, monkeyp
     assert len(found) == 2 * (1 + 3 + 15)
     for one, other in zip(found[::2], found[1::2], strict=True):
         assert [replace(each, slice=each.slice or {}) for each in (one, other)] == alone(data, one.slice or {}, **given)
+
+
+def refused(*given: Any) -> tuple[int, np.ndarray]:
+    """Count no bucket: stop at the first that has rows."""
+    rows, _, _, first, *_ = given
+    items = np.diff(rows.starts[:, ::2], axis=1).sum(axis=0)
+    return next((b for b in range(first, items.size) if items[b]), items.size), np.zeros((0, 3), np.int64)
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("ids", ["int", "string", "few"])
+def test_clusters_of_slices_are_counted_together(counted: bool, ids: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters larger than the tables, hot ones, null ids; buckets that cannot be counted are sorted."""
+    monkeypatch.setattr(cluster_sheaf, "_CELLS", 8)
+    if not counted:
+        monkeypatch.setattr(cluster_sheaf, "tally_groups", refused)
+    rng = np.random.default_rng(len(ids))
+    rows = 10_000 if counted else 200
+    numbers = rng.integers(0, 4, rows) if ids == "few" else rng.zipf(1.4, rows) % (1 << 30)
+    cluster = pa.array(numbers, mask=rng.random(rows) < 0.01)
+    columns = {"cluster": cluster.cast(pa.string()) if ids == "string" else cluster, "hour": rng.integers(0, 3, rows)}
+    data = pa.table({"label": (rng.random(rows) < 0.3).astype(np.int8), "country": rng.integers(0, 4, rows), **columns})
+    given: Any = {"cluster": "cluster", "nulls": "singleton" if ids == "int" else "drop"}
+    for one in evaluate(data, by=["country", "hour,country"], **given).results:
+        found = replace(one, slice=one.slice or {}, cut_share=None)
+        assert found in alone(data, one.slice or {}, **given)
+        if one.slice and len(one.slice) == 1 and ids == "few":
+            assert one.cut_share == pytest.approx(1, abs=0.02)
+        assert (one.cut_share is None) == (one.slice is None)
 
 
 @given(tables(), st.lists(st.sampled_from(BY), min_size=1, max_size=3, unique=True), st.data())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["cut_rows"]
+__all__ = ["cut_rows", "shared_rows"]
 
 _ITEMS = 1 << 22  # rows that are gathered at a time
 _NO_REST = np.empty((0, 0), np.uint64)
@@ -61,7 +61,7 @@ def cut_rows(grouped: Grouped, each: Callable[..., list[Any]], budget: Budget | 
         starts = np.concatenate(([0], np.cumsum(keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1))))
         rows, first = _collected(states, starts, interval, _compared(inner), counted=keyed.counted), 0
         while (first := count_shared(*rows, starts, first, shared)) < stop - start:
-            shared += _sorted(inner, states, (start + first, start + first + 1), budget)
+            shared += shared_rows(inner, states, (start + first, start + first + 1), budget)
             first += 1
         return shared
 
@@ -95,8 +95,8 @@ def _compared(inner: ClusterSpec) -> int:
     return inner.layout.words - 1 - inner.unlabelled
 
 
-def _sorted(inner: ClusterSpec, states: Sequence[KeyedCounts], interval: Interval, budget: Budget | None) -> Array:
-    """The same of one bucket, by sorting."""
+def shared_rows(inner: ClusterSpec, states: Sequence[KeyedCounts], interval: Interval, budget: Budget | None) -> Array:
+    """Rows of each group in the clusters of some buckets that it cuts, by sorting."""
     keys, rows, group = [], [], []
     for number, keyed in enumerate(states):
         for counts in keyed.grouped(interval, budget):

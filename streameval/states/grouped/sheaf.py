@@ -157,6 +157,7 @@ class Sheaf:
     """
 
     spec: ClassVar[None] = None  # policies are of the groups: missing scores are halved in each, not in the sheaf
+    further: ClassVar[tuple[()]] = ()  # nothing is read along with the metrics
 
     woven: Woven
     slicings: Sequence[Mapping[bytes, Array]]
