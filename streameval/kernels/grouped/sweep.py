@@ -25,6 +25,7 @@ from streameval.kernels.jit import inlined, jit
 
 __all__ = [
     "CELL_BITS",
+    "KEY_SHIFT",
     "STATE",
     "SUMS",
     "TALLY",
@@ -34,7 +35,7 @@ __all__ = [
     "narrow_keys",
     "narrow_ties",
     "recoded",
-    "sort_keys",
+    "sort_words",
     "sweep_ties",
     "sweep_words",
     "wide_words",
@@ -53,9 +54,8 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 _UNIT = float(1 << 62)
 _SHORT = 48  # words of a bucket that are sorted by insertion
-_KEY_BITS = np.uint32(CELL_BITS + 1)  # below the key of a labelled word
-_DIGIT, _DIGITS = np.uint32(8), 1 << 8
-_LAST_DIGIT = np.uint32(CELL_BITS + 1 + 8)
+KEY_SHIFT = np.uint32(CELL_BITS + 1)  # below the key of a labelled word
+_DIGIT = np.uint32(0xFF)
 _PASSED, _LEFT, _OTHERS, _START, _AREA, _PRECISION = 0, 1, 2, 3, 4, 6
 _KEY, _N, _P, _F, _T = range(TALLY)
 
@@ -108,36 +108,41 @@ def count_cells(words, counts, starts, codes, tally):
             side[words[i] & _CELL] += counts[i] if counts.size else 1
 
 
+@inlined
+def _by_digit(given, taken, a, b, shift, places):
+    """Move words to the order of a digit, stably."""
+    places[:] = 0
+    for i in range(a, b):
+        places[(given[i] >> shift) & _DIGIT] += 1
+    before = a
+    for digit in range(places.size):
+        before, places[digit] = before + places[digit], before
+    for i in range(a, b):
+        digit = (given[i] >> shift) & _DIGIT
+        taken[np.uint64(places[digit])] = given[i]
+        places[digit] += 1
+
+
 @jit
-def sort_keys(words, starts, spare):
-    """Sort labelled words by their keys within each bucket, stably; `spare` is as long as they are."""
-    first, second = np.zeros(_DIGITS, np.int64), np.zeros(_DIGITS, np.int64)
+def sort_words(words, starts, spare, low):
+    """Sort labelled words within each bucket by their bits from `low` on, stably; 16 bits are the key, 32 all.
+
+    `spare` is as long as `words`; `low` is uint32.
+    """
+    places = np.zeros(np.int64(_DIGIT) + 1, np.int64)
     for j in range(starts.size - 1):
         a, b = starts[j], starts[j + 1]
         if b - a <= _SHORT:
             for i in range(a + 1, b):
                 word, at = words[i], i
-                while at > a and words[at - 1] >> _KEY_BITS > word >> _KEY_BITS:
+                while at > a and words[at - 1] >> low > word >> low:
                     words[at] = words[at - 1]
                     at -= 1
                 words[at] = word
             continue
-        first[:], second[:] = 0, 0
-        for i in range(a, b):
-            first[(words[i] >> _KEY_BITS) & np.uint32(_DIGITS - 1)] += 1
-            second[words[i] >> _LAST_DIGIT] += 1
-        before, under = a, a
-        for digit in range(_DIGITS):
-            before, first[digit] = before + first[digit], before
-            under, second[digit] = under + second[digit], under
-        for i in range(a, b):
-            digit = (words[i] >> _KEY_BITS) & np.uint32(_DIGITS - 1)
-            spare[np.uint64(first[digit])] = words[i]
-            first[digit] += 1
-        for i in range(a, b):
-            digit = spare[i] >> _LAST_DIGIT
-            words[np.uint64(second[digit])] = spare[i]
-            second[digit] += 1
+        for shift in range(low, 32, 16):
+            _by_digit(words, spare, a, b, np.uint32(shift), places)
+            _by_digit(spare, words, a, b, np.uint32(shift + 8), places)
 
 
 @jit
@@ -197,7 +202,7 @@ def sweep_words(words, starts, buckets, member, state):
         high = np.int64(buckets[j]) << np.int64(16)
         for i in range(starts[j + 1] - starts[j]):
             word = words[starts[j + 1] - 1 - i]
-            key = high | np.int64(word >> _KEY_BITS)
+            key = high | np.int64(word >> KEY_SHIFT)
             cell = np.uint64((word >> _ONE) & _CELL)
             if word & _ONE:
                 for k in range(member.shape[1]):

@@ -52,9 +52,11 @@ def sorted_rows(keyed: KeyedCounts, start: int, stop: int) -> Iterator[Strip | C
         low, high = (np.uint32((1 << _WORD_BITS) * j // passes) for j in (i, i + 1))
         within = keyed if passes == 1 else _between(keyed, low, high)
         plain = KeyedCounts(keyed.layout, tuple(each for each in within.segments if each.counts is None))
-        strip = _gathered(plain, start, stop)
         counted = [each for each in within.segments if each.counts is not None]
-        yield _with_counted(strip, counted) if counted else strip
+        if counted:
+            yield _with_counted(_gathered(plain, start, stop, whole_words=True), counted)
+        else:
+            yield _gathered(plain, start, stop)
 
 
 def _between(keyed: KeyedCounts, low: Any, high: Any) -> KeyedCounts:
@@ -82,8 +84,8 @@ def _with_counted(strip: Strip, counted: Sequence[Segment]) -> Counts:
     return Counts(keys[order], none, neg[order], pos[order])
 
 
-def _gathered(keyed: KeyedCounts, start: int, stop: int) -> Strip:
-    """Plain rows of some buckets, sorted."""
+def _gathered(keyed: KeyedCounts, start: int, stop: int, *, whole_words: bool = False) -> Strip:
+    """Plain rows of some buckets, sorted by key, or by their whole words: then equal ones are adjacent."""
     bounds = np.concatenate(([0], np.cumsum(keyed.items[2 * start : 2 * stop])))
     words, cursor = np.empty(bounds[-1], np.uint32), bounds[:-1].copy()
     for segment in keyed.segments:
@@ -91,5 +93,5 @@ def _gathered(keyed: KeyedCounts, start: int, stop: int) -> Strip:
         segments.place_labelled(segment.words.read(), segment.starts, codes, cursor, words)
     buckets = np.flatnonzero(np.diff(bounds[::2]))
     starts = np.append(bounds[2 * buckets], bounds[-1])
-    sweep.sort_keys(words, starts, np.empty_like(words))
+    sweep.sort_words(words, starts, np.empty_like(words), np.uint32(0) if whole_words else sweep.KEY_SHIFT)
     return Strip(words, starts, buckets + start)
