@@ -13,7 +13,6 @@ from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.sizes import LARGEST, table_bits
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
-from streameval.kernels.singletons import items_of
 
 __all__ = ["tally_groups"]
 
@@ -30,6 +29,15 @@ _KEY, _NEG, _OWNER, _FURTHER = np.uint64(0), np.uint64(1), np.uint64(3), np.uint
 def _spread(key, bits):
     """Where a key begins to be looked for in a table."""
     return ((key ^ (key >> _HALF)) * _SPREAD) >> (_WORD_BITS - bits)
+
+
+@inlined
+def _items_of(starts, code, stop):
+    """Items of the codes from `code` to before `stop`, over all runs."""
+    items = np.int64(0)
+    for r in range(starts.shape[0]):
+        items += starts[r, stop] - starts[r, code]
+    return items
 
 
 @inlined
@@ -135,7 +143,7 @@ def _room(rows, first, small):
     """Items in the largest bucket to count, and an upper bound on the clusters with at least `small` rows."""
     most, room = np.int64(0), np.int64(0)
     for b in range(first, (rows.starts.shape[1] - 1) // 2):
-        items = items_of(rows.starts, 2 * b, 2 * b + 2)
+        items = _items_of(rows.starts, 2 * b, 2 * b + 2)
         most = max(most, min(items, LARGEST))
         room += items // small
         for r in range(rows.starts.shape[0]):
@@ -179,7 +187,7 @@ def tally_groups(rows, owners, further, first, clusters, positives, cut):
     parts = np.empty((table.shape[0], 3), np.uint64)
     large, found, clean, parts_clean = np.empty((room, 3), np.int64), 0, 0, 0
     for b in range(first, buckets):
-        items = items_of(rows.starts, 2 * b, 2 * b + 2)
+        items = _items_of(rows.starts, 2 * b, 2 * b + 2)
         if items > LARGEST:
             return b, large[:found]
         bits = table_bits(_MARKS * items)
