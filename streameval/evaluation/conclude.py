@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.errors import LabelError, MissingInputError
 from streameval.evaluation.counted import counted
-from streameval.evaluation.intervals import differences, estimated, finalized, resampled_states
+from streameval.evaluation.intervals import differences, estimated, finalized, resampled_states, sliced_blocks
 from streameval.evaluation.resampling import LEVEL, NO_INTERVALS
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import SampledSlices, sampled_slices
@@ -70,7 +70,8 @@ def finalize_all(
     wholes = slicing.wholes(folded.states, [w.spec for w in wanted], engine.budget)
     answered = [(w, wholes[w.spec]) for w in wanted]
     _check_weights(plan, answered, where)
-    blocks = {**folded.states, **slicing.whole_blocks(folded.states)}
+    kept = (sliced_blocks(wanted, folded.states, resampling, key) for key in slicing.keys[:1])
+    blocks = {**folded.states, **{spec: split.total() for found in kept for spec, split in found.items()}}
     looked = answered if resampling.level is None else [(w, w.family.swept(engine, w, state)) for w, state in answered]
     swept = sweep(engine, slicing, folded.states, wanted)
     values, certain = finalized(engine, looked, blocks, swept, resampling)

@@ -16,6 +16,7 @@ from streameval.metrics.catalogue import entry_of
 from streameval.metrics.differences import compared
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.resampling import estimates, without_replicates
+from streameval.states.scores.block_slices import BlockSlicesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.resampling import Resampled
     from streameval.results import Scalar
+    from streameval.states.grouped import By
 
 __all__ = [
     "Estimated",
@@ -67,8 +69,24 @@ def block_requests(wanted: Sequence[MetricRequest], resampling: Resampling) -> l
 
 
 def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
-    """States to fold for sampling intervals, in addition to those of the metrics."""
-    return slicing.blocks(tuple(made.spec for made in block_requests(wanted, resampling)))
+    """States to fold for sampling intervals, in addition to those of the metrics.
+
+    Those that only differences over all rows need are not sliced.
+    """
+    made = block_requests(wanted, resampling)
+    split = [w for w in made if w.family.own_blocks] if slicing.keys else []
+    return (
+        *(BlockSlicesSpec(w.spec, key) for key in slicing.keys for w in split),
+        *(w.spec for w in made if w not in split),
+    )
+
+
+def sliced_blocks(
+    wanted: Sequence[MetricRequest], states: Mapping[Any, Any], resampling: Resampling, key: By
+) -> dict[Any, Any]:
+    """The block counts of the slices of a slicing, by the specs of the counts of all rows."""
+    specs = {spec: BlockSlicesSpec(spec, key) for spec in block_specs(wanted, resampling)}
+    return {spec: states[split] for spec, split in specs.items() if split in states}
 
 
 def finalized(

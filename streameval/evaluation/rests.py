@@ -14,12 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.comparison import minus_named, of_one_unit
-from streameval.evaluation.intervals import better_end, estimated, finalized
+from streameval.evaluation.intervals import better_end, estimated, finalized, sliced_blocks
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.slices import usable
 from streameval.metrics.differences import compared
 from streameval.results import REST
-from streameval.states.scores.block_slices import BlockSlicesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -105,10 +104,9 @@ def _rests(
     """For each of some slices, the results of all other rows, with their replicates."""
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
     grouped = [(w, slicing.grouped(states, w.spec, key)) for w in wanted]
-    split = [spec for spec in states if isinstance(spec, BlockSlicesSpec) and spec.key == key]
-    left = [states[spec].each_without(groups) for spec in split]
+    left = {spec: each.each_without(groups) for spec, each in sliced_blocks(wanted, states, resampling, key).items()}
     for group in groups:
-        blocks = {spec.inner: next(counts) for spec, counts in zip(split, left, strict=True)}
+        blocks = {spec: next(counts) for spec, counts in left.items()}
         rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
         looked = [(w, w.family.swept(engine, w, state)) for w, state in rest]
         values, certain = finalized(engine, looked, blocks, {}, resampling)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from streameval.evaluation.intervals import Estimated, differences, estimated
+from streameval.evaluation.intervals import Estimated, differences, estimated, sliced_blocks
 from streameval.evaluation.rests import rest_differences
-from streameval.states.scores.block_slices import BlockSlicesSpec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -90,12 +89,12 @@ def _of_slices(
     resampling: Resampling,
 ) -> Iterator[list[Estimated]]:
     """The results of each slice of a slicing with their replicates."""
-    split = [spec for spec in states if isinstance(spec, BlockSlicesSpec) and spec.key == key]
+    split = sliced_blocks(wanted, states, resampling, key)
     for start in range(0, len(slices), _CHUNK):
         some = slices[start : start + _CHUNK]
         groups = [tuple((values[0].slice or {}).values()) for values in some]
         taken = [(w, slicing.grouped(states, w.spec, key).several(groups, engine.budget)) for w in wanted]
         for i, (group, values) in enumerate(zip(groups, some, strict=True)):
             swept = [(w, w.family.swept(engine, w, several[i])) for w, several in taken]
-            blocks = {spec.inner: states[spec].only(group) for spec in split}
+            blocks = {spec: each.only(group) for spec, each in split.items()}
             yield estimated(engine, swept, blocks, values, resampling)

@@ -12,11 +12,8 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import OptionError
 from streameval.results import Scalar
 from streameval.scan.derived import Derived, slicing
-from streameval.states.grouped import By, Grouped, GroupedSpec, Joint, JointSpec
-from streameval.states.grouped.cluster_sheaf import ClusterSheaf
-from streameval.states.grouped.sheaf import Sheaf
-from streameval.states.scores.block_slices import BlockSlicesSpec
-from streameval.states.scores.blocks import BlockSpec
+from streameval.states.grouped import By, GroupedSpec, JointSpec
+from streameval.states.grouped.sheaves import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +22,8 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.engine import Engine
+    from streameval.states.grouped.cluster_sheaf import ClusterSheaf
+    from streameval.states.grouped.sheaf import Sheaf
 
 __all__ = ["WHOLE", "Slicing"]
 
@@ -107,55 +106,26 @@ class Slicing:
         others = [spec for spec in specs if not JointSpec.fits(spec, self.keys)]
         return joint + tuple(GroupedSpec(spec, key) for key in self.keys for spec in others)
 
-    def _first(self, states: Mapping[Any, Any], spec: Any) -> Any:
-        """The sliced state that holds all rows, split at least by the first slicing."""
-        joint = JointSpec.fits(spec, self.keys)
-        return states[JointSpec(spec, self.keys) if joint else GroupedSpec(spec, self.keys[0])]
+    def _held(self, states: Mapping[Any, Any], spec: Any, key: By) -> Any:
+        """The sliced state that holds a slicing, alone or among all."""
+        return states[JointSpec(spec, self.keys) if JointSpec.fits(spec, self.keys) else GroupedSpec(spec, key)]
 
     def grouped(self, states: Mapping[Any, Any], spec: Any, key: By) -> Any:
         """The state of a slicing."""
-        if JointSpec.fits(spec, self.keys):
-            return states[JointSpec(spec, self.keys)].slicing(key)
-        return states[GroupedSpec(spec, key)]
+        return self._held(states, spec, key).slicing(key)
 
     def sheaves(self, states: Mapping[Any, Any], spec: Any, engine: Engine) -> Sequence[Sheaf | ClusterSheaf]:
         """All rows and all slices of a state side by side; none if the state is not stored that way."""
-        state = self._first(states, spec) if self.keys else None
-        if isinstance(state, Joint) and not state.further:
-            return [Sheaf.tallied(state.woven, engine.each, [state.spec.part(key) for key in self.keys])]
-        if not isinstance(state, Grouped):
-            return []
-        if state.woven is None:
-            found = (self.grouped(states, spec, key) for key in self.keys)
-            made = [ClusterSheaf.of(each, k, engine.budget) for k, each in enumerate(found)]
-            return [] if None in made else [each for each in made if each is not None]
-        if len(self.keys) > 1 or state.apart or len(state.joined.table):
-            return []
-        return [Sheaf.tallied(state.woven, engine.each)]
-
-    def blocks(self, specs: Sequence[Any]) -> tuple[Any, ...]:
-        """The block specs to fold instead of these; those that only differences over all rows need are unchanged."""
-        split = [spec for spec in specs if isinstance(spec, BlockSpec)] if self.keys else []
-        return (
-            *(BlockSlicesSpec(spec, key) for key in self.keys for spec in split),
-            *(spec for spec in specs if spec not in split),
-        )
-
-    def whole_blocks(self, states: Mapping[Any, Any]) -> dict[Any, Any]:
-        """The block counts of all rows, by their specs."""
-        found = [(spec, state) for spec, state in states.items() if isinstance(spec, BlockSlicesSpec)]
-        return {spec.inner: state.total() for spec, state in found if spec.key == self.keys[0]}
+        held = (self._held(states, spec, key) for key in self.keys)
+        return side_by_side(held, self.keys, engine.each, engine.budget) if self.keys else []
 
     def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs."""
         if not self.keys:
             return {spec: states[spec] for spec in specs}
         for key in self.keys:
-            state = self._first(states, specs[0])
-            key.check(
-                state.count(key) if isinstance(state, Joint) else len(states[GroupedSpec(specs[0], key)].groups())
-            )
-        return {spec: self._first(states, spec).total(budget) for spec in dict.fromkeys(specs)}
+            key.check(self._held(states, specs[0], key).count(key))
+        return {spec: self._held(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}
 
 
 WHOLE = Slicing()  # no slices

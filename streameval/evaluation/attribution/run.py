@@ -223,13 +223,9 @@ class Run:
         found = {}
         if self.plan.label is not None:
             found["null label"] = folded.states[self.plan.label].null
-        for spec in self.specs:
-            rows = folded.states[spec].dropped_rows
-            if isinstance(spec, ContingencySpec):
-                found[f"null cluster {spec.cluster}"] = int(rows[0])
-                found[f"null class {spec.classes} (with {spec.cluster})"] = int(rows[1])
-            else:
-                found.setdefault(f"null cluster {self.clusters.column.name}", int(rows.sum()))
+        for wanted in self.wanted:
+            for reason, rows in wanted.family.counted(wanted, folded.states[wanted.spec]).dropped:
+                found.setdefault(reason, rows)  # both states leave out null clusters
         return tuple((reason, rows) for reason, rows in found.items() if rows)
 
 

@@ -243,6 +243,14 @@ class Grouped(Small):
         """The name of each group, in the order of `groups`."""
         return tuple(self._names.values())
 
+    def slicing(self, key: By) -> Grouped:
+        """Itself: the groups of its one slicing."""
+        return self
+
+    def count(self, key: By) -> int:
+        """How many groups its one slicing has."""
+        return len(self._names)
+
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
         woven = [self.woven.total(budget)] if self.woven else []

@@ -1,0 +1,45 @@
+"""All rows and all slices of a state side by side, however its slicings are stored."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from streameval.states.grouped.cluster_sheaf import ClusterSheaf
+from streameval.states.grouped.joint import Joint
+from streameval.states.grouped.sheaf import Sheaf
+from streameval.states.grouped.state import Grouped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from streameval.budget import Budget
+    from streameval.states.grouped.keys import By
+
+__all__ = ["side_by_side"]
+
+
+def side_by_side(
+    held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]], budget: Budget
+) -> list[Sheaf | ClusterSheaf]:
+    """All rows and all slices; none if they are not stored in a way that one pass can read.
+
+    Parameters
+    ----------
+    held : for each slicing the state that holds it, on demand; one `Joint` may hold all
+    keys : the slicings
+    each : maps a function over items, as `Engine.each`
+    budget : owns what is read
+    """
+    states = iter(held)
+    first = next(states)
+    if isinstance(first, Joint):
+        return [] if first.further else [Sheaf.tallied(first.woven, each, [first.spec.part(key) for key in keys])]
+    if not isinstance(first, Grouped):
+        return []
+    if first.woven is None:
+        made = [ClusterSheaf.of(state, k, budget) for k, state in enumerate(chain([first], states))]
+        return [] if None in made else [one for one in made if one is not None]
+    if len(keys) > 1 or first.apart or len(first.joined.table):
+        return []
+    return [Sheaf.tallied(first.woven, each)]
