@@ -9,6 +9,7 @@ Spilling costs time and changes no result.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import itertools
 import os
@@ -109,6 +110,15 @@ def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
     if "TMPDIR" not in os.environ and os.access(_DISK, os.W_OK):
         return _DISK
     return Path(tempfile.gettempdir())
+
+
+def give_back_freed() -> None:
+    """Give freed memory that Arrow's allocator and the C library keep back to the system, where they can."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # the C library of Linux alone, but for musl's
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 class _SpillFile:
@@ -282,9 +292,16 @@ class Budget:
                 self._spare.setdefault((array.shape, array.dtype), []).append(array)
 
     def release_spares(self) -> None:
-        """Drop the spare arrays; call when no builder is running."""
+        """Drop the spare arrays; call when no builder is running.
+
+        Where states fill half of the limit, what Arrow and the C library keep of freed memory goes back to the system:
+        it lies in pieces between the states and would add to what follows. Else it is kept: fresh memory is slow.
+        """
         with self._lock:
             self._spare.clear()
+            self._forget_dead()
+        if self.resident > self.limit // 2:
+            give_back_freed()
 
     def hold(self, array: Array) -> Buffer:
         """Count an array in the budget; this may spill it or others."""

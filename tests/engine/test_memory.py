@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import resource
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +28,11 @@ from streameval.budget import Budget, parse_bytes
 from streameval.engine import fold
 from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.grouped import By, GroupedSpec, cuts
 from streameval.states.keyed import counts as runs
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.protocol import Batch
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Location
 from streameval.store.files.states import StateFiles
@@ -366,6 +371,78 @@ def test_slices_are_restored_within_the_budget_of_the_run(
     table = table.append_column("id", pa.array(np.arange(rows) % 700)).append_column("weight", pa.array(np.ones(rows)))
     found = evaluate(table, **options, by="part", ci=0.9, memory="64MB", threads=1)
     assert len({str(one.slice) for one in found.results}) == 31
+
+
+@pytest.mark.parametrize("options", [{}, {"weight": "weight"}], ids=str)
+def test_many_slices_are_evaluated_within_the_memory_limit(options: dict[str, Any], tmp_path: Path) -> None:
+    """All arrays together, whoever owns them: what states remember of their codes is in proportion to their rows."""
+    random, limit = np.random.default_rng(2), 64 << 20
+    data = _table(30_000).append_column("weight", pa.array(random.gamma(2.0, 1.0, 30_000)))
+    data = data.append_column("group", pa.array(random.integers(0, 60, 30_000)))
+    tracemalloc.start()
+    try:
+        run: dict[str, Any] = {"score": "score", "by": "group", "memory": limit, "spill": tmp_path, "threads": 2}
+        found = evaluate(data, **run, **options)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found.rows == 30_000
+    assert peak <= 1.15 * limit
+
+
+def test_rows_compared_at_a_time_follow_the_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small budget has clusters that groups cut counted in smaller intervals, with the same result."""
+    monkeypatch.setattr(cuts, "_ITEMS", (1, 1 << 22))
+    random = np.random.default_rng(4)
+    columns = {"cluster": pa.array(random.integers(0, 500, 2_000)), "group": pa.array(random.integers(0, 3, 2_000))}
+    builder = GroupedSpec(ClusterSpec("cluster"), By(("group",))).builder(Budget(), 1_000)
+    builder.update(Batch(np.zeros(2_000, np.uint8), None, columns))
+    grouped = builder.state()
+    found, intervals = [], []
+    for limit in (1 << 30, cuts._SHARE * 200):
+
+        def each(function: Any, items: Any, _: str) -> list[Any]:
+            intervals.append(len(items))
+            return list(map(function, items))
+
+        found.append(cuts.cut_rows(grouped, each, Budget(limit, tmp_path)))
+    assert found[0] == found[1]
+    assert intervals[0] == 1
+    assert intervals[1] >= 8
+
+
+def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it is kept for what follows: fresh memory is slow."""
+    given: list[int] = []
+    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(budget.resident))
+    budget = Budget(1_000_000, tmp_path)
+    held = [budget.hold(np.zeros(50_000))]
+    budget.release_spares()
+    assert given == []
+    held.append(budget.hold(np.zeros(20_000)))
+    budget.release_spares()
+    assert given == [560_000]
+    held.clear()
+    budget.release_spares()
+    assert given == [560_000]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back")
+def test_freed_memory_between_arrays_goes_back_to_the_system() -> None:
+    """The pages between arrays that are still held."""
+
+    def pages() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    arrays = [np.ones(8_000) for _ in range(1_000)]
+    kept = arrays[::50]
+    del arrays
+    before = pages()
+    memory.give_back_freed()
+    assert pages() < before - 40_000_000
+    assert all(array[-1] == 1 for array in kept)
 
 
 def test_an_error_in_one_task_ends_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

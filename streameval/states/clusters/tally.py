@@ -38,7 +38,7 @@ def by_tables(
     Impure clusters are added to a list. Buckets that are too large for it, or whose keys collide, are sorted.
     """
     start, stop = shard
-    items, words, listed = keyed.items[2 * start : 2 * stop], keyed.layout.words, None if impure is None else start
+    items, words, listed = keyed.items_in(start, stop), keyed.layout.words, None if impure is None else start
     places, first = None, 0
     while start + first < stop:
         if stop - start > 1 or items.sum() <= LARGEST:

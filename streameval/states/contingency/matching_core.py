@@ -216,7 +216,7 @@ def _own(line: Array, counts: Array, columns: int) -> Cells:
 def _chunks(keyed: KeyedCounts, label: int, interval: Interval, budget: Budget) -> Iterator[Columns]:
     """Items of one label in an interval; those of a bucket too large for memory come in several chunks."""
     start, stop = interval
-    if stop - start == 1 and keyed.items[2 * start : 2 * stop].sum() > 4 * interval_items(budget):
+    if stop - start == 1 and keyed.items_in(start, stop).sum() > 4 * interval_items(budget):
         yield from keyed.pieces(start, label)
     else:
         side = keyed.gather(start, stop)[label]

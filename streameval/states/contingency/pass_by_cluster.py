@@ -202,7 +202,7 @@ def by_cluster(
         Sees the cells of clusters, except the singleton rows that a quick test finds.
     """
     start, stop = interval
-    items = keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1)
+    items = keyed.items_in(start, stop).reshape(-1, 2).sum(axis=1)
     room = interval_items(budget)
     found = _FirstPass(keys, rows, min(int(items.sum()), RUN * room), budget, keys.cluster * owner, watcher)
     for i, j in cut(items, min(room, _CACHED)):
@@ -221,7 +221,7 @@ def _gathered(keyed: KeyedCounts, cuts: list[Interval]) -> Iterator[tuple[Side, 
 def _whole(keyed: KeyedCounts, interval: Interval, found: _FirstPass) -> None:
     """Cells of whole clusters."""
     start, stop = interval
-    if keyed.items[2 * start + 1 : 2 * stop : 2].any():
+    if keyed.items_in(start, stop)[1::2].any():
         sides = keyed.gather(start, stop)
         _visit(lambda: iter([sides]), found)
         return

@@ -261,7 +261,7 @@ class BlockedClusters:
 
     def _cells(self, shard: Interval, budget: Budget) -> Iterator[tuple[Array, tuple[Array, ...]]]:
         """Cells of a shard, bucket by bucket: their blocks; mixed keys, further words, negatives and positives."""
-        items = self.keyed.items[2 * shard[0] : 2 * shard[1]].reshape(-1, 2).sum(axis=1)
+        items = self.keyed.items_in(*shard).reshape(-1, 2).sum(axis=1)
         for bucket in (shard[0] + np.flatnonzero(items)).tolist():
             fixed = np.uint64((bucket & (MOST_BLOCKS - 1)) << (63 - BLOCK_BITS))
             for counts in self.keyed.grouped((bucket, bucket + 1), budget):

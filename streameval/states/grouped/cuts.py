@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.budget import Budget
 from streameval.kernels.grouped.cuts import collect_rows, count_shared
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -13,7 +14,6 @@ from streameval.states.keyed.layout import NO_COUNTS
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streameval.budget import Budget
     from streameval.states.clusters.counts import ClusterSpec
     from streameval.states.grouped.keys import Group
     from streameval.states.grouped.state import Grouped
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cut_rows", "shared_rows"]
 
-_ITEMS = 1 << 22  # rows that are gathered at a time
+_ITEMS = 1 << 19, 1 << 22  # rows that are gathered at a time by one thread, at least and at most
+_SHARE = 256  # bytes of the budget for each of them: up to 30 are gathered, and as many are compared
 _NO_REST = np.empty((0, 0), np.uint64)
 _LABEL = np.uint32(1)
 
@@ -58,14 +59,15 @@ def cut_rows(grouped: Grouped, each: Callable[..., list[Any]], budget: Budget | 
     def counted(interval: Interval) -> Array:
         shared = np.zeros(len(groups), np.int64)
         start, stop = interval
-        starts = np.concatenate(([0], np.cumsum(keyed.items[2 * start : 2 * stop].reshape(-1, 2).sum(axis=1))))
+        starts = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop).reshape(-1, 2).sum(axis=1))))
         rows, first = _collected(states, starts, interval, _compared(inner), counted=keyed.counted), 0
         while (first := count_shared(*rows, starts, first, shared)) < stop - start:
             shared += shared_rows(inner, states, (start + first, start + first + 1), budget)
             first += 1
         return shared
 
-    found = sum(each(counted, keyed.intervals(_ITEMS), "cut"), np.zeros(len(groups), np.int64))
+    room = min(max((budget or Budget()).limit // _SHARE, _ITEMS[0]), _ITEMS[1])
+    found = sum(each(counted, keyed.intervals(room), "cut"), np.zeros(len(groups), np.int64))
     return dict(zip(groups, found.tolist(), strict=True))
 
 

@@ -124,7 +124,7 @@ class Joined:
         found = (part for part, _ in self.items(marks, (first, last + 1), budget))
         if inner.packing is None:
             return inner.from_arrow(header, (self._table(part) for part in found), budget)
-        rows = int(self.keyed.items[2 * first : 2 * last + 2].sum())
+        rows = int(self.keyed.items_in(first, last + 1).sum())
         capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # groups of like size share their spare arrays
         builder = SegmentBuilder(inner.layout, budget, capacity, counted=True)
         for part in found:

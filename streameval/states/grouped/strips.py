@@ -45,7 +45,7 @@ class Strip(NamedTuple):
 
 def sorted_rows(keyed: KeyedCounts, start: int, stop: int) -> Iterator[Strip | Counts]:
     """The rows of some buckets of narrow words, sorted; one bucket of very many in several passes."""
-    items = int(keyed.items[2 * start : 2 * stop].sum())
+    items = int(keyed.items_in(start, stop).sum())
     passes = 1 << max(0, (items // REFINE).bit_length() if stop - start == 1 else 0)
     keyed = keyed.range(start, stop)
     for i in range(passes):
@@ -86,7 +86,7 @@ def _with_counted(strip: Strip, counted: Sequence[Segment]) -> Counts:
 
 def _gathered(keyed: KeyedCounts, start: int, stop: int, *, whole_words: bool = False) -> Strip:
     """Plain rows of some buckets, sorted by key, or by their whole words: then equal ones are adjacent."""
-    bounds = np.concatenate(([0], np.cumsum(keyed.items[2 * start : 2 * stop])))
+    bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
     words, cursor = np.empty(bounds[-1], np.uint32), bounds[:-1].copy()
     for segment in keyed.segments:
         codes = segment.codes - np.uint32(2 * start)

@@ -109,8 +109,7 @@ class KeyedCounts:
         """Rows, items and weights of each code."""
         if self.full_outline is not None:
             return self.full_outline
-        codes = np.flatnonzero(self.items)
-        return BucketCounts(codes, self.rows[codes], self.items[codes], self.sums[codes], self.nbytes)
+        return BucketCounts(self._codes, self._rows, self._items, self._sums, self.nbytes)
 
     def outline_only(self) -> KeyedCounts:
         """The outline alone."""
@@ -126,31 +125,62 @@ class KeyedCounts:
         """These rows as a range of `other`."""
         return replace(self, full_outline=other.outline)
 
-    @cached_property
+    @property
     def rows(self) -> Array:
         """Rows of each code, as an int64 array of shape (n_codes,)."""
-        if self.full_outline is not None:
-            return self.full_outline.spread(self.full_outline.rows, self.layout.codes)
-        return self._total(lambda segment: segment.rows)
+        return self._spread("rows")
 
-    @cached_property
+    @property
     def items(self) -> Array:
         """Stored items of each code, as an int64 array of shape (n_codes,)."""
-        if self.full_outline is not None:
-            return self.full_outline.spread(self.full_outline.items, self.layout.codes)
-        return self._total(lambda segment: np.diff(segment.starts))
+        return self._spread("items")
+
+    @property
+    def sums(self) -> Array:
+        """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
+        return self._spread("sums")
+
+    def items_in(self, start: int, stop: int) -> Array:
+        """Stored items of each code of some buckets, as an int64 array of shape (2 * (stop - start),)."""
+        return self._spread("items", 2 * start, 2 * stop)
+
+    def _spread(self, name: str, start: int = 0, stop: int | None = None) -> Array:
+        """A column of the outline for all codes, or for those from `start` to `stop`.
+
+        It is not kept: those of many small states, such as slices, would outweigh their rows.
+        """
+        if self.full_outline is None:
+            codes, values = self._codes, getattr(self, f"_{name}")
+        else:
+            codes, values = self.full_outline.codes, getattr(self.full_outline, name)
+        stop = self.layout.codes if stop is None else stop
+        out = np.zeros(stop - start, values.dtype)
+        a, b = np.searchsorted(codes, (start, stop)).tolist()
+        out[codes[a:b] - start] = values[a:b]
+        return out
+
+    @cached_property
+    def _codes(self) -> Array:
+        """The codes that occur, ascending."""
+        return np.flatnonzero(self._total(lambda segment: np.diff(segment.starts)))
+
+    @cached_property
+    def _rows(self) -> Array:
+        return self._total(lambda segment: segment.rows)[self._codes]
+
+    @cached_property
+    def _items(self) -> Array:
+        return self._total(lambda segment: np.diff(segment.starts))[self._codes]
 
     def _total(self, value: Callable[[Segment], Array]) -> Array:
+        """What the segments have of each code."""
         total = np.zeros(self.layout.codes, np.int64)
         for segment in self.segments:
             total[segment.codes] += value(segment)
         return total
 
     @cached_property
-    def sums(self) -> Array:
-        """Weight of each code, as a float64 array of shape (n_codes,), correctly rounded."""
-        if self.full_outline is not None:
-            return self.full_outline.spread(self.full_outline.sums, self.layout.codes)
+    def _sums(self) -> Array:
         total, errors = np.zeros((2, self.layout.codes))
         inexact = np.zeros(self.layout.codes, np.bool_)
         parts = [(segment.codes, segment.sums) for segment in self.segments if segment.sums is not None]
@@ -163,7 +193,7 @@ class KeyedCounts:
             for code, weight in zip(codes[at].tolist(), weights[at].tolist(), strict=True):
                 further.setdefault(code, []).append(weight)
         total[list(further)] = [math.fsum(weights) for weights in further.values()]
-        return total
+        return total[self._codes]
 
     @property
     def nbytes(self) -> int:
@@ -185,7 +215,7 @@ class KeyedCounts:
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
         """Cut the buckets into intervals of about `items` items each; see `cut`."""
-        return cut(self.items[0::2] + self.items[1::2], items)
+        return cut(self.items.reshape(-1, 2).sum(axis=1), items)
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, a bounded number at a time."""
@@ -198,11 +228,11 @@ class KeyedCounts:
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
         """As `grouped`, but plain rows are yielded unsorted, many at a time, for callers that count them themselves."""
         start, stop = interval
-        items = self.items[2 * start : 2 * stop : 2] + self.items[2 * start + 1 : 2 * stop : 2]
+        items = self.items_in(start, stop).reshape(-1, 2).sum(axis=1)
         if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
             yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
             return
-        fits = not self.layout.weighted and self.rows[2 * start : 2 * stop].max(initial=0) < _FULL
+        fits = not self.layout.weighted and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
         if self.layout.bits == 16 and fits:
             places = self.places(start, stop)
             yield from words_counted(places.at, start)
@@ -236,26 +266,27 @@ class KeyedCounts:
     def _labelled(self, start: int, stop: int) -> Iterator[Labelled]:
         """Rows of an interval, in one piece for each half of the buckets; those that are counted apart."""
         plain, counted = self._forms
-        items = plain.items + counted.items
-        _check(items[2 * start : 2 * stop], self.items[2 * start : 2 * stop])
+        _check(plain.items_in(start, stop) + counted.items_in(start, stop), self.items_in(start, stop))
         middle = self.layout.buckets // 2
         for a, b in ((start, min(stop, middle)), (max(start, middle), stop)):
             if a >= b:
                 continue
-            starts = np.concatenate(([0], np.cumsum(plain.items[2 * a : 2 * b])))
+            own = plain.items_in(a, b)
+            starts = np.concatenate(([0], np.cumsum(own)))
             words, cursor = np.empty(starts[-1], np.uint64), starts[:-1].copy()
             for segment in plain.segments:
                 i, j = np.searchsorted(segment.codes, (2 * a, 2 * b)).tolist()
                 codes, pieces = segment.codes[i:j] - np.uint32(2 * a), segment.starts[i : j + 1]
                 given = segment.words.read(int(pieces[0]), int(pieces[-1]))
                 kernels.place_labelled(given, pieces, codes, cursor, words)
-            parts = list(self._cuts(items[2 * a : 2 * b : 2] + items[2 * a + 1 : 2 * b : 2]))
+            items = own + counted.items_in(a, b)
+            parts = list(self._cuts(items[0::2] + items[1::2]))
             bounds = np.array([0, *(starts[2 * last] for _, last in parts)])
             yield Labelled(words, bounds, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
 
     def aligned_parts(self, start: int, stop: int, parts: list[Interval]) -> Iterator[Counts]:
         """Distinct keys of parts of an interval, numbered from its start; none at all where it is empty."""
-        if self.items[2 * start : 2 * stop].any():
+        if self.items_in(start, stop).any():
             sides = self.gather(start, stop)
             yield from (aligned(*(distinct(*side.cut(i, j)) for side in sides)) for i, j in parts)
 
@@ -277,7 +308,8 @@ class KeyedCounts:
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:
         """Gather an interval of buckets from all segments: negatives bucket by bucket, then positives."""
-        sizes = np.concatenate((self.items[2 * start : 2 * stop : 2], self.items[2 * start + 1 : 2 * stop : 2]))
+        items = self.items_in(start, stop)
+        sizes = np.concatenate((items[0::2], items[1::2]))
         starts = np.concatenate(([0], np.cumsum(sizes)))
         total = int(starts[-1])
         counted = any(segment.counts is not None and segment.has(2 * start, 2 * stop) for segment in self.segments)
@@ -307,7 +339,7 @@ class KeyedCounts:
     def places(self, start: int, stop: int) -> SegmentAddresses:
         """Where an interval of buckets lies, for one loop over the pieces of all segments."""
         found = SegmentAddresses.of(self.segments, start, stop)
-        _check(np.diff(found.at.starts).sum(axis=0), self.items[2 * start : 2 * stop])
+        _check(np.diff(found.at.starts).sum(axis=0), self.items_in(start, stop))
         return found
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:
@@ -353,7 +385,7 @@ class KeyedCounts:
             if low < high:
                 break
         else:
-            items = self.items[2 * bucket] + self.items[2 * bucket + 1]
+            items = self.items_in(bucket, bucket + 1).sum()
             yield from self._gathered(bucket, bucket + 1, np.array([items]))
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))

@@ -187,12 +187,6 @@ class BucketCounts:
                 column[at] += values
         return BucketCounts(codes, *columns, self.nbytes + other.nbytes)
 
-    def spread(self, values: Array, codes: int) -> Array:
-        """One of the columns, as an array of shape (codes,)."""
-        out = np.zeros(codes, values.dtype)
-        out[self.codes] = values
-        return out
-
 
 def cut(sizes: Array, items: int) -> list[Interval]:
     """Cut buckets into intervals of about `items` items each, a larger bucket alone, without empty ends.

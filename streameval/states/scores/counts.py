@@ -229,18 +229,20 @@ class ScoreCounts:
 
     def _span(self, stop: int) -> Totals:
         """Totals of the buckets before `stop`."""
-        neg, pos = (int(self.keyed.rows[label : 2 * stop : 2].sum()) for label in (0, 1))
+        rows = self.keyed.rows
+        neg, pos = (int(rows[label : 2 * stop : 2].sum()) for label in (0, 1))
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        unit = self._unit
-        sides = (self.keyed.sums[label : 2 * stop : 2] for label in (0, 1))
+        unit, sums = self._unit, self.keyed.sums
+        sides = (sums[label : 2 * stop : 2] for label in (0, 1))
         weights = [math.ldexp(math.fsum(side[side > 0]), -unit) for side in sides]  # most buckets are empty
         return Totals(neg, pos, weights[0], weights[1], weighted=True, unit=unit)
 
     @cached_property
     def _unit(self) -> int:
         """The unit of all weights, those of missing scores included."""
-        return unit_of(math.fsum((*self.keyed.sums[self.keyed.sums > 0], *self.nan_weights)))
+        sums = self.keyed.sums
+        return unit_of(math.fsum((*sums[sums > 0], *self.nan_weights)))
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals of buckets that can be finalized on their own, from the best scores to the worst."""

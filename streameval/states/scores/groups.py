@@ -262,7 +262,7 @@ class GroupScores:
     def _ties(
         self, name: str, run: KeyedCounts, shard: Interval, budget: Budget | None, *, named: bool
     ) -> Iterator[GroupPart]:
-        if not run.items[2 * shard[0] : 2 * shard[1]].any():
+        if not run.items_in(*shard).any():
             return
         for stretch in run.stretches(shard, budget):
             if isinstance(stretch, Labelled) and name == "narrow" and not stretch.counted:
