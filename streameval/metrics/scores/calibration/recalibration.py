@@ -140,7 +140,7 @@ def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[
         if not (math.isfinite(a) and (damped or abs(b) < _STEEP)):
             return None
         if max(map(abs, more)) <= _STILL * (1 + abs(a) + abs(b)):
-            return a, b
+            return (a, b) if abs(b) < _STEEP else None
     return None
 
 
