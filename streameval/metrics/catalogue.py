@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-__all__ = ["CATALOGUE", "FAMILIES", "clustering_rows", "entries", "entry_of", "glob_of"]
+__all__ = ["CATALOGUE", "FAMILIES", "clustering_rows", "entries", "entry_of", "glob_of", "usual"]
 
 FAMILIES = {
     "score": "a score column",
@@ -271,6 +271,17 @@ def entries(pattern: str | None = None) -> Iterator[Entry]:
     for entry in (*CATALOGUE, *clustering_rows()):
         if pattern is None or any(fnmatchcase(text, pattern) for text in (entry.name, entry.family, entry.subject)):
             yield entry
+
+
+def usual(family: str) -> str:
+    """The metric that stands for ``score`` or ``cluster`` where none is named: the first that is on by default.
+
+    Examples
+    --------
+    >>> usual("cluster")
+    'aul'
+    """
+    return next(entry.name for entry in CATALOGUE if entry.family == family and entry.default)
 
 
 @lru_cache(maxsize=1_000)

@@ -69,6 +69,10 @@ class SweptTable:
     replicates: ClassReplicates
     summary: Summary
 
+    def summarised(self, _: Any) -> Summary:
+        """The summary of the sweep."""
+        return self.summary
+
     @property
     def dropped_rows(self) -> Array:
         """Rows left out for a null cluster, and for a null class only."""

@@ -519,7 +519,7 @@ def test_examples_read_only_row_groups_that_can_hold_the_ids(tmp_path: Path) -> 
     assert left.rows < found.rows
 
 
-@pytest.mark.parametrize("metric", [None, "average_precision", "brier_score"])
+@pytest.mark.parametrize("metric", [None, "average_precision", "brier_score", "cost_min@fp=1,fn=10", "fpr@tpr=0.9"])
 def test_slices_are_ranked_by_what_they_cost(metric: str | None) -> None:
     """Shortfall times rows; slices of few positives or negatives are left out and counted."""
     rng = np.random.default_rng(8)
@@ -536,7 +536,7 @@ def test_slices_are_ranked_by_what_they_cost(metric: str | None) -> None:
     due = []
     for one in ("DE", "FR", "IT"):
         value, rows = values.value(name, slice={"country": one}), int((country == one).sum())
-        short = (value - whole) if name == "brier_score" else (whole - value)
+        short = (whole - value) if metric in (None, "average_precision") else (value - whole)
         due += [(one, rows, value, short)] if short > 0 else []
     due.sort(key=lambda row: -row[3] * row[1])
     assert found.slices is not None
@@ -544,6 +544,12 @@ def test_slices_are_ranked_by_what_they_cost(metric: str | None) -> None:
     assert [tuple(row.values()) for row in told] == due
     assert found.slices["country"][0].as_py() == "FR"
     assert (found.totals["slices"], found.totals["slices_left_out"], found.slice_metric) == (4, 1, name)
+
+
+def test_slices_fall_short_only_in_metrics_with_a_better_end() -> None:
+    """A share of flagged rows is neither good nor bad: refused before the data are read."""
+    with pytest.raises(OptionError, match=r"metric='flagged@threshold=0.5' has no better end"):
+        attribute("nowhere", score="s", by="country", metric="flagged@threshold=0.5")
 
 
 def test_intervals_of_slices_are_widened_for_having_been_selected() -> None:

@@ -22,7 +22,9 @@ import pyarrow as pa
 
 from streameval.errors import OptionError
 from streameval.evaluation import evaluate
-from streameval.metrics.catalogue import entries
+from streameval.evaluation.intervals import better_end
+from streameval.metrics.catalogue import entry_of, usual
+from streameval.wording import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,10 +33,9 @@ if TYPE_CHECKING:
     from streameval.evaluation.intervals import Estimated
     from streameval.results import Scalar
 
-__all__ = ["LEAST", "METRIC", "of_slices", "with_slices"]
+__all__ = ["LEAST", "of_slices", "with_slices"]
 
 LEAST = 20  # effective units of a slice
-METRIC = "roc_auc"
 _SHARED = (
     "ci",
     "unit",
@@ -54,7 +55,23 @@ def of_slices(given: Mapping[str, Any]) -> dict[str, Any]:
     """The options of `streameval.evaluate` for the slices that `streameval.attribute` ranks."""
     own = {name: given[name] for name in ("pos_label", "score", "by")}
     shared = {name: given[name] for name in _SHARED if given.get(name) is not None}
-    return {"label": given["label"] or "label", "metrics": [str(given["metric"] or METRIC)], **own, **shared}
+    return {"label": given["label"] or "label", "metrics": [_metric(given)], **own, **shared}
+
+
+def _metric(given: Mapping[str, Any]) -> str:
+    """The metric that slices fall short in.
+
+    Raises
+    ------
+    OptionError
+        If neither end of it is better.
+    """
+    metric = str(given["metric"] or usual("score"))
+    entry = entry_of(canonical(metric))
+    if entry is not None and entry.better is None:
+        msg = f"metric={metric!r} has no better end, so no slice falls short in it; choose one that has"
+        raise OptionError(msg, "metric")
+    return metric
 
 
 def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any]) -> Attribution:
@@ -68,11 +85,9 @@ def with_slices(result: Attribution | None, data: Any, given: Mapping[str, Any])
     """
     from streameval.evaluation.attributed import Attribution
 
-    metric = str(given["metric"] or METRIC)
-    found = evaluate(data, **of_slices(given))
+    metric, found = _metric(given), evaluate(data, **of_slices(given))
     whole, slices = _split(found.results, metric)
-    better = next((entry.better for entry in entries() if entry.metric is not None and entry.name == metric), "higher")
-    sign = -1 if better == "lower" else 1
+    sign = -1 if better_end(whole.metric) == "lower" else 1
     estimates: Sequence[Estimated | None] = found.slice_estimates or [None] * len(slices)
     fit = [(one, own) for one, own in zip(slices, estimates, strict=True) if _fits(one)]
     short = [(sign * (whole.value - one.value), one, own) for one, own in fit]

@@ -11,7 +11,7 @@ import numpy as np
 
 from streameval.evaluation.costs.tables import SHOWN, ImpureTable, PairTables, Shown
 from streameval.metrics.clusters.attribution import WorstImpure
-from streameval.metrics.contingency.attribution import GAINS, Largest, Members, PairCosts
+from streameval.metrics.contingency.attribution import GAIN, GAINS, Largest, Members, PairCosts
 from streameval.states.values import ValuesSpec
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LookUp", "Sweep", "Values"]
 
-_METRIC = "adjusted_rand_index"
 Values = Mapping[str, list[list[bytes]]]  # for each name, one list of values per key
 LookUp = Callable[[Mapping[str, ValuesSpec]], Values]
 
@@ -54,7 +53,7 @@ class Sweep:
         values = self._values(pairs, impure)
         if pairs is not None:
             asked = self.options["metric"]
-            result = pairs.added(result, self.clusters, asked if asked in GAINS else _METRIC, values)
+            result = pairs.added(result, self.clusters, asked if asked in GAINS else GAIN, values)
         return result if impure is None else impure.added(result, self.clusters, values)
 
     def _pairs(self, state: Any, classes: Ids) -> PairTables:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.families.protocol import Counted, MetricRequest
@@ -80,8 +81,7 @@ class Contingency:
         """One table after the other: two passes summarise it, and metrics see only the summary."""
         results = []
         for state, metrics in jobs:
-            known = isinstance(state, SweptTable)
-            summary = state.summary if known else engine.summary(state, _assignment_cells(metrics))
+            summary = state.summarised(partial(engine.summary, assignment_cells=_assignment_cells(metrics)))
             results.append([scalar(metric, metric.combine([metric.partial(summary)], state)) for metric in metrics])
             engine.budget.release_spares()
         return results

@@ -126,12 +126,7 @@ class Groups(Scores):
         if not wanted.metrics:
             return state
         found = engine.finalize([(state, [SumsByBlock(mean) for mean in wanted.metrics])])[0]
-        return SweptGroups(state, {mean.name: sums for mean, sums in zip(wanted.metrics, found, strict=True)})
-
-    def finalize(self, engine: Engine, jobs: Sequence[Job]) -> list[list[Scalar]]:
-        """The results, computed as for other scores."""
-        plain = [(state.state if isinstance(state, SweptGroups) else state, metrics) for state, metrics in jobs]
-        return super().finalize(engine, plain)
+        return SweptGroups(**vars(state), found={m.name: sums for m, sums in zip(wanted.metrics, found, strict=True)})
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
         """None: groups are the units, and their ids are in the state itself."""

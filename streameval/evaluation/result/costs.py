@@ -9,7 +9,7 @@ from streameval.evaluation.attributed import Attribution
 from streameval.evaluation.costs.ids import ids_of_states
 from streameval.evaluation.costs.sweep import Sweep
 from streameval.evaluation.result.counts import Counts
-from streameval.metrics.contingency.attribution import check_gain
+from streameval.metrics.contingency.attribution import GAIN, check_gain
 from streameval.options import honoured
 from streameval.options.kinds import of_column
 from streameval.wording import few
@@ -26,9 +26,7 @@ class Costs(Counts):
     source: Source
     _threshold: Any
 
-    def attribution(
-        self, cluster: str | None = None, *, metric: str = "adjusted_rand_index", top: int = 20
-    ) -> Attribution:
+    def attribution(self, cluster: str | None = None, *, metric: str = GAIN, top: int = 20) -> Attribution:
         """Name the clusters and classes that cost a clustering its score, from the states of the evaluation.
 
         As `streameval.attribute` of the same data, which is not read again: there are no examples, and string ids
@@ -39,7 +37,7 @@ class Costs(Counts):
         cluster : str, optional
             The cluster column, where there are several.
         metric : str
-            The metric of the gains.
+            The metric of the gains, a pair or B-cubed metric; the adjusted Rand index by default.
         top : int
             Clusters and classes in each table, at most.
 

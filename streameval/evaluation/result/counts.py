@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.arrays.contingency.table import ConfusionMatrix2
 from streameval.errors import OptionError
 from streameval.evaluation.families import FAMILIES
+from streameval.metrics.catalogue import usual
 from streameval.metrics.finalize import in_rounds
 from streameval.metrics.scores.group_means import GroupQuantiles, has_mean
 from streameval.metrics.scores.point_table import point_table, pointed
@@ -32,8 +33,8 @@ class Counts:
     _states: Mapping[tuple[str, str], Any]
     _engine: Engine | None
 
-    def _counts(self, family: str, of: str | None, what: str, default: str) -> tuple[Engine, str, Any]:
-        """The engine, the one column of a family that is meant, and its state."""
+    def _counts(self, family: str, of: str | None, what: str, default: str = "") -> tuple[Engine, str, Any]:
+        """The engine, the one column of a family that is meant, and its state; `default` is a metric that builds it."""
         have = [column for name, column in self._states if name == family]
         found = [column for column in have if of in (None, column)]
         if len(found) == 1 and self._engine is not None:
@@ -43,7 +44,8 @@ class Counts:
         elif have:
             msg = f"name the {family} column of the {what} with of=; there are: {', '.join(have)}"
         elif any(FAMILIES[name].column == family for name, _ in self._states):
-            msg = f"there is no {what}, since none of its metrics was asked for: add {default} to metrics"
+            lacking = default or usual(family)
+            msg = f"there is no {what}, since none of its metrics was asked for: add {lacking} to metrics"
         else:
             msg = f"there is no {what}, since no {family} column was evaluated: name one (--{family})"
         raise OptionError(msg)
@@ -112,7 +114,7 @@ class Counts:
         >>> evaluate(data, score="score").confusion(0.4)
         ConfusionMatrix2(rows=[[1, 1], [1, 1]])
         """
-        engine, _, state = self._counts("score", of, "2×2 table", "roc_auc")
+        engine, _, state = self._counts("score", of, "2×2 table")
         return ConfusionMatrix2(*engine.finalize([(state, [ConfusionAt(threshold)])])[0][0])
 
     def operating_points(self, of: str | None = None) -> pa.Table:
@@ -149,8 +151,8 @@ class Counts:
         """
         what = "table of operating points"
         columns = [of] if of is not None else self.columns("score")
-        counted = [self._counts("score", column, what, "roc_auc") for column in columns]
-        counted = counted or [self._counts("score", None, what, "roc_auc")]
+        counted = [self._counts("score", column, what) for column in columns]
+        counted = counted or [self._counts("score", None, what)]
         found = [pointed(self.results, column) for _, column, _ in counted]
         at = [tuple({r.threshold: None for r in rows.values() if r.threshold is not None}) for rows in found]
         jobs = [(state, [TablesAt(thresholds)]) for (*_, state), thresholds in zip(counted, at, strict=True)]

@@ -121,6 +121,6 @@ class Drawing(Counts):
         ([0.1, 0.5, 0.9], [2.0, 0.0], [1.0, 1.0])
         """
         kind = ScoreRange(bins)
-        engine, _, state = self._counts("score", of, "distribution", "roc_auc")
+        engine, _, state = self._counts("score", of, "distribution")
         found: Distribution = in_rounds(engine.finalize, [(numbers_only(state), [kind])])[0][0]
         return found

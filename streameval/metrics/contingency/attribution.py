@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streameval.states.contingency.watch import Ids
     from streameval.typing import Array
 
-__all__ = ["GAINS", "Gains", "Largest", "Members", "PairCosts", "check_gain", "gains"]
+__all__ = ["GAIN", "GAINS", "Gains", "Largest", "Members", "PairCosts", "check_gain", "gains"]
 
 _SIGN = np.uint64(1 << 63)
 
@@ -147,6 +147,7 @@ _PAIR_MEASURES: dict[str, Callable[[_Pairs], Fraction | None]] = {
 }
 _BCUBED = ("bcubed_precision", "bcubed_recall", "bcubed_fscore")
 GAINS: tuple[str, ...] = (*_PAIR_MEASURES, *_BCUBED)
+GAIN = GAINS[0]  # where no metric is named
 
 
 class Gains(Protocol):

@@ -271,6 +271,10 @@ class ContingencyCounts:
         """Rows of all cells."""
         return int(self.cells.rows.sum() + self.without_cluster.rows.sum())
 
+    def summarised(self, summarise: Callable[[ContingencyCounts], Summary]) -> Summary:
+        """Its summary, which an engine computes; a table that was swept before knows it."""
+        return summarise(self)
+
     def totals(self) -> Totals:
         """Rows in the table, by label."""
         neg, pos = self.label_rows.tolist()

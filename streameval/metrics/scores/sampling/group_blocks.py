@@ -8,7 +8,7 @@ is cut off moves a replicate by 10⁻⁹ at most. Groups without both classes ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -19,13 +19,12 @@ from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValu
 from streameval.metrics.scores.sums import BITS
 from streameval.results import Scalar
 from streameval.states.blocks import BLOCKS, blocks_of
+from streameval.states.scores.groups import GroupScores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from streameval.states.protocol import Totals
     from streameval.states.scores.group_part import GroupPart
-    from streameval.states.scores.groups import GroupScores
     from streameval.typing import Array
 
 __all__ = ["BlockSums", "SumsByBlock", "SweptGroups", "WithoutGroups"]
@@ -101,26 +100,15 @@ class BlockSums:
 
 
 @dataclass(frozen=True, eq=False)
-class SweptGroups:
+class SweptGroups(GroupScores):
     """The scores of groups, which were swept for the replicates of their means as well.
 
     Attributes
     ----------
-    state : the scores
     found : BlockSums by the name of the mean
     """
 
-    state: GroupScores
-    found: dict[str, BlockSums]
-
-    @property
-    def nan_rows(self) -> Array:
-        """Rows with a missing score, by label."""
-        return self.state.nan_rows
-
-    def totals(self) -> Totals:
-        """Rows whose score is not missing."""
-        return self.state.totals()
+    found: dict[str, BlockSums] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
