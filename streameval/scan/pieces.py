@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 
 from streameval.errors import MissingInputError
 from streameval.scan.fields import column_of, nested_path
+from streameval.scan.messages import READ_ERRORS, unreadable
 from streameval.scan.ranges import RangeFile, chunk_ranges, coalesced, footer_of
 from streameval.scan.versions import opened
 
@@ -164,6 +165,13 @@ class RowGroups:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RowGroups, (self.filesystem, self.path, self.groups, self.nbytes, self.planned)
+
+    def read_footer(self) -> Any:
+        """The file's footer: the one that is kept, else read again."""
+        if self.footer:
+            return self.footer
+        with opened(self.filesystem, self.path, *self.planned) as handle:
+            return footer_of(handle)
 
     def batches(self, columns: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the row groups' rows; the file is closed when the iterator is."""
@@ -314,12 +322,20 @@ def row_groups(piece: Piece) -> Iterator[Piece]:
     ----------
     piece : Piece
         Row groups gathered by the plan. Where the plan did not keep their file's footer, it is read once more.
+
+    Raises
+    ------
+    DataError
+        If the footer cannot be read now, or the file was changed since it was planned; the message names the file.
     """
     source = piece.source
     if not isinstance(source, RowGroups) or len(source.groups) == 1:
         yield piece
         return
-    footer = source.footer or pq.read_metadata(source.path, filesystem=source.filesystem)
+    try:
+        footer = source.read_footer()
+    except READ_ERRORS as error:
+        raise unreadable(piece.name, error) from error
     row = piece.row
     for group in source.groups:
         rows = footer.row_group(group).num_rows

@@ -25,7 +25,7 @@ from streameval import evaluate
 from streameval.cli import main
 from streameval.errors import CorruptFileError, DataError, MissingInputError
 from streameval.evaluation import explain
-from streameval.scan import footers, plan, read
+from streameval.scan import Where, footers, plan, prune, read
 from streameval.store.nights.partitions import discover, fingerprint
 
 if TYPE_CHECKING:
@@ -408,6 +408,9 @@ def test_short_answers_are_found(
         app.short = lambda _, size: missing if size > missing else 0
         with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with less than the"):
             list(read(scan.pieces[0], scan.schema))
+        condition = Where.of("score > 2").bound(scan.schema)
+        with pytest.raises(CorruptFileError, match=r"night=0/part.parquet: .*answered with less than the"):
+            list(read(prune(scan, condition)[0].pieces[0], scan.schema))  # statistics that cannot be read prune nothing
     finally:
         app.short = None
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streameval import evaluate, scan
-from streameval.errors import MissingColumnError, MissingInputError, OptionError
+from streameval.errors import CorruptFileError, MissingColumnError, MissingInputError, OptionError
 from streameval.evaluation import explain
 from streameval.scan import Where, prune
 
@@ -239,3 +239,18 @@ def test_the_plan_says_what_is_left(tmp_path: Path) -> None:
         assert planned.filtered.endswith("leaves 1 of 3 files and 2 of 12 row groups to read"), planned.filtered
         assert planned.rows == 20
         assert evaluate(tmp_path, score="score", where=where).rows == 14
+
+
+def test_a_file_that_cannot_be_read_again_is_not_pruned(tmp_path: Path) -> None:
+    """Statistics of a file that was damaged or replaced since it was planned prune nothing: its reader reports it."""
+    part = tmp_path / "part.parquet"
+    for content in (b"no longer Parquet", None):
+        pq.write_table(pa.table({"score": np.arange(40.0)}), part, row_group_size=10)
+        found = scan.plan(str(tmp_path), ["score"])
+        if content is None:
+            pq.write_table(pa.table({"score": np.zeros(40)}), part, row_group_size=10)
+        else:
+            part.write_bytes(content)
+        left = prune(found, Where.of("score > 25").bound(found.schema))[0]
+        with pytest.raises(CorruptFileError, match=r"part\.parquet"):
+            list(scan.read(left.pieces[0], left.schema))

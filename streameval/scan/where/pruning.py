@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from streameval.errors import MissingInputError
+from streameval.errors import DataError, MissingInputError
+from streameval.scan.messages import READ_ERRORS
 from streameval.scan.pieces import RowGroups, join, row_groups
 from streameval.wording import plural
 
@@ -68,7 +68,10 @@ def prune(found: Scan, test: Test) -> tuple[Scan, Pruned]:
     pieces: list[Piece] = []
     counts = [0, 0]
     for piece in found.pieces:
-        kept, groups, whole = _pruned(piece, test, dataset)
+        try:
+            kept, groups, whole = _pruned(piece, test, dataset)
+        except (DataError, *READ_ERRORS):  # the task that reads the file reports the error
+            kept, groups, whole = [piece], 0, 0
         pieces += kept
         counts = [counts[0] + groups, counts[1] + whole]
     if not pieces:
@@ -124,7 +127,6 @@ def _possible(keys: pc.Expression, test: Test, dataset: Any) -> bool:
 def _told(piece: Piece, source: RowGroups, test: Test) -> bool:
     """Whether the file's own columns of the filter have the types that the filter compares."""
     constants = dict(piece.constants)
-    footer = source.footer or pq.read_metadata(source.path, filesystem=source.filesystem)
-    own = footer.schema.to_arrow_schema()
+    own = source.read_footer().schema.to_arrow_schema()
     asked = [field for field in test.schema if field.name not in constants]
     return bool(asked) and all(field.name in own.names and own.field(field.name).type == field.type for field in asked)
