@@ -108,6 +108,19 @@ def test_scores_that_are_far_too_extreme_need_no_step_on_the_groups(
     assert found[0] < 0.5
 
 
+@pytest.mark.parametrize(("most", "slope", "near"), [(20, 6135, True), (50, 10_001, True), (400, 12_270, False)])
+def test_a_slope_that_is_too_steep_has_no_value_whatever_the_way(most: int, slope: float, near: bool) -> None:
+    """Two scores near a half that are right `most` times to 1; the fit to the table may lie on the limit's other side."""
+    x = math.log(most) / slope
+    state = fold_arrays(np.array([1] * most + [0] * (most + 1) + [1]), np.repeat(1 / (1 + np.exp([-x, x])), most + 1))
+    metric = Recalibration(FITS[0], slope=True)
+    for fit in (None, LogisticFit()):
+        found = compute(state, replace(metric, fit=fit))
+        assert found.reason if slope > 1e4 else found.value == pytest.approx(slope)
+    [started] = combine(state, [metric], [partials(state, shard, [metric]) for shard in state.shards()])
+    assert started.fit.near is near
+
+
 def test_bins_are_those_of_scikit_learn() -> None:
     """Scores at an edge belong to the bin below it."""
     label = np.array([0, 1, 1, 0, 1, 1, 0], np.uint8)

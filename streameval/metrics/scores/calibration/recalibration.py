@@ -119,10 +119,12 @@ def _started(table: BinnedLogits | None, *, joint: bool) -> LogisticFit:
 
 
 def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[float, float] | None:
-    """Intercept and slope of the fit to the table; None where Newton's method does not converge.
+    """Intercept and slope of the fit to the table; None where Newton's method does not converge, or is too steep.
 
     Where scores are far too extreme the first step is far too long. With `damped` a step is halved until the slope of
-    the likelihood along it, which falls on the way, is not below minus half of what it is at its start.
+    the likelihood along it, which falls on the way, is not below minus half of what it is at its start. That does not
+    prove that the likelihood rises: a step of the joint fit may lower it, and steps may cycle. After `_STEPS` of them
+    there is no fit to the table, and the fit starts on the groups, where a step that lowers the likelihood is halved.
     """
     a, b, more, rise = 0.0, 1.0, (0.0, 0.0), math.inf
     for _ in range(_STEPS):
@@ -209,7 +211,7 @@ class LogisticFit:
             return LogisticFit(self.joint)
         a, b = ((bb * of_a - ab * of_b) / det, (aa * of_b - ab * of_a) / det) if self.joint else (of_a / aa, 0.0)
         still = max(abs(a), abs(b)) <= _NEAR
-        if not still and self.step == _NEAR_STEPS:
+        if abs(self.slope + b) >= _STEEP or (not still and self.step == _NEAR_STEPS):
             return LogisticFit(self.joint)
         return replace(self, intercept=self.intercept + a, slope=self.slope + b, step=-1 if still else self.step + 1)
 
