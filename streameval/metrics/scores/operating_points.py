@@ -171,8 +171,7 @@ class OperatingPoint:
             at, true, false = deepest(part, self.at) if self.kind == "precision" else self._most_precise(part)
             if at < 0:
                 return None
-            counted = part.counts is None and not isinstance(true, float)  # beyond 62 bits they are weighed
-            rows = true + false if counted else part.before.rows + held(part, at + 1)[0]
+            rows = true + false if part.counts is None else part.before.rows + held(part, at + 1)[0]
             return Vertex(rows, true, false, part.score(at))
         last = self._last(part)
         if last is None or last < 0:

@@ -213,7 +213,9 @@ def best_share(
         return int(found[0]), float(found[1]), float(found[2])
     share, scale = fixed.numerator * total.p, fixed.denominator
     if share + scale * (total.n + total.p) >= _WORD:  # in units of `scale` too large for a word: in floating point
-        return best_share(_weighing(part), float(least), fixed, later=later)
+        at = best_share(_weighing(part), float(least), fixed, later=later)[0]
+        _, n, p = held(part, at + 1)
+        return (at, before.p + p, before.n + n) if at >= 0 else (-1, 0, 0)
     found = ranking.best_counts(part.n, part.p, before.n, before.p, max(least, 1), share, scale, later)
     return int(found[0]), int(found[1]), int(found[2])
 
@@ -221,17 +223,35 @@ def best_share(
 def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     """The first group with the largest T among those whose precision reaches a share, with its T and F; −1 if none."""
     at = part.n, part.p, part.before.n, part.before.p
+    if not integers(part.n):
+        found = ranking.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
+        return int(found[0]), float(found[1]), float(found[2])
     share = _decimal(float(precision))
-    if integers(part.n) and share.denominator < _WORD:
-        most = part.before.p + held(part, part.n.size)[2]
-        if most * share.denominator < share.numerator * (most + part.before.n):
-            return -1, 0, 0  # even with all positives first
-        found = ranking.deepest_counts(*at, share.numerator, share.denominator)
-        return int(found[0]), int(found[1]), int(found[2])
-    part = _weighing(part)
-    at = part.n, part.p, float(part.before.n), float(part.before.p)
-    found = ranking.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
-    return int(found[0]), float(found[1]), float(found[2])
+    if share.denominator >= _WORD:  # too large for the loop: the first quotient of counts that reaches it is as good
+        share = _reaching(share, max(part.total.n + part.total.p, 1))
+    most = part.before.p + held(part, part.n.size)[2]
+    if most * share.denominator < share.numerator * (most + part.before.n):
+        return -1, 0, 0  # even with all positives first
+    found = ranking.deepest_counts(*at, share.numerator, share.denominator)
+    return int(found[0]), int(found[1]), int(found[2])
+
+
+def _reaching(share: Fraction, size: int) -> Fraction:
+    """The least fraction that is not below a share, of those whose denominator is at most `size`.
+
+    Of neighbours a/b < c/d among these, b·c − a·d = 1 and d is as large as the size allows (Farey).
+
+    Examples
+    --------
+    >>> _reaching(Fraction("0.1234"), 8), _reaching(Fraction("0.126"), 8)
+    (Fraction(1, 8), Fraction(1, 7))
+    """
+    near = share.limit_denominator(size)
+    if near >= share:
+        return near
+    a, b = near.as_integer_ratio()
+    d = size - (size + pow(a, -1, b)) % b
+    return Fraction((a * d + 1) // b, d)
 
 
 def _weighing(part: ScorePart) -> ScorePart:

@@ -110,7 +110,7 @@ def test_scores_that_are_far_too_extreme_need_no_step_on_the_groups(
 
 @pytest.mark.parametrize(("most", "slope", "near"), [(20, 6135, True), (50, 10_001, True), (400, 12_270, False)])
 def test_a_slope_that_is_too_steep_has_no_value_whatever_the_way(most: int, slope: float, near: bool) -> None:
-    """Two scores near a half that are right `most` times to 1; the fit to the table may lie on the limit's other side."""
+    """Two scores near a half, right `most` times to 1; the fit to the table may lie on the limit's other side."""
     x = math.log(most) / slope
     state = fold_arrays(np.array([1] * most + [0] * (most + 1) + [1]), np.repeat(1 / (1 + np.exp([-x, x])), most + 1))
     metric = Recalibration(FITS[0], slope=True)

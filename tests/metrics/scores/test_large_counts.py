@@ -22,6 +22,7 @@ from streameval.metrics.catalogue import entries
 from streameval.metrics.clusters.lift import LIFT, Aul, RocAucBySize, aul, size_roc_auc
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.ranking import RocAuc
+from streameval.metrics.scores.sums import deepest
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
 from streameval.states.keyed.counts import KeyedCounts
@@ -71,6 +72,27 @@ def test_huge_counts_are_exact(kind: str, cells: list[tuple[int, int]], cut: int
             patch.setattr(KeyedCounts.intervals, "__defaults__", (items,))
             again = {metric.name: compute(halves, metric) for metric in RANKING}
         assert json.dumps([r.to_dict() for r in again.values()]) == json.dumps([r.to_dict() for r in values.values()])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2000)).filter(any), min_size=1, max_size=8),
+    st.sampled_from([0.001, 0.0010000000000000002, 0.0001234567890123457]),
+    st.integers(-2, 2),
+)
+def test_a_precision_of_any_number_of_digits_is_compared_exactly(
+    cells: list[tuple[int, int]], precision: float, ulps: int
+) -> None:
+    """Decimals whose denominator leaves a word, next to a precision that is reached; T and F are counts."""
+    cells = [(1, 998), *cells, (1, 1001)]
+    asked = precision + ulps * math.ulp(precision)
+    state = scores(cells)
+    [part] = (part for shard in state.shards() for part in state.parts(shard, Budget()))
+    at, *counts = deepest(part, asked)
+    sums = [tuple(int(side[: i + 1].sum()) for side in (part.p, part.n)) for i in range(part.p.size)]
+    enough = [i for i, (p, n) in enumerate(sums) if p and Fraction(p, p + n) >= Fraction(str(asked))]
+    assert at == max(enough, key=lambda i: (sums[i][0], -i))
+    assert tuple(counts) == sums[at]
+    assert {*map(type, counts)} == {int}
 
 
 def test_the_product_of_huge_counts_does_not_wrap() -> None:

@@ -245,3 +245,12 @@ def test_the_best_of_many_groups(size: int, most: int, later: bool) -> None:
                     best = max(values)
                     at = size - 1 - values[::-1].index(best) if later else values.index(best)
                     assert found == ((at, *cells[at]) if best > 0 else (-1, 0, 0))
+
+
+def test_rows_of_a_precision_of_many_digits_are_counts() -> None:
+    """A precision just above a thousandth is not reached by two rows of two thousand; what it flags is an integer."""
+    data = pa.table({"label": [1] + [0] * 998 + [1] + [0] * 1000, "score": [0.9] * 999 + [0.1] * 1001})
+    for at, flagged in (("precision=0.001", 2000), ("precision=0.0010000000000000002", 999)):
+        [row] = evaluate(data, score="score", metrics=f"recall@{at}").operating_points().to_pylist()
+        assert (row["flagged"], row["tp"]) == (flagged, flagged // 999)
+        assert isinstance(row["flagged"], int)
