@@ -173,7 +173,11 @@ def _ratio(a: Array, b: Array) -> Array:
 def _integral(T: Array, F: Array, p: Array) -> Array:
     """∫ (T + k)/(T + k + F) dk over k from 0 to p: p − F·ln((T + F + p)/(T + F)), and p where F is 0."""
     start = T + F
-    area: Array = p - F * np.log1p(_ratio(p, start)) * (start > 0)
+    with np.errstate(over="ignore"):
+        growth = np.log1p(_ratio(p, start))
+    beyond = np.isinf(growth)  # p is more than the largest float times the start
+    growth[beyond] = np.log(p[beyond]) - np.log(start[beyond])
+    area: Array = p - F * growth * (start > 0)
     return area
 
 

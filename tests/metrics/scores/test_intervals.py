@@ -100,6 +100,7 @@ def test_the_truth_is_inside(groups: list[tuple[int, int]], cuts: list[bool]) ->
 @settings(max_examples=200)
 @given(st.lists(st.tuples(WEIGHTS, WEIGHTS), min_size=1, max_size=12), CUTS)
 @example([(2.225e-311, 0.0)], [False])
+@example([(0.0, 2.225e-309), (1.0, 0.0)], [False])
 @example([(0.0, 67971.0), (0.0, 67971.0), (1.1694812927927386e-160, 67970.0)], [True, False, False])
 def test_the_truth_is_inside_with_weights(groups: list[tuple[float, float]], cuts: list[bool]) -> None:
     """The same with weights, among them zeros."""
