@@ -12,11 +12,9 @@ scan.
 from __future__ import annotations
 
 import json
-import resource
-import time
 from typing import TYPE_CHECKING, Any
 
-from cases import case_options, measured
+from cases import case_options, measured, repeated
 from contingency import make
 
 if TYPE_CHECKING:
@@ -27,29 +25,29 @@ SIZES = {"cluster": "cluster", "label": "label"}
 TARGETS = (("merges and splits", "pair metrics", 1.25), ("impure clusters", "aul", 1.1))
 
 
-def evaluated(**options: Any) -> Callable[[list[str]], Any]:
+def evaluated(**options: Any) -> Callable[[list[str]], None]:
     """A call of `evaluate`."""
 
-    def call(files: list[str]) -> Any:
+    def call(files: list[str]) -> None:
         from streameval import evaluate
 
-        return evaluate(files, **options).results
+        evaluate(files, **options)
 
     return call
 
 
-def attributed(**options: Any) -> Callable[[list[str]], Any]:
+def attributed(**options: Any) -> Callable[[list[str]], None]:
     """A call of `attribute`."""
 
-    def call(files: list[str]) -> Any:
+    def call(files: list[str]) -> None:
         from streameval import attribute
 
-        return attribute(files, **options).totals
+        attribute(files, **options)
 
     return call
 
 
-CASES: dict[str, Callable[[list[str]], Any]] = {
+CASES: dict[str, Callable[[list[str]], None]] = {
     "pair metrics": evaluated(**PAIRS, metrics=["adjusted_rand_index", "pairwise.precision", "pairwise.recall"]),
     "merges and splits": attributed(**PAIRS),
     "with examples": attributed(**PAIRS, examples="score_a"),
@@ -58,27 +56,16 @@ CASES: dict[str, Callable[[list[str]], Any]] = {
 }
 
 
-def alone(case: str, files: list[str], repeat: int) -> dict[str, Any]:
-    """Time one case in this process."""
-    call, seconds = CASES[case], []
-    call(files[:2])
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call(files)
-        seconds.append(time.perf_counter() - start)
-    return {"all": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
-
-
 def main() -> None:
     """Print the table, and whether the targets are met."""
     given = case_options(__doc__).parse_args()
     files = make(given.data, given.rows, given.files)
     if given.case:
-        print(json.dumps(alone(given.case, files, given.repeat)))
+        print(json.dumps(repeated(CASES[given.case], files, given.repeat)[0]))
         return
     found = measured([case for case in CASES if not given.only or case in given.only], given)
     for case, result in found.items():
-        print(f"{case:20} {result['seconds']:8.2f} s  {result['peak']:6.2f} GiB")
+        print(f"{case:20} {result['seconds']:8.2f} s  {result['peak'] / 1024:6.2f} GiB")
     for case, beside, most in TARGETS:
         if case in found and beside in found:
             ratio = found[case]["seconds"] / found[beside]["seconds"]

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from data import KEEP, data_options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
-__all__ = ["case_options", "measured"]
+__all__ = ["FILES_OF_WARM_UP", "case_options", "measured", "repeated"]
+
+FILES_OF_WARM_UP = 2
 
 
 def case_options(description: str | None) -> argparse.ArgumentParser:
@@ -26,6 +30,17 @@ def case_options(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument("--fresh-memory", action="store_true", help="let the C library give freed memory back")
     parser.add_argument("--only", nargs="*", help="run only these cases")
     return parser
+
+
+def repeated(call: Callable[[list[str]], Any], files: list[str], times: int) -> tuple[dict[str, Any], Any]:
+    """Time a call in this process after a warm-up on the first files: all seconds and the peak in MiB; its value."""
+    call(files[:FILES_OF_WARM_UP])
+    seconds, value = [], None
+    for _ in range(times):
+        start = time.perf_counter()
+        value = call(files)
+        seconds.append(time.perf_counter() - start)
+    return {"all": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10}, value
 
 
 def measured(

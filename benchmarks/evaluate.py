@@ -14,11 +14,10 @@ where fresh memory is slow to touch, as on many virtual machines, the ratios wou
 from __future__ import annotations
 
 import json
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from cases import case_options, measured
+from cases import case_options, measured, repeated
 from data import make
 
 if TYPE_CHECKING:
@@ -168,23 +167,13 @@ TARGETS = [
 AGREE = [("exact", ["polars AUC", "DuckDB AUC", "scikit-learn AUC"], 1e-9), ("polars sizes", ["DuckDB sizes"], 0)]
 
 
-def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
-    """Best time of a case, after a warm-up on two files."""
-    call, times, value = CASES[case], [], None
-    call(files[:2])
-    for _ in range(1 if case in SLOW else repeat + 1):
-        start = time.perf_counter()
-        value = call(files)
-        times.append(time.perf_counter() - start)
-    return {"seconds": min(times), "all": times, "value": value}
-
-
 def main() -> None:
     """Run every case in a separate process and print the tables."""
     given = case_options(__doc__).parse_args()
     files = make(given.data, given.rows, given.files)
     if given.case:
-        print(json.dumps(measure(given.case, files, given.repeat)))
+        found, value = repeated(CASES[given.case], files, 1 if given.case in SLOW else given.repeat + 1)
+        print(json.dumps(found | {"value": value}))
         return
     cases = measured(given.only or CASES, given, once=SLOW)
     print(

@@ -14,13 +14,11 @@ and those that run out of memory, are reported.
 from __future__ import annotations
 
 import json
-import resource
-import time
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cases import case_options, measured
+from cases import case_options, measured, repeated
 from shapes import IDS, SCORES, make_shape
 
 if TYPE_CHECKING:
@@ -139,24 +137,13 @@ def runner(case: str) -> tuple[str, Callable[[list[str]], Any]]:
     return shape, calls[who]
 
 
-def measure(case: str, files: list[str], repeat: int) -> dict[str, Any]:
-    """Times of a case after a warm-up on two files, and the peak of its process in MiB."""
-    call, times = runner(case)[1], []
-    call(files[:2])
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call(files)
-        times.append(time.perf_counter() - start)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-    return {"seconds": min(times), "all": times, "peak": peak}
-
-
 def main() -> None:
     """Run every case in its own process and print the table."""
     given = case_options(__doc__).parse_args()
     if given.case:
-        shape, _ = runner(given.case)
-        print(json.dumps(measure(given.case, make_shape(shape, given.data, given.rows, given.files), given.repeat)))
+        shape, call = runner(given.case)
+        files = make_shape(shape, given.data, given.rows, given.files)
+        print(json.dumps(repeated(call, files, given.repeat)[0]))
         return
     given.fresh_memory = True  # no settings
     works = [("AUC", shape) for shape in SCORES] + [(work, shape) for work in ("AUL", "pairs") for shape in IDS]
@@ -173,7 +160,7 @@ def main() -> None:
         told = [f"{here[who]['seconds']:.2f}" if here[who] else "failed" for who in PEERS]
         if us and small and scans:
             cells = [
-                *(f"{us['seconds']:.2f}", f"{small['seconds']:.2f}", f"{us['peak']:,}", f"{min(scans):.2f}"),
+                *(f"{us['seconds']:.2f}", f"{small['seconds']:.2f}", f"{us['peak']:,.0f}", f"{min(scans):.2f}"),
                 f"{us['seconds'] / min(scans):.2f}",
                 *told,
                 f"{min(peers) / us['seconds']:.2f}" if peers else "",

@@ -12,8 +12,6 @@ their difference, whose unit is the campaign.
 from __future__ import annotations
 
 import json
-import resource
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +19,13 @@ import dask
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from cases import case_options, measured
+from cases import case_options, measured, repeated
 from data import whole
 from shapes import mixed
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILES_OF_WARM_UP = 2
 SCORE: dict[str, Any] = {"score": "v1"}
 SCORES: dict[str, Any] = {"score": ["v1", "v2"]}
 AUL: dict[str, Any] = {"cluster": ["old", "new"], "metrics": "aul"}
@@ -75,18 +72,11 @@ def make(folder: Path, rows: int, files: int) -> list[str]:
     return sorted(map(str, whole(folder / f"resampling-{rows}-{files}", write).glob("*.parquet")))
 
 
-def alone(case: str, files: list[str], repeat: int) -> dict[str, Any]:
-    """Time one case in this process."""
+def evaluated(case: str, files: list[str]) -> None:
+    """Evaluate the files as a case does."""
     from streameval import evaluate
 
-    options = CASES[case] | ({"label": "label"} if case in LABELLED else {})
-    call, seconds = partial(evaluate, **options), []
-    call(files[:FILES_OF_WARM_UP])
-    for _ in range(repeat):
-        start = time.perf_counter()
-        call(files)
-        seconds.append(time.perf_counter() - start)
-    return {"all": seconds, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10}
+    evaluate(files, **CASES[case], **({"label": "label"} if case in LABELLED else {}))
 
 
 def main() -> None:
@@ -94,7 +84,7 @@ def main() -> None:
     given = case_options(__doc__).parse_args()
     files = make(given.data, given.rows, given.files)
     if given.case:
-        print(json.dumps(alone(given.case, files, given.repeat)))
+        print(json.dumps(repeated(partial(evaluated, given.case), files, given.repeat)[0]))
         return
     found = measured([case for case in CASES if not given.only or case in given.only], given, fresh=CASES)
     print(f"{given.rows:,} rows\n{'case':24}{'seconds':>8}{'peak, MiB':>11}{'time':>8}{'memory':>9}  target")
