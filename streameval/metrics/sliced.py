@@ -1,19 +1,24 @@
 """A metric of many groups side by side: their partials come from one sweep over the scores of all.
 
-The state is a sheaf (`streameval.states.grouped.sheaf`). A metric with a method ``several(part)`` takes the partials of
-all groups of a part in one loop; of others each group's is taken on its own.
+The state is a sheaf (`streameval.states.grouped.sheaf`). A metric with a method ``several(part)`` takes one integer of
+every group of a part, in digits of 32 bits, and ``summed(number)`` is the partial that their sum over all parts makes.
+Of other metrics the partial of each group is taken on its own.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from streameval.metrics.finalize import combine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from streameval.typing import Array
 
 __all__ = ["Sliced"]
 
@@ -33,17 +38,28 @@ class Sliced:
         """What metrics with equal partials share."""
         return Sliced(self.inner.basis(part.one(part.present[0]))) if hasattr(self.inner, "basis") else self
 
-    def partial(self, part: Any) -> list[tuple[int, Any]]:
-        """Groups that have scores in the part, and the partial of each."""
+    def partial(self, part: Any) -> Any:
+        """Groups that have scores in the part, and the partial of each; or one number of every group."""
         if hasattr(self.inner, "several"):
-            found: list[tuple[int, Any]] = self.inner.several(part)
-            return found
+            return _Numbers(self.inner.summed, self.inner.several(part))
         return [(group, self.inner.partial(part.one(group))) for group in part.present]
 
-    def combine(self, partials: Sequence[list[tuple[int, Any]]], state: Any) -> dict[tuple[int, bytes], Any]:
+    def combine(self, partials: Sequence[Any], state: Any) -> dict[tuple[int, bytes], Any]:
         """The value of each group, by its slicing and name."""
-        rows = defaultdict(list)
-        for part in partials:
-            for group, found in part:
-                rows[group].append([found])
+        rows: dict[int, list[list[Any]]] = defaultdict(list)
+        if partials and isinstance(partials[0], _Numbers):
+            for group, digits in enumerate(np.sum([each.digits for each in partials], axis=0).T.tolist()):
+                number = sum(digit << 32 * i for i, digit in enumerate(digits))
+                rows[group].append([partials[0].summed(number)])
+        else:
+            for part in partials:
+                for group, found in part:
+                    rows[group].append([found])
         return {name: combine(own, [self.inner], [rows[number]])[0] for name, (number, own) in state.groups.items()}
+
+
+class _Numbers(NamedTuple):
+    """A whole number of every group, in digits of 32 bits, and what makes a partial of one."""
+
+    summed: Callable[[int], Any]
+    digits: Array

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
+from streameval.kernels.grouped import sweep
 from streameval.states.grouped import builder, cluster_sheaf, strips
+from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -122,12 +124,19 @@ BY = [
 @pytest.mark.parametrize("most", [1 << 24, 1 << 6])
 @pytest.mark.parametrize("scale", [1, 300, 1 << 20])
 def test_buckets_of_any_size_are_sorted_and_swept(most: int, scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scores in few buckets, with few or many ties; a bucket of more than `most` rows takes several passes."""
+    """Scores in few buckets, with few or many ties; a bucket of more than `most` rows takes several passes.
+
+    Parts of the rows are swept as words, others as counts: one score has most rows, or words are too many for a sum.
+    """
     monkeypatch.setattr(strips, "REFINE", most)
-    rng = np.random.default_rng(scale)
-    score = (1 + rng.integers(0, scale, 3_000) / (1 << 26)).astype(np.float32)
-    label, hour = (rng.random(3_000) < 0.3).astype(np.int8), rng.integers(0, 5, 3_000)
-    data = pa.table({"label": label, "score": score, "country": rng.integers(0, 3, 3_000), "hour": hour})
+    if most == 1 << 6:
+        monkeypatch.setattr(sweep, "MOST", 40 << 30)
+        monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (most,))
+    rng, rows = np.random.default_rng(scale), 6_000
+    score = (1 + rng.integers(0, scale, rows) / (1 << 26)).astype(np.float32)
+    score[: rows // 2] = 1.5
+    label, hour = (rng.random(rows) < 0.3).astype(np.int8), rng.integers(0, 5, rows)
+    data = pa.table({"label": label, "score": score, "country": rng.integers(0, 3, rows), "hour": hour})
     given = {"score": "score", "metrics": ["roc_auc", "average_precision"]}
     found = evaluate(data, by=["country", "hour,country"], **given).results
     assert len(found) == 2 * (1 + 3 + 15)

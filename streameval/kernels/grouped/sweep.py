@@ -5,15 +5,16 @@ narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the
 that shifted left by one, with the label in the lowest bit, which leaves 32 bits. Within a bucket negatives come first;
 the sort by key is stable, so that they come first within each key.
 
-The two sums of a group are words of 128 bits: Σ n·(2T + p), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n
-and p are the negatives and positives of a tie, F and T those above it.
+The two sums of a group are Σ p·(2(N − F) − n), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n and p are the
+negatives and positives of a tie, F and T those above it, and N all negatives.
 
 Labelled words are swept from the worst score to the best, each tie from its positives to its negatives. So a positive
-knows its denominator and a negative the positives of its tie: no tie has to be closed, and only the first positive of
-a tie differs from others. A group is one cache line (`STATE` integers): the key of the last positive, the positives
-and negatives not yet passed, the former at the start of that key, and the sums. Ties that are counted already are swept
-from the best score to the worst: a group has the key of its current tie, the tie's n and p, and F and T (`TALLY`
-integers).
+knows its denominator and a negative the positives of its tie: no tie has to be closed, only the first positive of a
+tie differs from others, and a negative, of which there are many more, is hardly more than counted. A group is one cache
+line (`STATE` integers): the key of the last positive, the positives and negatives not yet passed, the former at the
+start of that key, and four sums. All rows, the first group, are kept in registers. Ties that are counted already are
+swept from the best score to the worst: a group has the key of its current tie, the tie's n and p, and F and T (`TALLY`
+integers), and sums of 128 bits.
 """
 
 from __future__ import annotations
@@ -24,11 +25,16 @@ from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import inlined, jit
 
 __all__ = [
+    "AREA",
     "CELL_BITS",
     "KEY_SHIFT",
+    "LOWER",
+    "MOST",
     "STATE",
     "SUMS",
     "TALLY",
+    "TIED",
+    "UPPER",
     "close",
     "count_cells",
     "narrow_f4",
@@ -42,7 +48,9 @@ __all__ = [
 ]
 
 CELL_BITS = 15
-STATE = 8  # key of the last positive, P and N left, P at its start, high and low words of both sums
+STATE = 8  # key of the last positive, P and N left, P at its start, and what `AREA` … `LOWER` say
+AREA, TIED, UPPER, LOWER = 4, 5, 6, 7  # Σ N left at positives, Σ of ties' positives at negatives, Σ precision by halves
+MOST = 1 << 61  # words of a sweep, times 2³⁰ or the negatives of a group, for sums of one word
 TALLY = 5  # key of the current tie, its n and p, F and T before it
 SUMS = 4  # high and low words of both sums
 
@@ -56,7 +64,8 @@ _UNIT = float(1 << 62)
 _SHORT = 48  # words of a bucket that are sorted by insertion
 KEY_SHIFT = np.uint32(CELL_BITS + 1)  # below the key of a labelled word
 _DIGIT = np.uint32(0xFF)
-_PASSED, _LEFT, _OTHERS, _START, _AREA, _PRECISION = 0, 1, 2, 3, 4, 6
+_PASSED, _LEFT, _OTHERS, _START = range(4)
+_HALF_WORD, _LOWER_HALF = np.int64(32), np.int64((1 << 32) - 1)
 _KEY, _N, _P, _F, _T = range(TALLY)
 
 
@@ -166,37 +175,27 @@ def narrow_ties(words, starts, buckets):
 
 
 @inlined
-def _closed(tally, sums, g):
+def _closed(tally, sums, negatives, g):
     """Add the current tie of a group to its sums."""
-    n, p, T = tally[g, _N], tally[g, _P], tally[g, _T]
-    if n == 1:
-        low = sums[g, 1]
-        sums[g, 1] = low + np.uint64(2 * T + p)
-        sums[g, 0] += np.uint64(sums[g, 1] < low)
-    elif n:
-        sums[g, 0], sums[g, 1] = multiply_add(sums[g, 0], sums[g, 1], np.uint64(n), np.uint64(2 * T + p))
-    tally[g, _F] += n
+    n, p, F = tally[g, _N], tally[g, _P], tally[g, _F]
     if p:
-        T += p
-        tally[g, _T] = T
-        share = np.uint64(np.int64(T / (T + tally[g, _F]) * _UNIT))
+        T = tally[g, _T] + p
+        won, share = np.uint64(2 * (negatives[g] - F) - n), np.uint64(np.int64(T / (T + F + n) * _UNIT))
+        sums[g, 0], sums[g, 1] = multiply_add(sums[g, 0], sums[g, 1], np.uint64(p), won)
         sums[g, 2], sums[g, 3] = multiply_add(sums[g, 2], sums[g, 3], np.uint64(p), share)
-
-
-@inlined
-def _add(state, g, high, value):
-    """Add a word to the sum whose high word is at `high`."""
-    low = np.uint64(state[g, high + 1]) + value
-    state[g, high + 1] = np.int64(low)
-    state[g, high] += np.int64(low < value)
+        tally[g, _T] = T
+    tally[g, _F] = F + n
 
 
 @jit
 def sweep_words(words, starts, buckets, member, state):
     """Sweep over sorted labelled words from the last to the first.
 
-    `state` has a row of `STATE` for each group: no key (−1), the rows of the group up to the last word, no sums.
+    `state` has a row of `STATE` for each group: no key (−1), the rows of the group up to the last word, no sums. Every
+    word is in group 0. See `MOST`.
     """
+    passed, left, others, start = state[0, _PASSED], state[0, _LEFT], state[0, _OTHERS], state[0, _START]
+    area = tied = upper = lower = np.int64(0)
     for bucket in range(buckets.size):
         j = buckets.size - 1 - bucket
         high = np.int64(buckets[j]) << np.int64(16)
@@ -205,32 +204,51 @@ def sweep_words(words, starts, buckets, member, state):
             key = high | np.int64(word >> KEY_SHIFT)
             cell = np.uint64((word >> _ONE) & _CELL)
             if word & _ONE:
-                for k in range(member.shape[1]):
+                start = left if passed != key else start
+                passed = key
+                area += others
+                share = np.int64(start / (start + others) * _UNIT)
+                upper += share >> _HALF_WORD
+                lower += share & _LOWER_HALF
+                left -= 1
+                for k in range(1, member.shape[1]):
                     g = np.uint64(member[cell, k])
-                    left = state[g, _LEFT]
                     if state[g, _PASSED] != key:
-                        state[g, _PASSED], state[g, _START] = key, left
-                    start = state[g, _START]
-                    _add(state, g, _PRECISION, np.uint64(np.int64(start / (start + state[g, _OTHERS]) * _UNIT)))
-                    state[g, _LEFT] = left - 1
+                        state[g, _PASSED], state[g, _START] = key, state[g, _LEFT]
+                    above, beside = state[g, _START], state[g, _OTHERS]
+                    state[g, AREA] += beside
+                    share = np.int64(above / (above + beside) * _UNIT)
+                    state[g, UPPER] += share >> _HALF_WORD
+                    state[g, LOWER] += share & _LOWER_HALF
+                    state[g, _LEFT] -= 1
             else:
-                for k in range(member.shape[1]):
+                others -= 1
+                if passed != key:
+                    for k in range(1, member.shape[1]):
+                        state[np.uint64(member[cell, k]), _OTHERS] -= 1
+                    continue
+                tied += start - left
+                for k in range(1, member.shape[1]):
                     g = np.uint64(member[cell, k])
-                    left = state[g, _LEFT]
-                    start = state[g, _START] if state[g, _PASSED] == key else left
-                    _add(state, g, _AREA, np.uint64(left + start))
                     state[g, _OTHERS] -= 1
+                    if state[g, _PASSED] == key:
+                        state[g, TIED] += state[g, _START] - state[g, _LEFT]
+    state[0, _PASSED], state[0, _LEFT], state[0, _OTHERS], state[0, _START] = passed, left, others, start
+    state[0, AREA], state[0, TIED], state[0, UPPER], state[0, LOWER] = area, tied, upper, lower
 
 
 @jit
-def sweep_ties(keys, neg, pos, member, tally, sums):
-    """Sweep over wide words whose keys ascend, with their counts; a tie that is not over stays open."""
+def sweep_ties(keys, neg, pos, member, negatives, tally, sums):
+    """Sweep over wide words whose keys ascend, with their counts; a tie that is not over stays open.
+
+    `negatives` are those of each group in all.
+    """
     for i in range(keys.size):
         key, cell = np.int64(keys[i] >> _HALF), keys[i] & _LOW
         for k in range(member.shape[1]):
             g = np.uint64(member[cell, k])
             if tally[g, _KEY] != key:
-                _closed(tally, sums, g)
+                _closed(tally, sums, negatives, g)
                 tally[g, _KEY], tally[g, _N], tally[g, _P] = key, neg[i], pos[i]
             else:
                 tally[g, _N] += neg[i]
@@ -238,8 +256,8 @@ def sweep_ties(keys, neg, pos, member, tally, sums):
 
 
 @jit
-def close(tally, sums):
+def close(negatives, tally, sums):
     """Close the ties of all groups."""
     for g in range(tally.shape[0]):
-        _closed(tally, sums, np.uint64(g))
+        _closed(tally, sums, negatives, np.uint64(g))
         tally[g, _KEY], tally[g, _N], tally[g, _P] = -1, 0, 0

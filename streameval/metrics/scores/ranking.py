@@ -69,9 +69,13 @@ class RocAuc:
         """Twice the pairs won, ties as halves, and the pairs in doubt."""
         return pairs_won(part), doubt(part)
 
-    def several(self, part: SheafPart) -> list[tuple[int, tuple[int, int]]]:
-        """The partials of all groups of a part, but those of 0."""
-        return [(group, (won, 0)) for group, won in part.areas()]
+    def several(self, part: SheafPart) -> Array:
+        """Twice the pairs won of every group of a part."""
+        return part.areas
+
+    def summed(self, won: int) -> tuple[int, int]:
+        """The partial of all parts of a group."""
+        return won, 0
 
     def combine(self, partials: Sequence[tuple[Any, Any]], state: Any) -> Scalar:
         """Pairs won over pairs; a pair with a halved score counts one half."""
@@ -156,9 +160,13 @@ class AveragePrecision:
         exact = p * _ratio(T + p, T + p + F + n)  # a product of two small weights may be 0
         return _Bounds.of(part, exact, _integral(T, F + n, p), p * _ratio(T + p, T + p + F))
 
-    def several(self, part: SheafPart) -> list[tuple[int, _Bounds]]:
-        """The partials of all groups of a part, but those of 0."""
-        return [(group, _Bounds(2 * found, 2 * found, 0.0)) for group, found in part.precisions()]
+    def several(self, part: SheafPart) -> Array:
+        """Σ p·precision of every group of a part."""
+        return part.precisions
+
+    def summed(self, found: int) -> _Bounds:
+        """The partial of all parts of a group."""
+        return _Bounds(2 * found, 2 * found, 0.0)
 
     def combine(self, partials: Sequence[_Bounds], state: Any) -> Scalar:
         """Divide by the positives."""

@@ -9,6 +9,7 @@ interval; then shards are independent. Of each shard metrics see a `SheafPart`: 
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -76,37 +77,37 @@ class SheafPart:
     total: Array
     shard_end: Array
 
-    def areas(self) -> Iterator[tuple[int, int]]:
-        """Groups and their Σ n·(2T + p), where that is not 0."""
-        return self._sums(0)
+    @property
+    def areas(self) -> Array:
+        """Σ p·(2(N − F) − n) of each group in digits of 32 bits, lowest first, as an int64 array of (4, n_groups)."""
+        return self._swept[0]
 
-    def precisions(self) -> Iterator[tuple[int, int]]:
-        """Groups and their Σ p·precision in units of 2⁻⁶², where that is not 0."""
-        return self._sums(2)
-
-    def _sums(self, column: int) -> Iterator[tuple[int, int]]:
-        high, low = self._swept[:, column], self._swept[:, column + 1]
-        found = np.flatnonzero(high | low)
-        for group, upper, lower in zip(found.tolist(), high[found].tolist(), low[found].tolist(), strict=True):
-            yield group, (upper << 64) | lower
+    @property
+    def precisions(self) -> Array:
+        """Σ p·precision of each group in units of 2⁻⁶², as `areas`."""
+        return self._swept[1]
 
     @cached_property
-    def _swept(self) -> Array:
+    def _swept(self) -> tuple[Array, Array]:
         """The sums of each group."""
-        groups, strip = self.total.shape[1], self.rows[0]
-        if len(self.rows) == 1 and isinstance(strip, Strip):
+        groups, strip, negatives = self.total.shape[1], self.rows[0], self.total[0]
+        most = max(1 << 30, int(negatives[0]))
+        if len(self.rows) == 1 and isinstance(strip, Strip) and strip.words.size * most < sweep.MOST:
             left = (self.shard_end - self.before)[:, 0].sum()  # rows of the shard from the part on
             end = self.shard_end if strip.words.size == left else self.after
             state = np.zeros((groups, sweep.STATE), np.int64)
             state[:, 0], state[:, 1:3] = -1, end[::-1].T
             sweep.sweep_words(*strip, self.member, state)
-            return state[:, -sweep.SUMS :].view(np.uint64)
+            positives = end[1] - self.before[1]
+            area = 2 * (negatives * positives - state[:, sweep.AREA]) + state[:, sweep.TIED]
+            return _digits(area), _digits(state[:, sweep.LOWER], state[:, sweep.UPPER])
         tally, sums = np.zeros((groups, sweep.TALLY), np.int64), np.zeros((groups, sweep.SUMS), np.uint64)
         tally[:, 0], tally[:, 3:] = -1, self.before.T
         for each in map(_counted, self.rows):
-            sweep.sweep_ties(each.keys, each.neg, each.pos, self.member, tally, sums)
-        sweep.close(tally, sums)
-        return sums
+            sweep.sweep_ties(each.keys, each.neg, each.pos, self.member, negatives, tally, sums)
+        sweep.close(negatives, tally, sums)
+        area, precision = sums.view(np.uint32).astype(np.int64).T.reshape(2, 4, groups)
+        return area[_OF_WORDS], precision[_OF_WORDS]
 
     @cached_property
     def after(self) -> Array:
@@ -253,6 +254,18 @@ class Sheaf:
 
 
 _HALF = np.uint64(32)
+_DIGIT = np.int64((1 << 32) - 1)
+_OF_WORDS = [2, 3, 0, 1] if sys.byteorder == "little" else [3, 2, 1, 0]  # digits of a high and a low word
+
+
+def _digits(*values: Array) -> Array:
+    """Σ values[i]·2³²ⁱ in digits of 32 bits, as `SheafPart.areas`; no value is negative."""
+    found = np.zeros((4, values[0].size), np.int64)
+    found[: len(values)] = values
+    for i in range(3):
+        found[i + 1] += found[i] >> 32
+        found[i] &= _DIGIT
+    return found
 
 
 def _counted(rows: Strip | Counts) -> Counts:
