@@ -15,9 +15,9 @@ __all__ = [
     "add_parts",
     "add_strays",
     "keep_largest",
+    "mark_table",
     "marked",
     "marked_rows",
-    "marks_of",
     "positions",
     "split_classes",
 ]
@@ -116,14 +116,15 @@ def split_classes(sums, totals, which, parts, missed, joined):
     return found, unchanged
 
 
-def marks_of(words: np.ndarray) -> np.ndarray:
-    """A table of marks by the top bits of the mixed word, set for a few words: a quick test whether a word is one.
+def mark_table(words: np.ndarray) -> np.ndarray:
+    """A filter for a few words: a table of marks, indexed by the top bits of a word's hash.
 
-    It is as small as leaves few other words marked, so that it stays in the first-level cache.
+    A word without a mark is none of them. One with a mark may still be another word, which the table is large enough to
+    make rare, and small enough to stay in the first-level cache.
 
     Examples
     --------
-    >>> table = marks_of(np.array([3, 5], np.uint64))
+    >>> table = mark_table(np.array([3, 5], np.uint64))
     >>> table.size, marked(np.array([4, 5, 3, 6], np.uint64), table)
     (2048, array([1, 2]))
     """
@@ -144,7 +145,7 @@ def _shift(table):
 
 @jit
 def marked(words, marks):
-    """Positions of the words whose entry in `marks` (`marks_of`) is set."""
+    """Positions of the words whose entry in `marks` (`mark_table`) is set."""
     found, shift = np.empty(words.size, np.int64), _shift(marks)
     n = 0
     for i in range(words.size):
@@ -161,7 +162,7 @@ def marked_rows(codes, starts, words, rest, column, clusters, classes):
     ----------
     codes, starts : the pieces of the rows (`streameval.states.keyed.layout.Segment`)
     words, rest : mixed first word of each row's cluster, and further words; that at `column` is the class's first word
-    clusters, classes : tables of marks (`marks_of`)
+    clusters, classes : tables of marks (`mark_table`)
 
     Returns
     -------

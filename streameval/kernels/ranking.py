@@ -301,9 +301,9 @@ def _compared(a, b, c, d):
 def best_counts(neg, pos, before_neg, before_pos, least, fixed, scale, later):
     """The group after which T/(fixed + scale·(T + F)) is largest where T ≥ `least` > 0, with its T and F; −1 if none.
 
-    Of equals the last where `later`, else the first. Strides of groups are added up first: the quotient after the last
-    group of one is a bound that the best reaches, and it is largest in a stride if all positives come first. Only the
-    strides that may reach the bound are followed.
+    Of equals the last where `later`, else the first. Strides of groups are added up first. The quotients at their ends
+    bound the best from below; that of a stride whose positives all came first bounds its own quotients from above. Only
+    strides whose upper bound reaches the lower one are followed group by group.
     """
     strides = (neg.size + _STRIDE - 1) // _STRIDE
     sums = np.empty((strides, 2), np.int64)

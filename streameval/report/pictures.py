@@ -72,17 +72,17 @@ def _figure(
     prefix: str,
     title: str,
     description: str,
-    draw: Callable[[Axes], object],
+    draw: Callable[..., object],
     key: Sequence[Key] = (),
-    *,
+    *shown: object,
     wide: bool = False,
     **size: float,
 ) -> Iterator[Figure]:
-    """The picture, if it can be drawn."""
+    """The picture, if it can be drawn: `draw` takes the axes and what is shown."""
     with suppress(OptionError):
         canvas = Canvas(prefix, **size)
         with canvas.drawing() as axes:
-            draw(axes)
+            draw(axes, *shown)
         yield Figure(title, description, canvas.svg(title, description), tuple(key), wide)
 
 
@@ -108,8 +108,10 @@ def calibration(curves: Sequence[Curve], colours: Mapping[str, int]) -> Iterator
                 name,
                 title,
                 told,
-                lambda ax, found=found, draw=draw, places=places: draw(ax, found, places),  # type: ignore[misc]
+                draw,
                 [*key, Key("calibrated", "", "ref")],
+                found,
+                places,
                 height=236 + bottom,
                 bottom=bottom,
             )
@@ -125,8 +127,9 @@ def distributions(found: Sequence[Distribution]) -> Iterator[Figure]:
             f"scores-{i}",
             one.of,
             told,
-            lambda ax, one=one: plot_score_distributions(one, ax=ax).set(xlabel="Score"),  # type: ignore[misc]
+            lambda ax, one: plot_score_distributions(one, ax=ax).set(xlabel="Score"),
             key,
+            one,
             height=200,
         )
 
@@ -140,8 +143,9 @@ def thresholds(drawn: Drawn, columns: Sequence[str]) -> Iterator[Figure]:
             f"thresholds-{i}",
             of,
             told,
-            lambda ax, of=of: plot_thresholds(drawn, of, ax=ax).set(xlabel="Threshold"),  # type: ignore[misc]
+            lambda ax, of: plot_thresholds(drawn, of, ax=ax).set(xlabel="Threshold"),
             key,
+            of,
             height=220,
         )
 
@@ -154,8 +158,9 @@ def purity(curves: Sequence[Curve]) -> Iterator[Figure]:
             f"purity-{i}",
             f"Purity by size of {curve.of}",
             told,
-            lambda ax, curve=curve: _without_texts(plot_purity_by_size(curve, ax=ax)),  # type: ignore[misc]
+            lambda ax, curve: _without_texts(plot_purity_by_size(curve, ax=ax)),
             [Key("share of positives", "", "s1"), Key("all rows", number(curve.area), "ref")],
+            curve,
             right=52,
             bottom=62,
         )

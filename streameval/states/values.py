@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from streameval.kernels.attribution import marked, marks_of, positions
+from streameval.kernels.attribution import mark_table, marked, positions
 from streameval.states.keyed.ids import hash_array, id_words, identify
 from streameval.states.protocol import Batch, Small, Totals
 
@@ -99,7 +99,7 @@ class ValuesSpec:
 class _ValuesBuilder:
     def __init__(self, spec: ValuesSpec) -> None:
         self.spec = spec
-        self._marks = marks_of(spec.wanted[:, 0])
+        self._marks = mark_table(spec.wanted[:, 0])
         self._state = spec.empty()
 
     def update(self, batch: Batch) -> None:

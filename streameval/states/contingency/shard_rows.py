@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.attribution import marked_rows, marks_of
+from streameval.kernels.attribution import mark_table, marked_rows
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import unmix
 from streameval.states.keyed.counts import SLAB
@@ -51,7 +51,7 @@ class ShardRows:
         cluster, class : uint64 arrays of shape (n_rows, n_words), words of ids
         counts : int64 array of shape (n_rows,)
         """
-        marks = [marks_of(ids[:, 0]) for ids in (clusters, classes)]
+        marks = [mark_table(ids[:, 0]) for ids in (clusters, classes)]
         column, found, rows = self.keys.cluster - 1, [], 0
         for codes, starts, (words, rest, counts, _) in self.cells.slabs(self.shard):
             at = marked_rows(codes, starts, read_only(words), read_only(rest), column, *marks)
