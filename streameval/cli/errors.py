@@ -29,7 +29,7 @@ __all__ = ["Commands"]
 
 INTERRUPTED = 130  # exit status
 _LOST = 1.2  # seconds after which an interrupt was lost, or what it interrupts takes too long to clean up
-_MESSAGE = "streameval: error: interrupted; nothing was kept of what it had written"
+_MESSAGE = "streameval: error: interrupted; nothing is half-written"
 
 
 class Commands(click.Group):

@@ -169,7 +169,7 @@ def test_exit_statuses(data: Path, store: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(store_commands, "opened_store", interrupt)
     done = run("show", store)
     assert done.exit_code == 130
-    assert done.stderr == "streameval: error: interrupted; nothing was kept of what it had written\n"
+    assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
 
 
 def test_a_positive_label_is_named_on_the_command_line(data: Path) -> None:

@@ -73,7 +73,7 @@ def test_an_interrupt_leaves_no_file(data: Path, tmp_path: Path, run: str) -> No
         _, error = process.communicate(timeout=HANGS)
     assert time.monotonic() - sent < 2
     assert process.returncode == 130
-    assert error == b"streameval: error: interrupted; nothing was kept of what it had written\n"
+    assert error == b"streameval: error: interrupted; nothing is half-written\n"
     assert sorted(tmp_path.iterdir()) == [spill]
     assert list(spill.iterdir()) == []
 
@@ -115,7 +115,7 @@ def test_an_interrupt_that_is_lost_ends_the_command(tmp_path: Path) -> None:
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
     assert (done.stdout, done.returncode) == ("went on\n", 130)
-    assert done.stderr.endswith("streameval: error: interrupted; nothing was kept of what it had written\n")
+    assert done.stderr.endswith("streameval: error: interrupted; nothing is half-written\n")
     assert time.monotonic() - began < 50
 
 
@@ -139,7 +139,7 @@ def test_an_interrupt_while_classes_are_made_shows_no_traceback(tmp_path: Path) 
     """Modules are imported while a command runs, and Python may wrap what is raised there in another error."""
     done = subprocess.run([sys.executable, "-c", WRAPPED], capture_output=True, text=True, timeout=HANGS, cwd=tmp_path)
     assert done.returncode == 130
-    assert done.stderr == "streameval: error: interrupted; nothing was kept of what it had written\n"
+    assert done.stderr == "streameval: error: interrupted; nothing is half-written\n"
 
 
 @pytest.mark.parametrize("words", [("metrics",), ("evaluate", "--help"), ("metrics", "--json", "-")], ids=" ".join)
