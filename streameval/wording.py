@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["canonical", "digits", "few", "format_number", "plural", "shell", "size", "unknown_column", "visible"]
+__all__ = [
+    "canonical",
+    "digits",
+    "few",
+    "format_number",
+    "hint",
+    "plural",
+    "shell",
+    "size",
+    "unknown_column",
+    "visible",
+]
 
 
 def plural(count: int, word: str) -> str:
@@ -79,10 +90,21 @@ def unknown_column(column: str, names: Sequence[str], have: str) -> str:
     >>> unknown_column("scroe", ["score", "size"], "the store keeps")
     "no column 'scroe'; did you mean 'score'? the store keeps score, size"
     """
+    return f"no column {column!r}; {hint(column, names)}{have} {', '.join(names)}"
+
+
+def hint(name: str, names: Iterable[str]) -> str:
+    """A question about the nearest of some names, with a space after it; empty if none is near.
+
+    Examples
+    --------
+    >>> hint("contry", ["channel", "country"]), hint("x", ["country"])
+    ("did you mean 'country'? ", '')
+    """
     from difflib import get_close_matches
 
-    near = get_close_matches(column, names, 1)
-    return f"no column {column!r}; {f'did you mean {near[0]!r}? ' if near else ''}{have} {', '.join(names)}"
+    near = get_close_matches(name, list(names), 1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def visible(text: str) -> str:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.results import Scalar, slice_name
+from streameval.results import Scalar
 from streameval.rules import FACTS, LIVE, Rule, difference, judge, judge_slices, named_rules
 from streameval.scan.derived import slicing
 from streameval.wording import canonical, few
@@ -161,8 +161,8 @@ def judged(
         yield Judged(rule.name, rule.text, verdict.outcome, verdict.value, *ends, rule.level, verdict.reason)
 
 
-def _of_slices(rule: Rule, results: Sequence[Scalar]) -> dict[str, Scalar]:
-    """The values of the slices that a rule judges, by name.
+def _of_slices(rule: Rule, results: Sequence[Scalar]) -> list[Scalar]:
+    """The metric of a rule in every slice of its slicing.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def _of_slices(rule: Rule, results: Sequence[Scalar]) -> dict[str, Scalar]:
         there = f"it is of {', '.join(map(str, of))}; say which in brackets" if of else "it was not computed"
         msg = f"{rule.text!r}: {rule.metric} of slices: {there}"
         raise OptionError(msg)
-    return {slice_name(r.slice): r for r in own if rule.judges(r.slice or {})}
+    return own
 
 
 def _value(rule: Rule, counts: Counts, result: Callable[..., Scalar], estimate: Callable[..., Estimate]) -> Scalar:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from streameval.results.curves import Band, Bins, Curve, Distribution, Reliability
 from streameval.results.scalar import COLUMNS, REST, Scalar, plain_slice_value, slice_name, slice_text
 from streameval.results.source import Source
-from streameval.results.tables import from_arrow, result_schema, same_slice, slice_table, to_arrow
+from streameval.results.tables import from_arrow, near_slice, result_schema, same_slice, slice_table, to_arrow
 
 __all__ = [
     "COLUMNS",
@@ -25,6 +25,7 @@ __all__ = [
     "Scalar",
     "Source",
     "from_arrow",
+    "near_slice",
     "plain_slice_value",
     "result_schema",
     "same_slice",

@@ -6,14 +6,15 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.results.scalar import COLUMNS, Scalar
+from streameval.results.scalar import COLUMNS, Scalar, slice_text
+from streameval.wording import hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import pyarrow as pa
 
-__all__ = ["from_arrow", "result_schema", "same_slice", "slice_table", "to_arrow"]
+__all__ = ["from_arrow", "near_slice", "result_schema", "same_slice", "slice_table", "to_arrow"]
 
 _ALWAYS = ("value", "lower", "upper")  # NaN where a table has null
 
@@ -72,6 +73,26 @@ def _same_value(one: Any, other: Any) -> bool:
     return bool(one == other) or (one != one and other != other)
 
 
+def near_slice(given: Mapping[str, Any], slices: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Of some slices the one whose values, as texts, are nearest to those given; None if none is near.
+
+    Only slices of the given columns are compared.
+
+    Examples
+    --------
+    >>> near_slice({"country": "DEE"}, [{"country": "FR"}, {"country": "DE"}, {"source": "DEE"}])
+    {'country': 'DE'}
+    """
+    from difflib import get_close_matches
+
+    def text(values: Mapping[str, Any]) -> str:
+        return ",".join(slice_text(values[name]) for name in given)
+
+    found = {text(each): each for each in slices if each.keys() == given.keys()}
+    near = get_close_matches(text(given), found, 1)
+    return found[near[0]] if near else None
+
+
 def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
     """One row for each slice of a slicing; see `streameval.Evaluation.slices`."""
     import pyarrow as pa
@@ -79,8 +100,9 @@ def slice_table(results: Iterable[Scalar], by: str) -> pa.Table:
     sliced = [result for result in results if result.slice and not result.from_rest]
     found = [result for result in sliced if ",".join(result.slice or ()) == by]
     if not found:
-        have = "; ".join(dict.fromkeys(",".join(result.slice or ()) for result in sliced))
-        msg = f"there are no slices by {by!r}; there are slices by: {have or 'nothing, since by was not given'}"
+        have = list(dict.fromkeys(",".join(result.slice or ()) for result in sliced))
+        there = "; ".join(have) or "nothing, since by was not given"
+        msg = f"there are no slices by {by!r}; {hint(by, have)}there are slices by: {there}"
         raise OptionError(msg)
     slices: list[tuple[Mapping[str, Any], list[Scalar]]] = []
     for result in found:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
-from streameval.results import Scalar
+from streameval.results import Scalar, near_slice, slice_name
 from streameval.wording import digits, few, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streameval.rules.grammar import Rule
 
@@ -92,30 +92,35 @@ def judge(rule: Rule, result: Scalar, before: Sequence[Scalar] = ()) -> Verdict:
     return replace(found, reason=_said(rule, ends, result, found.reason))
 
 
-def judge_slices(rule: Rule, found: Mapping[str, Scalar], before: Sequence[Mapping[str, Scalar]] = ()) -> Verdict:
+def judge_slices(rule: Rule, results: Sequence[Scalar], before: Sequence[Sequence[Scalar]] = ()) -> Verdict:
     """Judge slices, each as `judge` does; the rule fails if one fails.
 
     Parameters
     ----------
     rule : Rule
-    found : mapping of str to Scalar
-        The value of each slice that the rule is about, by its name. With several, those without a value are left out.
-    before : sequence of mappings
+    results : sequence of Scalar
+        The metric of every slice of the slicing. Of several slices that the rule is about, those without a value are
+        left out.
+    before : sequence of sequences
         The same of the nights that give the usual values.
 
     Examples
     --------
     >>> from streameval.rules import Rule
-    >>> values = {"{c=DE}": Scalar.certain("m", 0.5), "{c=FR}": Scalar.certain("m", 0.9)}
+    >>> values = [Scalar("m", 0.5, slice={"c": "DE"}), Scalar("m", 0.9, slice={"c": "FR"})]
     >>> judge_slices(Rule.read("m{c=*} >= 0.8"), values).reason
     '1 of 2 slices: {c=DE} 0.5'
+    >>> judge_slices(Rule.read("m{c=FRR} >= 0.8"), values).reason
+    'm is null: there is no such slice; did you mean {c=FR}?'
     """
+    found = {slice_name(one.slice): one for one in results if rule.judges(one.slice or {})}
+    earlier = [{slice_name(one.slice): one for one in night} for night in before]
     known = {name: one for name, one in found.items() if one.value == one.value}
     if not known:
-        why = next((one.reason for one in found.values()), None) or "there is no such slice"
+        why = next((one.reason for one in found.values()), None) or f"there is no such slice{_meant(rule, results)}"
         return Verdict("failed", math.nan, math.nan, 0, f"{rule.metric} is null: {why}")
     verdicts = {
-        name: judge(rule, one, [night[name] for night in before if name in night]) for name, one in known.items()
+        name: judge(rule, one, [night[name] for night in earlier if name in night]) for name, one in known.items()
     }
     for outcome in ("failed", "undecided"):
         hit = {name: verdict for name, verdict in verdicts.items() if verdict.outcome == outcome}
@@ -132,6 +137,15 @@ def judge_slices(rule: Rule, found: Mapping[str, Scalar], before: Sequence[Mappi
         return verdicts[worst_name]
     left = f"; {plural(len(found) - len(known), 'slice')} without a value" if len(found) > len(known) else ""
     return replace(verdicts[worst_name], reason=f"the worst of {plural(len(known), 'slice')}: {worst_name}{left}")
+
+
+def _meant(rule: Rule, results: Sequence[Scalar]) -> str:
+    """The slice that a rule seems to mean, as a question; empty if none is near."""
+    named = {column: value for column, value in rule.slices if value != "*"}
+    known = [{name.partition("=")[0]: value for name, value in (one.slice or {}).items()} for one in results]
+    some = [{column: each[column] for column in named} for each in known if named.keys() <= each.keys()]
+    near = near_slice(named, some)
+    return f"; did you mean {slice_name({**dict(rule.slices), **near})}?" if near else ""
 
 
 def _badness(rule: Rule, verdict: Verdict) -> float:

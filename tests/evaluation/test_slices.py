@@ -304,6 +304,31 @@ def test_values_tables_and_json(folder: Path) -> None:
         found.slices("night")
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ({"country": "DE"}, "did you mean {'country': 'DEU'}?"),
+        ({"country": "DEU", "hour": "7"}, "did you mean {'country': 'DEU', 'hour': 7}?"),
+        ({"contry": "DE"}, "did you mean 'country'?"),
+        ({"country": "XY"}, ""),
+        ({}, ""),
+    ],
+    ids=str,
+)
+def test_the_nearest_slice_is_suggested(given: dict[str, Any], hint: str) -> None:
+    """By its values among slices of its columns, else by the columns; a rule names it as rules do."""
+    data = pa.table({"label": [0, 1], "score": [0.1, 0.4], "country": ["DEU", "FR"], "hour": [7, 8]})
+    found = evaluate(data, score="score", metrics="roc_auc", by=["country", "country,hour"])
+    with pytest.raises(OptionError) as error:
+        found.value("roc_auc", slice=given)
+    assert hint in str(error.value)
+    assert ("did you mean" in str(error.value)) == bool(hint)
+    with pytest.raises(OptionError, match=r"did you mean 'country'\? there are slices by: country; country,hour"):
+        found.slices("contry")
+    [rule] = found.judge("roc_auc{country=DE,hour=*} >= 0").judgements
+    assert rule.reason == "roc_auc is null: there is no such slice; did you mean {country=DEU,hour=*}?"
+
+
 @pytest.mark.parametrize("more", [{}, {"by": ["group", "odd"]}, {"weight": "weight"}, {"approx": True}], ids=str)
 def test_slices_of_equally_many_rows_are_in_the_order_of_their_values(more: dict[str, Any]) -> None:
     """Whatever the layout, so that the slices with the most rows are the same ones."""

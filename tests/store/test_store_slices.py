@@ -194,6 +194,7 @@ def test_history_by_slice(store: Store, data: Path) -> None:
         ("roc_auc[f4]{country=*} >= 0", "passed", "the worst of 2 slices: {country=FR}"),
         ("roc_auc[f4]{country=DE} >= 0.5", "passed", ""),
         ("roc_auc[f4]{country=null} >= 0.5", "failed", "there is no such slice"),
+        ("roc_auc[f4]{country=DEE} >= 0.5", "failed", "there is no such slice; did you mean {country=DE}?"),
         ("aul{length=*,country=DE} >= 0", "passed", "the worst of 3 slices"),
         ("roc_auc[f4]{country=*} drop <= 90%", "passed", "the worst of 2 slices"),
     ],

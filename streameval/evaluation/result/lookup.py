@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import OptionError
-from streameval.results import same_slice, slice_table
-from streameval.wording import canonical
+from streameval.results import near_slice, same_slice, slice_table
+from streameval.wording import canonical, hint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -26,9 +26,7 @@ class LookUp:
     def _find(self, metric: str, of: str | None, slice: Mapping[str, Any] | None) -> Scalar:
         results = [r for r in self.results if same_slice(r.slice, slice)]
         if not results:
-            slicings = "; ".join(dict.fromkeys(",".join(r.slice) for r in self.results if r.slice))
-            msg = f"there is no slice {slice!r}; there are slices by: {slicings or 'nothing, since by was not given'}"
-            raise OptionError(msg)
+            raise OptionError(_no_slice(slice or {}, [r.slice for r in self.results if r.slice]))
         names = {metric, canonical(metric)}
         found = [r for r in results if r.metric in names and (r.of == of if of else r.baseline is None)]
         if len(found) == 1:
@@ -96,3 +94,13 @@ class LookUp:
         """
         result = self._find(metric, of, slice)
         return result.lower, result.upper
+
+
+def _no_slice(given: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> str:
+    """What to say of a slice that is not there."""
+    slicings = list(dict.fromkeys(map(",".join, slices)))
+    near = near_slice(given, slices)
+    columns = ",".join(given)
+    meant = f"did you mean {near!r}? " if near else "" if columns in slicings else hint(columns, slicings)
+    there = "; ".join(slicings) or "nothing, since by was not given"
+    return f"there is no slice {given!r}; {meant}there are slices by: {there}"

@@ -19,7 +19,7 @@ from streameval.results import Scalar, slice_name
 from streameval.scan.derived import slicing
 from streameval.states.grouped import GroupedSpec
 from streameval.store.nights.merge import merged
-from streameval.wording import few, plural
+from streameval.wording import few, hint, plural
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -69,11 +69,9 @@ class KeptSlices:
         """
         key = kept_key(configuration, list(slicing(text)))
         if key is None:
-            have = "; ".join(configuration.options["by"])
-            msg = (
-                f"by={text!r}: the store keeps {f'slices by {have}' if have else 'no slices'}; add them "
-                f"(add STORE DATA --by {text})"
-            )
+            have = configuration.options["by"]
+            there = f"slices by {'; '.join(have)}" if have else "no slices"
+            msg = f"by={text!r}: {hint(text, have)}the store keeps {there}; add them (add STORE DATA --by {text})"
             raise OptionError(msg, "by")
         return cls(configuration, engine, files, key)
 

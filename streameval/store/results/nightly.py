@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import DataError, OptionError
 from streameval.evaluation.counted import COUNTED
 from streameval.options import as_json
-from streameval.results import Scalar, slice_name
+from streameval.results import Scalar
 from streameval.store.nights.given import REPORTED
 from streameval.store.nights.merge import PrefixMerge, evaluated
 from streameval.store.nights.slices import KeptSlices
@@ -145,8 +145,8 @@ class MetricSeries:
             known[key] = [result for result in results if result.metric == metric]
         return [known[key][0] if key else _absent(entry, w, metric) for entry, key in zip(entries, keys, strict=True)]
 
-    def slices(self, entry: Entry, rule: Rule) -> dict[str, Scalar]:
-        """The metric of a rule in each slice of a night that it judges, by the name of the slice.
+    def slices(self, entry: Entry, rule: Rule) -> list[Scalar]:
+        """The metric of a rule in each slice of a night by the columns that it names.
 
         Raises
         ------
@@ -155,8 +155,7 @@ class MetricSeries:
         """
         w, options = self.column(rule.metric, rule.of)
         kept = self.kept_slices(rule)
-        found = kept.of_night(entry, rule.metric, w, options)
-        return {slice_name(one.slice): one for one in found if rule.judges(one.slice or {})}
+        return list(kept.of_night(entry, rule.metric, w, options))
 
     def kept_slices(self, rule: Rule) -> KeptSlices:
         """The slices that a rule judges; `OptionError` if the store does not keep them."""
