@@ -12,109 +12,27 @@ from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
 from streameval.kernels.jit import inlined, jit
 
 __all__ = [
+    "STRIDE",
     "drift_counts",
     "drift_weights",
     "logit_counts",
     "newton_counts",
     "pool_counts",
     "pool_weights",
-    "square_counts",
+    "stride_counts",
 ]
 
+STRIDE = 64  # groups
+
 _ONE = np.uint64(1 << 62)
-_STRIDE = 64
 _FIT = 1 << 31  # counts whose products fit a word
-_UNKNOWN = np.int64(-(1 << 63))
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
 @inlined
 def _square(share):
     """The square of a share as a word."""
-    return np.uint64(np.int64(np.rint(share * share * 4611686018427387904.0)))
-
-
-@jit
-def square_counts(neg, pos, score):
-    """Σ p·(1 − s)² + n·s² in units of 2⁻⁶², as two words."""
-    high, low = np.uint64(0), np.uint64(0)
-    if neg.sum() + pos.sum() < HELD:
-        upper, lower = np.uint64(0), np.uint64(0)
-        for i in range(neg.size):
-            of_pos, of_neg = _square(1.0 - score[i]), _square(score[i])
-            upper += np.uint64(pos[i]) * (of_pos >> _HALF) + np.uint64(neg[i]) * (of_neg >> _HALF)
-            lower += np.uint64(pos[i]) * (of_pos & _LOW) + np.uint64(neg[i]) * (of_neg & _LOW)
-        return add_words(high, low, upper, lower)
-    for i in range(neg.size):
-        high, low = multiply_add(high, low, np.uint64(pos[i]), _square(1.0 - score[i]))
-        high, low = multiply_add(high, low, np.uint64(neg[i]), _square(score[i]))
-    return high, low
-
-
-@jit
-def _less(high, low, other_high, other_low):
-    """Whether one 128-bit number in two's complement is less than another."""
-    return low < other_low if high == other_high else np.int64(high) < np.int64(other_high)
-
-
-@jit
-def drift_counts(neg, pos, score):
-    """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
-
-    The least and the greatest also range over the empty sum, 0.
-
-    Strides of groups are added up first. Within a stride of few rows the running sums are followed in units of 2⁻⁵⁶, of
-    which they lack less than one for each row; only strides that may hold an extreme are then followed in full.
-    """
-    strides = (neg.size + _STRIDE - 1) // _STRIDE
-    starts, reach = np.empty((strides, 2), np.uint64), np.empty((strides, 2), np.int64)
-    share = np.empty(_STRIDE, np.int64)
-    high, low = np.uint64(0), np.uint64(0)
-    for k in range(strides):
-        n, p = neg[k * _STRIDE : (k + 1) * _STRIDE], pos[k * _STRIDE : (k + 1) * _STRIDE]
-        s = score[k * _STRIDE : (k + 1) * _STRIDE]
-        starts[k, 0], starts[k, 1] = high, low
-        rows, hits, upper, lower = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-        for i in range(n.size):
-            word, u = _word(s[i]), n[i] + p[i]
-            share[i] = word
-            rows += u
-            hits += p[i]
-            upper += u * (word >> 32)
-            lower += u * (word & 0xFFFFFFFF)
-        reach[k, 0], reach[k, 1] = _UNKNOWN, _UNKNOWN
-        if rows < 2 * _STRIDE:
-            reach[k, 0], reach[k, 1] = _reach(n, p, share)
-        if rows < HELD:
-            of_score_high, of_score_low = add_words(np.uint64(0), np.uint64(0), np.uint64(upper), np.uint64(lower))
-            high, low = multiply_add(high, low, np.uint64(hits), _ONE)
-            high = high - of_score_high - np.uint64(low < of_score_low)
-            low = low - of_score_low
-        else:
-            for i in range(n.size):
-                high, low = _drifted(high, low, n[i], p[i], _word(s[i]))
-    found = np.zeros((3, 2), np.uint64)
-    found[0, 0], found[0, 1] = high, low
-    for k in range(strides):  # what an extreme is at least, so that few strides are followed
-        if reach[k, 0] != _UNKNOWN:
-            _fall(found, *_moved(starts[k], reach[k, 0]))
-            _rise(found, *_moved(starts[k], reach[k, 1] - 2 * _STRIDE))
-    seen = found.copy()
-    found[1:] = 0
-    for k in range(strides):
-        some = reach[k, 0] == _UNKNOWN
-        if not some:
-            high, low = _moved(starts[k], reach[k, 0] - 2 * _STRIDE)
-            some = not _less(seen[1, 0], seen[1, 1], high, low)
-            high, low = _moved(starts[k], reach[k, 1])
-            some |= not _less(high, low, seen[2, 0], seen[2, 1])
-        if some:
-            high, low = starts[k]
-            for i in range(k * _STRIDE, min((k + 1) * _STRIDE, neg.size)):
-                high, low = _drifted(high, low, neg[i], pos[i], _word(score[i]))
-                _fall(found, high, low)
-                _rise(found, high, low)
-    return found
+    return np.int64(np.rint(share * share * 4611686018427387904.0))
 
 
 @inlined
@@ -124,20 +42,86 @@ def _word(share):
 
 
 @jit
-def _reach(neg, pos, words):
-    """The least and the greatest running sum in a stride, rounded up to units of 2⁻⁵⁶ group by group."""
-    at, least, most = np.int64(0), np.int64(0), np.int64(0)
-    for i in range(neg.size):
-        at += (pos[i] << 56) - (neg[i] + pos[i]) * (words[i] >> 6)
-        least, most = min(least, at), max(most, at)
-    return least, most
+def stride_counts(neg, pos, score):
+    """What Brier score, cumulative error, reliability and the isotonic fit sum up, in one loop.
+
+    Returns
+    -------
+    sums : int64 array of shape (2, n_strides), negatives and positives of each stride of 64 groups
+    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶²
+    squares : two words, Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
+    full : bool, whether every group holds something
+    """
+    strides = (neg.size + STRIDE - 1) // STRIDE
+    sums, starts = np.empty((2, strides), np.int64), np.zeros((strides + 1, 2), np.uint64)
+    high, low, square_high, square_low, empty = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), 0
+    for k in range(strides):
+        n, p = neg[k * STRIDE : (k + 1) * STRIDE], pos[k * STRIDE : (k + 1) * STRIDE]
+        s = score[k * STRIDE : (k + 1) * STRIDE]
+        of_neg, of_pos, upper, lower = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        square_upper, square_lower = np.int64(0), np.int64(0)
+        for i in range(n.size):
+            word, hit, miss = _word(s[i]), _square(1.0 - s[i]), _square(s[i])
+            of_neg += n[i]
+            of_pos += p[i]
+            empty += n[i] + p[i] == 0
+            upper += (n[i] + p[i]) * (word >> 32)
+            lower += (n[i] + p[i]) * (word & 0xFFFFFFFF)
+            square_upper += p[i] * (hit >> 32) + n[i] * (miss >> 32)
+            square_lower += p[i] * (hit & 0xFFFFFFFF) + n[i] * (miss & 0xFFFFFFFF)
+        sums[0, k], sums[1, k] = of_neg, of_pos
+        if of_neg + of_pos < HELD:
+            high, low = add_words(high, low, np.uint64(upper), np.uint64(lower))
+            more = np.uint64(square_upper), np.uint64(square_lower)
+            square_high, square_low = add_words(square_high, square_low, more[0], more[1])
+        else:
+            for i in range(n.size):
+                high, low = multiply_add(high, low, np.uint64(n[i] + p[i]), np.uint64(_word(s[i])))
+                hit, miss = np.uint64(_square(1.0 - s[i])), np.uint64(_square(s[i]))
+                square_high, square_low = multiply_add(square_high, square_low, np.uint64(p[i]), hit)
+                square_high, square_low = multiply_add(square_high, square_low, np.uint64(n[i]), miss)
+        starts[k + 1, 0], starts[k + 1, 1] = high, low
+    return sums, starts, (square_high, square_low), empty == 0
 
 
 @jit
-def _moved(start, by):
-    """A sum of two words, moved by so many units of 2⁻⁵⁶."""
-    low = start[1] + (np.uint64(by) << np.uint64(6))
-    return start[0] + np.uint64(by >> 58) + np.uint64(low < start[1]), low
+def _less(high, low, other_high, other_low):
+    """Whether one 128-bit number in two's complement is less than another."""
+    return low < other_low if high == other_high else np.int64(high) < np.int64(other_high)
+
+
+@jit
+def drift_counts(neg, pos, score, sums, starts):
+    """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
+
+    The least and the greatest also range over the empty sum, 0. The sums at the ends of strides are known
+    (`stride_counts`). Within a stride a sum rises and falls by no more than its positives, so few strides may hold an
+    extreme: these are followed group by group.
+    """
+    strides = sums.shape[1]
+    found, ends = np.zeros((3, 2), np.uint64), np.zeros((strides + 1, 2), np.uint64)
+    hits = np.int64(0)
+    for k in range(strides):
+        hits += sums[1, k]
+        high, low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(hits), _ONE)
+        high = high - starts[k + 1, 0] - np.uint64(low < starts[k + 1, 1])
+        low = low - starts[k + 1, 1]
+        ends[k + 1, 0], ends[k + 1, 1] = high, low
+        _fall(found, high, low)
+        _rise(found, high, low)
+    found[0] = ends[strides]
+    for k in range(strides):
+        up_high, up_low = multiply_add(ends[k, 0], ends[k, 1], np.uint64(sums[1, k]), _ONE)
+        by_high, by_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(sums[1, k]), _ONE)
+        down_high = ends[k + 1, 0] - by_high - np.uint64(ends[k + 1, 1] < by_low)
+        down_low = ends[k + 1, 1] - by_low
+        if _less(found[2, 0], found[2, 1], up_high, up_low) or _less(down_high, down_low, found[1, 0], found[1, 1]):
+            high, low = ends[k]
+            for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
+                high, low = _drifted(high, low, neg[i], pos[i], _word(score[i]))
+                _fall(found, high, low)
+                _rise(found, high, low)
+    return found
 
 
 @jit
@@ -188,35 +172,43 @@ def _at_least(a, b, c, d):
 
 
 @jit
-def pool_counts(neg, pos):
+def pool_counts(neg, pos, sums):
     """Pool adjacent violators: the blocks of the isotonic fit as negatives, positives and last group of each.
 
     The share of positives falls strictly from block to block, so the blocks are unique: the vertices of the convex hull
     of the cumulative sums. Every group holds something.
 
-    A vertex is not below the hull of the sums after every 64th group, and few sums are above it: only these are pooled.
+    A vertex is not below the hull of the sums after every stride, and few sums are above it: only these are pooled.
+    Strides whose sums would stay below it with all positives first are skipped.
+
+    Parameters
+    ----------
+    neg, pos : of each group
+    sums : negatives and positives of each stride (`stride_counts`), or none
     """
-    if neg.size < 4 * _STRIDE or neg.sum() + pos.sum() >= HELD:
+    if sums.shape[1] < 4 or sums.sum() >= HELD:
         return _pooled(neg, pos)
-    strides = (neg.size + _STRIDE - 1) // _STRIDE
-    n, p = np.zeros(strides, np.int64), np.zeros(strides, np.int64)
-    for k in range(strides):
-        n[k], p[k] = neg[k * _STRIDE : (k + 1) * _STRIDE].sum(), pos[k * _STRIDE : (k + 1) * _STRIDE].sum()
-    n, p, edges = _pooled(n, p)
-    sums, place = np.empty((2, neg.size), np.int64), np.empty(neg.size, np.int64)
-    count, start = 0, 0
+    n, p, edges = _pooled(sums[0], sums[1])
+    kept, place = np.empty((2, neg.size), np.int64), np.empty(neg.size, np.int64)
+    count, first = 0, 0
     for k in range(edges.size):
-        stop, width, rise = min((edges[k] + 1) * _STRIDE, neg.size), n[k] + p[k], p[k]
-        x, y, x_before, y_before = 0, 0, 0, 0
-        for i in range(start, stop):
-            x += neg[i] + pos[i]
-            y += pos[i]
-            if y * width > rise * x or i == stop - 1:
-                sums[0, count], sums[1, count], place[count] = x - x_before - y + y_before, y - y_before, i
-                x_before, y_before = x, y
-                count += 1
-        start = stop
-    n, p, last = _pooled(sums[0, :count], sums[1, :count])
+        width, rise = n[k] + p[k], p[k]
+        x, y, x_before, y_before = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for stride in range(first, edges[k] + 1):
+            if stride < edges[k] and (y + sums[1, stride]) * width <= rise * x:
+                x += sums[0, stride] + sums[1, stride]
+                y += sums[1, stride]
+                continue
+            stop = min((stride + 1) * STRIDE, neg.size)
+            for i in range(stride * STRIDE, stop):
+                x += neg[i] + pos[i]
+                y += pos[i]
+                if y * width > rise * x or (i == stop - 1 and stride == edges[k]):
+                    kept[0, count], kept[1, count], place[count] = x - x_before - y + y_before, y - y_before, i
+                    x_before, y_before = x, y
+                    count += 1
+        first = edges[k] + 1
+    n, p, last = _pooled(kept[0, :count], kept[1, :count])
     return n, p, place[last]
 
 

@@ -13,7 +13,7 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BITS",
     "SLACK",
+    "Strides",
     "best_gap",
     "best_share",
     "counted",
@@ -52,7 +53,7 @@ __all__ = [
     "reached",
     "rounding",
     "running",
-    "squares",
+    "strides",
     "sum_of",
     "total",
 ]
@@ -124,11 +125,47 @@ def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
     return exact_sum(measure * values)
 
 
-def squares(n: Array, p: Array, scores: Array) -> Any:
-    """Σ p·(1 − s)² + n·s²: for counts as the sum of two `dot`, in one loop."""
-    if integers(n):
-        return _integer(calibration.square_counts(n, p, scores))
-    return dot(p, (1.0 - scores) ** 2) + dot(n, scores**2)
+class Strides(NamedTuple):
+    """Sums over the groups of a part of counts that several metrics of probabilities share.
+
+    Attributes
+    ----------
+    n, p, scores : of each group
+    sums : int64 array of shape (2, n_strides), negatives and positives of each stride
+    before : int64 array of shape (2, n_strides + 1), those of the groups before each stride
+    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of these in units of 2⁻⁶², as two words
+    squares : Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
+    full : whether every group holds something
+    """
+
+    n: Array
+    p: Array
+    scores: Array
+    sums: Array
+    before: Array
+    starts: Array
+    squares: int
+    full: bool
+
+    def upto(self, end: int) -> tuple[int, int, int]:
+        """Negatives, positives and Σ (p + n)·s of the first `end` groups."""
+        stride = end // calibration.STRIDE
+        rest = slice(stride * calibration.STRIDE, end)
+        n, p, scores = self.n[rest], self.p[rest], self.scores[rest]
+        of_neg, of_pos = self.before[:, stride].tolist()
+        return of_neg + int(n.sum()), of_pos + int(p.sum()), _integer(self.starts[stride]) + int(dot(n + p, scores))
+
+
+def strides(part: ScorePart, scores: Array) -> Strides:
+    """The sums of a part of counts whose groups have these probabilities."""
+    found: Strides = part.once("strides", lambda: _strides(part.n, part.p, scores))
+    return found
+
+
+def _strides(n: Array, p: Array, scores: Array) -> Strides:
+    sums, starts, found, full = calibration.stride_counts(n, p, scores)
+    before = np.concatenate((np.zeros((2, 1), np.int64), sums.cumsum(axis=1)), axis=1)
+    return Strides(n, p, scores, sums, before, starts, _integer(found), bool(full))
 
 
 def mean(sums: Any, size: Any, bits: int = BITS) -> float:
@@ -178,9 +215,16 @@ def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:
     return float(best), true, false, int(group)
 
 
-def pooled(n: Array, p: Array) -> tuple[Array, Array, Array]:
-    """Blocks of the isotonic fit of groups that hold something: negatives, positives, and the last group of each."""
-    found: tuple[Array, Array, Array] = (calibration.pool_counts if integers(n) else calibration.pool_weights)(n, p)
+_NONE = np.empty((2, 0), np.int64)
+
+
+def pooled(n: Array, p: Array, sums: Array = _NONE) -> tuple[Array, Array, Array]:
+    """Blocks of the isotonic fit of groups that hold something: negatives, positives, and the last group of each.
+
+    `sums` are the negatives and positives of each stride where they are known (`Strides`), which is faster.
+    """
+    found: tuple[Array, Array, Array]
+    found = calibration.pool_counts(n, p, sums) if integers(n) else calibration.pool_weights(n, p)
     return found
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from streameval.kernels.calibration import drift_counts, drift_weights
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.sums import counted, mean, running
+from streameval.metrics.scores.sums import counted, mean, running, strides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +60,8 @@ class Drift:
         if found is None:
             return None
         if counted(part.total):
-            rows = drift_counts(part.n, part.p, found.middle).tolist()
+            known = strides(part, found.middle)
+            rows = drift_counts(part.n, part.p, found.middle, known.sums, known.starts).tolist()
             last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
         else:
             last, least, most = drift_weights(part.n, part.p, found.middle).tolist()

@@ -23,12 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, spread
-from streameval.metrics.scores.sums import BITS, integers, pooled, total
+from streameval.metrics.scores.sums import BITS, integers, pooled, strides, total
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.sums import Strides
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -69,8 +70,8 @@ class CorpFit:
         found = Probabilities.of(part)
         if found is None:
             return None
-        size = part.once("measure", lambda: part.n + part.p)
-        n, p, low, high = _pooled(part.n, part.p, found.low, found.high, size)
+        known = strides(part, found.middle) if integers(part.n) else None
+        n, p, low, high = _pooled(part.n, part.p, found.low, found.high, known)
         finest = _pooled(*_split(part))[:2] if part.open.any() else None
         return Fit(part.before.rows, n, p, low, high, BrierScore().partial(part), finest)
 
@@ -81,13 +82,15 @@ class CorpFit:
 
 
 def _pooled(
-    n: Array, p: Array, low: Array, high: Array, size: Array | None = None
+    n: Array, p: Array, low: Array, high: Array, known: Strides | None = None
 ) -> tuple[Array, Array, Array, Array]:
-    """Pooled groups, and the ends of the scores of each block; `size` is n + p where it is known."""
-    some = n + p > 0 if size is None else size > 0
-    if not some.all():
+    """Pooled groups, and the ends of the scores of each block; `known` are sums of these groups."""
+    if known is not None and known.full:
+        blocks, hits, last = pooled(n, p, known.sums)
+    else:
+        some = n + p > 0
         n, p, low, high = n[some], p[some], low[some], high[some]
-    blocks, hits, last = pooled(n, p)
+        blocks, hits, last = pooled(n, p)
     first = np.append(0, last[:-1] + 1)[: last.size]
     return blocks, hits, low[last], high[first]
 

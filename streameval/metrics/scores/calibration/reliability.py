@@ -27,7 +27,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, sum_of, total
+from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, strides, sum_of, total
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
@@ -216,10 +216,14 @@ class ReliabilityBins:
 
 def _cell(part: ScorePart, found: Probabilities, groups: slice) -> Cell:
     """The cell of consecutive groups."""
-    n, p = part.n[groups], part.p[groups]
     ends = float(found.low[groups][-1]), float(found.high[groups][0])
-    size = part.once("measure", lambda: part.n + part.p)[groups]
-    return Cell(sum_of(n), sum_of(p), dot(size, found.middle[groups]), least=ends[0], most=ends[1])
+    if counted(part.total):
+        known = strides(part, found.middle)
+        sums = [y - x for x, y in zip(known.upto(groups.start), known.upto(groups.stop), strict=True)]
+    else:
+        n, p = part.n[groups], part.p[groups]
+        sums = [sum_of(n), sum_of(p), dot(n + p, found.middle[groups])]
+    return Cell(sums[0], sums[1], sums[2], least=ends[0], most=ends[1])
 
 
 def _spans(at: Array) -> Iterator[tuple[int, slice]]:

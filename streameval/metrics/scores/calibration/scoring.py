@@ -20,7 +20,7 @@ import numpy as np
 
 from streameval.errors import OptionError
 from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binned, joined
-from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, squares, total
+from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, strides, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
 
@@ -128,7 +128,8 @@ class BrierScore:
         def loss(of_pos: Array, of_neg: Array) -> Any:
             return dot(part.p, (1.0 - of_pos) ** 2) + dot(part.n, of_neg**2)
 
-        value = squares(part.n, part.p, found.middle) if part.exact else loss(found.middle, found.middle)
+        counted = integers(part.n)
+        value = strides(part, found.middle).squares if counted else loss(found.middle, found.middle)
         if part.exact:
             return value, value, value
         return loss(found.high, found.low), value, loss(found.low, found.high)
