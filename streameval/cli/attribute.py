@@ -39,8 +39,8 @@ def attribute(
 ) -> None:
     """Name the clusters and classes that cost the score, in DATA or in a store.
 
-    After a store DATA are the files of its nights, for examples and the texts of ids. Merges and splits need --classes
-    or --changed-from, impure clusters --label.
+    Merges and splits need --classes or --changed-from; impure clusters need --label; slices need --score and --by.
+    If the first DATA is a store, the others are the files of its nights, which examples and the texts of ids need.
     """
     from streameval.evaluation.attributed import check_target
     from streameval.evaluation.attribution import attribute as run

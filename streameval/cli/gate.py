@@ -43,11 +43,11 @@ def check(
     plan_only: bool,
     **asked: Any,
 ) -> None:
-    """Judge the nights of STORE that need it: status 3 unless all are good.
+    """Judge new, changed and failed nights of STORE by rules: status 3 unless all pass.
 
-    A rule is 'metric[column] >= x' (or >, <=, <), or 'metric[column] drop <= x' (or rise, change; x or x%): how far the
-    night may be from the median of the last 7 good nights. There are also rows, positives, nulls[column], age and
-    missing. A night that failed keeps failing until it is replaced, removed or accepted.
+    'metric[column] >= x' (or >, <=, <) bounds a metric. 'metric[column] drop <= x' (or rise, change; x or x%) bounds
+    how far a night may lie from the median of the last 7 good nights. Other rules are on rows, positives,
+    nulls[column], age and missing nights. A night that failed keeps failing until it is replaced, removed or accepted.
     """
     refuse_directory(json_to)
     check_out(out)
@@ -199,9 +199,9 @@ def _closing(store: Store, found: Check, named: Sequence[str]) -> list[str]:
 def diagnose(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
     """Say what is unusual in nights of STORE, by default in those that fail.
 
-    Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters, compared with the median of
-    the last 7 good nights, largest change first. A store with blocks of a unit adds its metrics with their intervals.
-    Then the clusters and classes whose cost rose most.
+    Rows, positives, nulls by column and by file, quantiles of scores and sizes of clusters are compared with the median
+    of the last 7 good nights, the largest change first; metrics as well, with intervals, if the store keeps blocks of
+    a unit. Then come the clusters and classes whose cost rose most.
     """
     from rich.console import Group
     from rich.text import Text

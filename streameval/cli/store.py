@@ -164,7 +164,7 @@ def add(store: str, data: tuple[str, ...], quiet: bool, plan_only: bool, **asked
 @_STORE
 @options("vacuum")
 def vacuum(store: str, quiet: bool, **asked: Any) -> None:
-    """Delete unneeded files of STORE, merge old nights."""
+    """Delete files that STORE no longer needs, and merge old nights."""
     opened = opened_store(store, asked)
     done = opened.vacuum(**given(asked))
     if not quiet:
@@ -175,7 +175,10 @@ def vacuum(store: str, quiet: bool, **asked: Any) -> None:
 @_STORE
 @options("show")
 def show(store: str, json_to: str | None, out: tuple[str, ...], quiet: bool, plan_only: bool, **asked: Any) -> None:
-    """Evaluate nights of STORE without reading the data."""
+    """Evaluate nights of STORE from their states, without reading the data.
+
+    All nights together by default; --by night evaluates each alone.
+    """
     refuse_directory(json_to)
     check_out(out)
     opened = opened_store(store, asked)
@@ -202,8 +205,8 @@ def info(
 ) -> None:
     """Show what STORE holds, what is incomplete and what fails.
 
-    With --versions also what was done when (UTC), the newest first; --as-of takes the number or the time. With --verify
-    every file is read: status 1 if one is damaged.
+    --versions lists what was done and when (UTC), the newest first. --verify reads every file: status 1 if one is
+    damaged.
     """
     refuse_directory(json_to)
     check_out(out, PLAIN)
@@ -253,8 +256,7 @@ def history(
 ) -> None:
     """Show metrics of STORE night by night.
 
-    Each value is followed by the value over all nights up to it. With --since or --last the latter begins with the
-    first night shown.
+    Each night's value is followed by the value over all nights up to it; with --since or --last, over those shown.
     """
     refuse_directory(json_to, csv_to, plot)
     if json_to == csv_to == "-":

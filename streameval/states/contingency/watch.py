@@ -146,16 +146,17 @@ def pairs(rows: Array) -> Array:
     >>> pairs(np.array([1, 2, 4]))
     array([0, 1, 6])
     """
-    _check(rows)
+    _refuse_giants(rows)
     even, odd = rows // 2, (rows - 1) // 2
     found: Array = np.where(rows % 2 == 0, even * (rows - 1), rows * odd)
     return found
 
 
-def _check(rows: Array) -> None:
-    """Raise if the pairs of a group do not fit into 64 bits."""
+def _refuse_giants(rows: Array) -> None:
+    """Raise `DataError` if the number of pairs in a cluster or class leaves 64 bits."""
     if rows.size and int(rows.max()) >= _MOST:
-        msg = f"a cluster or class has {int(rows.max()):,} rows; attribution counts the pairs of fewer than 2³² rows"
+        most = f"{int(rows.max()):,} rows"
+        msg = f"a cluster or class has {most}; attribution takes those of fewer than 2³² rows: leave it out with where"
         raise DataError(msg)
 
 
@@ -220,5 +221,5 @@ class ClassPairs:
         self._watcher.unchanged(unchanged)
         which = which[:found]
         rows = self._totals[which]
-        _check(rows)
+        _refuse_giants(rows)
         self._watcher.classes(lambda some: self._ids(which[some]), rows, parts[:found], missed[:found], joined[:found])
