@@ -28,7 +28,7 @@ import numpy as np
 from streameval.errors import OptionError, SpillError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streameval.typing import Array
 
@@ -180,7 +180,7 @@ class _Spilled(NamedTuple):
 class Buffer:
     """An array in memory or in the spill file, read by ranges of rows.
 
-    A part of a buffer keeps the whole buffer alive and is spilled with it.
+    A part of a buffer keeps the whole buffer alive and is spilled with it; so does what is computed from one.
 
     Examples
     --------
@@ -188,13 +188,16 @@ class Buffer:
     >>> part = Buffer(np.arange(9)).part(2, 8)
     >>> part.nbytes, part.read(1, 3), part.part(4, 6).read()
     (48, array([3, 4]), array([6, 7]))
+    >>> part.computed(np.negative, np.int64).part(4, 6).read()
+    array([-6, -7])
     """
 
-    __slots__ = ("__weakref__", "_data", "_first", "_whole", "dtype", "shape")
+    __slots__ = ("__weakref__", "_compute", "_data", "_first", "_whole", "dtype", "shape")
 
     def __init__(self, array: Array) -> None:
         self._data: Array | _Spilled = array
         self._whole: Buffer | None = None
+        self._compute: Callable[[Array], Array] | None = None
         self._first = 0
         self.dtype = array.dtype
         self.shape = array.shape
@@ -203,9 +206,16 @@ class Buffer:
         """Rows from `start` to `stop`, without a copy."""
         whole = self._whole or self
         part = Buffer(np.empty((0, *self.shape[1:]), self.dtype))
-        part._whole, part._first = whole, self._first + start
+        part._whole, part._first, part._compute = whole, self._first + start, self._compute
         part.shape = (stop - start, *self.shape[1:])
         return part
+
+    def computed(self, compute: Callable[[Array], Array], dtype: Any) -> Buffer:
+        """What a function makes of rows, of another type, anew whenever they are read: it takes no memory."""
+        made = Buffer(np.empty((0, *self.shape[1:]), dtype))
+        made._whole, made._compute = self, compute
+        made.shape = self.shape
+        return made
 
     @property
     def row_bytes(self) -> int:
@@ -231,7 +241,8 @@ class Buffer:
         """Rows from `start` to `stop`; a view where the array is in memory."""
         stop = self.shape[0] if stop is None else stop
         if self._whole is not None:
-            return self._whole.read(self._first + start, self._first + stop)
+            rows = self._whole.read(self._first + start, self._first + stop)
+            return rows if self._compute is None else self._compute(rows)
         data = self._data  # another thread may spill it at any time
         if isinstance(data, np.ndarray):
             return data[start:stop]

@@ -114,7 +114,7 @@ class Joint(Small):
 
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
-        total = self.woven.total(budget)
+        total = self.woven.total()
         return total.merge(self.further[self.spec.keys[0]].total(budget)) if self.further else total
 
     def slicing(self, key: By) -> Grouped:

@@ -322,7 +322,8 @@ def _coded(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
     texts = _text(values, tag)
     if codes.null_count:  # a dictionary's own nulls
         codes, texts = pc.fill_null(codes.cast(pa.int64()), len(texts)), pa.concat_arrays([texts, _nulls(1)])
-    codes = codes.to_numpy(zero_copy_only=False).astype(np.uint32)
+    codes = codes.to_numpy(zero_copy_only=False)
+    codes = codes.view(np.uint32) if codes.dtype == np.int32 else codes.astype(np.uint32)
     distinct = texts.dictionary_encode()
     if len(distinct.dictionary) < len(texts):
         codes, texts = distinct.indices.to_numpy()[codes].astype(np.uint32), distinct.dictionary

@@ -253,7 +253,7 @@ class Grouped(Small):
 
     def total(self, budget: Budget | None = None) -> Any:
         """The inner state of all rows."""
-        woven = [self.woven.total(budget)] if self.woven else []
+        woven = [self.woven.total()] if self.woven else []
         return self._union(self.apart, np.ones(len(self.joined.table), np.bool_), woven, budget)
 
     def only(self, group: Group, budget: Budget | None = None) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -129,13 +129,11 @@ class Woven:
         names = set(names)
         return np.array([name in names for name in self.book.names], np.bool_)
 
-    def total(self, budget: Budget | None = None) -> Any:
-        """The inner state of all rows: the same pieces, without the groups."""
-        hold, shift = (budget or Budget()).hold, self.keyed.layout.dtype.type(CELL_BITS if self.narrow else 32)
-        narrow = tuple(
-            replace(each, words=hold((each.words.read() >> shift).astype(np.uint16))) for each in self.keyed.segments
-        )
-        return self._inner(narrow, self.table.facts.sum(axis=0))
+    def total(self) -> Any:
+        """The inner state of all rows: the same pieces, whose words are computed without the groups when read."""
+        upper = partial(_upper, CELL_BITS if self.narrow else 32)
+        segments = (replace(each, words=each.words.computed(upper, np.uint16)) for each in self.keyed.segments)
+        return self._inner(tuple(segments), self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
@@ -272,6 +270,12 @@ class WovenBuilder:
 
 
 _ENCODERS = {NARROW: (sweep.narrow_f4, sweep.narrow_keys), WIDE: (kernels.encode_f4, kernels.encode_keys)}
+
+
+def _upper(shift: int, words: Array) -> Array:
+    """The lower half of each key."""
+    found: Array = (words >> words.dtype.type(shift)).astype(np.uint16)
+    return found
 
 
 def _complete(score: pa.Array, kind: str) -> Array | None:
