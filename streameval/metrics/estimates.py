@@ -65,7 +65,10 @@ _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two col
 FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
 TOO_COARSE = f"the value on the coarse grid is off: {FINER}"
 _INEXACT = 0.01  # standard errors below it were off by 0.5 % (root mean square) and 1.1 % at most
-_TOO_ROUGH = f"the grid is too coarse around the threshold: {FINER}"
+_TOO_ROUGH = (
+    "the standard error depends on where rows lie within bins of the coarse grid: evaluate the files with every score "
+    "(--resample-bins exact; of slices --resample-bins 65536)"
+)
 
 
 def too_few(units: float, of: str, needed: str) -> str:

@@ -5,8 +5,8 @@ the state, finalized unchanged, but for a number of points such as the k of ``pr
 Values are those of the exact state; only replicates come from here.
 
 Thresholded metrics are not smooth in the rows. Their blocks are merged to `FEW_BLOCKS`, and they have no interval where
-too few units lie beyond the threshold, or where a grid leaves too much unknown about the rows around it. What a metric
-needs of this, its row in the catalogue says.
+too few units lie beyond the threshold. No metric has one where a grid leaves too much unknown about the rows that
+decide it: those around its threshold, or ties within bins. What a metric needs of this, its row in the catalogue says.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["FEW_BLOCKS", "Resampled", "SplitState", "certificates", "estimates", "without_replicates"]
 
 FEW_BLOCKS = 32  # of thresholded metrics
+_HALF_BIN = 2  # rows that are one tie may lie twice as far from the middle of their bin as they are displaced
 _FAR = 5  # standard errors that a maximum must lie from what a useless score has
 
 
@@ -71,6 +72,9 @@ class Thresholded(Resampled, Protocol):
 
     def displaced(self) -> Sequence[Thresholded]:
         """The same with rows one standard deviation from where they are taken to be; empty where that is known."""
+
+    def tied(self, metrics: Sequence[Metric]) -> Sequence[Thresholded]:
+        """All rows, with what a block has of a bin beyond its share in one half of it; empty where places are known."""
 
     def certified(self, exact: Exact) -> str | None:
         """Why no replicate will do, where that shows; `exact` finalizes metrics of the exact state."""
@@ -126,6 +130,10 @@ class SplitState:
         return self
 
     def displaced(self) -> Sequence[SplitState]:
+        """Empty: the scores of each block are known."""
+        return ()
+
+    def tied(self, metrics: Sequence[Metric]) -> Sequence[SplitState]:
         """Empty: the scores of each block are known."""
         return ()
 
@@ -187,16 +195,18 @@ def estimates(
     reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
     rest = [i for i in range(len(kinds)) if i not in found]
     every = [(resampled, False, rest)] * bool(rest)
+    areas = [i for i in rest if ranked and not reason and _is_area(values[i], kinds[i])]
+    tied = _tied(ranked, areas, metrics, rows, finalize) if ranked and areas else {}
     for split, rough, at in _groups(values, metrics, kinds, rows, ranked, exact) if ranked else every:
         whole = cast("Thresholded", split).total if ranked else _nothing
         some = [metrics[i] for i in at]
         replicates, grid = _replicates(some, rows, split, whole, finalize)
-        doubtful = bool(rough and not reason)
-        displaced = cast("Thresholded", split).displaced() if doubtful else ()
+        displaced = cast("Thresholded", split).displaced() if rough and not reason else ()
         doubts = _doubts(replicates, some, rows, displaced, finalize)
         for row, own, doubt, i in zip(replicates, grid, doubts, at, strict=True):
             sizes, kind = split.sizes.of(kinds[i].units), kinds[i]
             known = (kind.low, kind.high)
+            doubt = np.hypot(doubt, tied.get(i, 0.0))
             estimate = Estimate(values[i], row, sizes, kind.scale, reason, own, bounds=known, doubt=doubt)
             found[i] = replace(estimate, reason=reason or _reason(estimate, metrics[i], kind, split))
     if resampled.sizes.single:
@@ -285,9 +295,32 @@ def _doubts(
     squares = np.zeros_like(replicates)
     for split in displaced:
         moved, _ = _replicates(metrics, rows, split, _nothing, finalize)
-        with np.errstate(invalid="ignore"):
-            squares += np.nan_to_num(np.square(moved - replicates), nan=0.0, posinf=math.inf)
+        squares += _squares(moved, replicates)
     return np.sqrt(squares / max(1, len(displaced)))
+
+
+def _is_area(value: Scalar, kind: Entry) -> bool:
+    """Whether a value takes the whole ranking, and no place in it alone decides what it is."""
+    return not (kind.thresholded or kind.beyond or value.threshold is not None)
+
+
+def _tied(
+    ranked: Thresholded, areas: Sequence[int], metrics: Sequence[Metric], rows: int, finalize: Finalize
+) -> dict[int, Array]:
+    """How far replicates of areas, by place, may be off where a block's rows are ties anywhere in their bins."""
+    some, found = [metrics[i] for i in areas], np.zeros((len(areas), ranked.sizes.counts["rows"].size))
+    splits = ranked.tied(some)
+    for split in splits:
+        moved, grid = _replicates(some, rows, split, split.total, finalize)
+        found += _squares(moved, np.array(grid)[:, None])
+    return dict(zip(areas, _HALF_BIN * np.sqrt(found / max(1, len(splits))), strict=True))
+
+
+def _squares(moved: Array, around: Array) -> Array:
+    """Squares of how far values have moved; 0 where one is not there, infinite where it has become undefined."""
+    with np.errstate(invalid="ignore"):
+        squares: Array = np.nan_to_num(np.square(moved - around), nan=0.0, posinf=math.inf)
+    return squares
 
 
 def _values(scalars: Sequence[Scalar]) -> list[float]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from streameval.kernels.jit import jit
 
-__all__ = ["cut_counts", "dealt_counts", "dealt_weights", "left_counts", "left_weights"]
+__all__ = ["cut_counts", "dealt_counts", "dealt_weights", "left_counts", "left_weights", "tied_rows"]
 
 
 @jit
@@ -46,7 +46,7 @@ def left_weights(whole, sums, left, first, step):
 
 
 @jit
-def cut_counts(rows, measure, pieces, most, neg, pos):
+def cut_counts(rows, measure, pieces, most, moved, neg, pos):
     """The measure of the pieces of bins that have rows, from the last bin to the first; returns how many pieces.
 
     Parameters
@@ -55,6 +55,8 @@ def cut_counts(rows, measure, pieces, most, neg, pos):
     measure : the same rows or their weights
     pieces : int64 array of shape (n_bins,), pieces of each bin
     most : what all is multiplied by, divisible by the number of pieces
+    moved : array of shape (n_bins, 2), what each piece of the upper half of a bin gives to one of the lower half; of
+        shape (0, 2) for nothing
     neg, pos : arrays that take the pieces
     """
     n = 0
@@ -62,10 +64,47 @@ def cut_counts(rows, measure, pieces, most, neg, pos):
         if rows[i, 0] | rows[i, 1]:
             times = most // pieces[i]
             a, b = measure[i, 0] * times, measure[i, 1] * times
-            for _ in range(pieces[i]):
+            for j in range(pieces[i]):
                 neg[n], pos[n] = a, b
+                if len(moved) and pieces[i] > 1:
+                    upper = 2 * j < pieces[i]
+                    neg[n] += -moved[i, 0] if upper else moved[i, 0]
+                    pos[n] += -moved[i, 1] if upper else moved[i, 1]
                 n += 1
     return n
+
+
+@jit
+def tied_rows(whole, table, first, step, pieces, most, side):
+    """What pieces of upper halves of bins give to lower ones where what a block has beyond its share is one tie.
+
+    Which half the tie is in varies with block, bin and label.
+
+    Parameters
+    ----------
+    whole : array of shape (n_bins, 2), rows of all blocks or their weights
+    table : array of shape (n_bins, n_blocks, 2), of each block
+    first, step : the block is all those from ``first`` on in steps of ``step``
+    pieces, most : as for `cut_counts`
+    side : 1, or −1 for positives on the other side
+
+    Returns
+    -------
+    float64 array of shape (n_bins, 2)
+    """
+    out = np.empty(whole.shape, np.float64)
+    for i in range(len(whole)):
+        for label in range(2):
+            block = 0.0
+            for b in range(first, table.shape[1], step):
+                block += table[i, b, label]
+            away = min(block, abs(block - whole[i, label] / step)) * (most // pieces[i])
+            mixed = np.uint64((i * step + first) * 2 + label + 1) * np.uint64(0x9E3779B97F4A7C15)
+            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+            if (mixed >> np.uint64(63)) ^ np.uint64(label == 1 and side < 0):
+                away = -away
+            out[i, label] = away
+    return out
 
 
 @jit
