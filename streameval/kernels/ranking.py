@@ -1,7 +1,8 @@
 """Sums over the groups of equal score, from the best score to the worst.
 
 A group has p positives and n negatives; T and F are the positives and negatives before it. For counts the sums are
-128-bit integers, returned as (high, low) words, so the order of summation does not matter. Ratios are rounded to units
+128-bit integers, returned as (high, low) words, or as sums of products with the halves of a word, which the caller
+joins; so the order of summation does not matter. Ratios are rounded to units
 of 2⁻⁶² before they are summed, which makes their sums independent of the order too. For weights the sums are
 compensated floats.
 """
@@ -39,23 +40,19 @@ _HALF = np.uint64(32)
 
 
 @jit
-def area_counts(neg, pos, before_neg, total_neg):
-    """Σ p·(2(N − F) − n): twice the pairs in which the positive comes first, ties as halves."""
-    high, low = np.uint64(0), np.uint64(0)
-    upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
-    below = np.int64(total_neg - before_neg)
+def area_counts(neg, pos, below):
+    """Σ p·(2B − n), with B the negatives in and after the group: twice the pairs won, ties as halves.
+
+    `below` is B of the first group. Returns the sums of the products with the upper and the lower halves of the
+    factors; the sum of `pos` must be less than `HELD`.
+    """
+    upper, lower = np.uint64(0), np.uint64(0)
     for i in range(neg.size):
         p, factor = np.uint64(pos[i]), np.uint64(2 * below - neg[i])
-        held += pos[i]
-        if held >= HELD:
-            high, low = add_words(high, low, upper, lower)
-            high, low = multiply_add(high, low, p, factor)
-            upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
-        else:
-            upper += p * (factor >> _HALF)
-            lower += p * (factor & _LOW)
+        upper += p * (factor >> _HALF)
+        lower += p * (factor & _LOW)
         below -= neg[i]
-    return add_words(high, low, upper, lower)
+    return upper, lower
 
 
 @jit
@@ -128,33 +125,23 @@ def dot_counts(counts, values, unit):
 
 
 @jit
-def _share(part, whole):
-    """``part / whole`` in units of 2⁻⁶²; 1 where both are 0."""
-    return np.uint64(np.int64((part / whole if whole else 1.0) * _UNIT))  # the processor converts to signed words
+def precision_counts(neg, pos, false, true, trapezoid):
+    """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` plus the precision before each group.
 
-
-@jit
-def precision_counts(neg, pos, before_neg, before_pos, trapezoid):
-    """Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶²; with `trapezoid` plus the precision before each group."""
-    high, low = np.uint64(0), np.uint64(0)
-    upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
-    true, false = np.int64(before_pos), np.int64(before_neg)
+    `false` and `true` are F and T of the first group. Returns halves, as `area_counts`.
+    """
+    upper, lower = np.uint64(0), np.uint64(0)
     for i in range(neg.size):
+        before, rows = true, true + false
         true += pos[i]
         false += neg[i]
         if pos[i]:
-            p, rate = np.uint64(pos[i]), _share(true, true + false)
+            rate = np.uint64(np.int64(true / (true + false) * _UNIT))  # the processor converts to signed words
             if trapezoid:
-                rate += _share(true - pos[i], true - pos[i] + false - neg[i])
-            held += pos[i]
-            if held >= HELD:
-                high, low = add_words(high, low, upper, lower)
-                high, low = multiply_add(high, low, p, rate)
-                upper, lower, held = np.uint64(0), np.uint64(0), np.int64(0)
-            else:
-                upper += p * (rate >> _HALF)
-                lower += p * (rate & _LOW)
-    return add_words(high, low, upper, lower)
+                rate += np.uint64(np.int64((before / rows if rows else 1.0) * _UNIT))
+            upper += np.uint64(pos[i]) * (rate >> _HALF)
+            lower += np.uint64(pos[i]) * (rate & _LOW)
+    return upper, lower
 
 
 @jit

@@ -21,7 +21,6 @@ __all__ = [
     "repetitive",
     "scatter",
     "scatter_rows",
-    "stretches",
     "sum_pieces",
     "take_out",
     "tally",
@@ -349,24 +348,3 @@ def align(key0, rest0, key1, rest1):
             j += 1
         k += 1
     return keys[:k], rest[:k], at0, at1
-
-
-@jit
-def stretches(items, most, dense, first, last):
-    """First and last bucket of stretches of at most `most` items; a bucket of more than `dense` stands alone.
-
-    Returns how many there are; `first` and `last` have room for all buckets.
-    """
-    count, total, full = 0, np.int64(0), False
-    for j in range(items.size):
-        if not items[j]:
-            continue
-        if total and (full or items[j] > dense or total + items[j] > most):
-            count += 1
-            total = np.int64(0)
-        if not total:
-            first[count] = j
-        last[count] = j
-        total += items[j]
-        full = items[j] > dense
-    return count + (total > 0)

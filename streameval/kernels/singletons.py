@@ -14,7 +14,7 @@ from streameval.kernels.jit import jit
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
-__all__ = ["SLOTS", "Addresses", "emit_others", "shared_rows", "spread_starts"]
+__all__ = ["SLOTS", "Addresses", "emit_others", "shared_rows"]
 
 SLOTS = 8  # for each row of the largest bucket, at least
 
@@ -35,41 +35,6 @@ class Addresses(NamedTuple):
     words: np.ndarray
     rest: np.ndarray
     counts: np.ndarray
-
-
-@jit
-def spread_starts(codes, starts, first, out):
-    """Where each code from `first` on starts in a segment, counted from the first item that is returned.
-
-    Parameters
-    ----------
-    codes : uint32 array of shape (n_pieces,), the ascending codes of the segment
-    starts : int64 array of shape (n_pieces + 1,), where they start
-    first : int64
-    out : int64 array of shape (n_codes + 1,), updated in place; the end is the last
-
-    Returns
-    -------
-    start, stop : int64, the segment's items that have these codes
-    """
-    low, high = 0, codes.size
-    while low < high:
-        middle = (low + high) >> 1
-        if np.int64(codes[middle]) < first:
-            low = middle + 1
-        else:
-            high = middle
-    at, begin = 0, starts[low]
-    while low < codes.size and np.int64(codes[low]) - first < out.size - 1:
-        code = np.int64(codes[low]) - first
-        while at <= code:
-            out[at] = starts[low] - begin
-            at += 1
-        low += 1
-    while at < out.size:
-        out[at] = starts[low] - begin
-        at += 1
-    return begin, starts[low]
 
 
 @jit

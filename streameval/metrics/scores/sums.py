@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels import calibration, gain, ranking
+from streameval.kernels.exact import HELD
 from streameval.states.scores.missing import total_weight
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
@@ -114,7 +115,11 @@ def running(values: Array, start: Any) -> Array:
 def pairs_won(part: ScorePart) -> Any:
     """Twice the pairs in which the positive comes first, ties as halves: Σ p·(2(N − F) − n)."""
     if integers(part.n):
-        return _integer(ranking.area_counts(part.n, part.p, part.before.n, part.total.n))
+        won = 0
+        for n, p, false, _ in _pieces(part):
+            below = part.total.n - false
+            won += _joined(ranking.area_counts(n, p, below)) if n.size != 1 else int(p[0]) * (2 * below - int(n[0]))
+        return won
     return 2.0 * float(ranking.area_weights(part.n, part.p, part.before.n, part.total.n))
 
 
@@ -194,8 +199,36 @@ def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
     """
     at = part.n, part.p, part.before.n, part.before.p, trapezoid
     if integers(part.n):
-        return _integer(ranking.precision_counts(*at)) << (not trapezoid)
+        found = 0
+        for n, p, false, true in _pieces(part):
+            if n.size != 1:
+                found += _joined(ranking.precision_counts(n, p, false, true, trapezoid))
+                continue
+            after, rows = true + int(p[0]), true + false
+            rate = _share(after, rows + int(n[0]) + int(p[0])) + (_share(true, rows) if trapezoid else 0)
+            found += int(p[0]) * rate
+        return found << (not trapezoid)
     return float(ranking.precision_weights(*at)) / (1 << trapezoid)
+
+
+def _share(part: int, whole: int) -> int:
+    """``part / whole`` in units of 2⁻⁶², as loops round it; 1 where both are 0."""
+    return int((float(part) / float(whole) if whole else 1.0) * ranking.UNIT)
+
+
+def _pieces(part: ScorePart) -> Iterator[tuple[Array, Array, int, int]]:
+    """Counts of groups of fewer than `HELD` positives together, or of one group; with F and T."""
+    n, p, false, true = part.n, part.p, part.before.n, part.before.p
+    if part.total.p < HELD:
+        yield n, p, false, true
+        return
+    ends, first = np.cumsum(p), 0
+    while first < p.size:
+        done = int(ends[first - 1]) if first else 0
+        stop = max(first + 1, int(ends.searchsorted(done + HELD)))
+        yield n[first:stop], p[first:stop], false, true + done
+        false += int(n[first:stop].sum())
+        first = stop
 
 
 def mean_precision(precisions: Any, P: Any) -> float:
@@ -375,6 +408,11 @@ def last_within(part: ScorePart, bound: Any) -> int | None:
 def integers(values: Array) -> bool:
     """Whether a column holds counts."""
     return values.dtype.kind == "i"
+
+
+def _joined(halves: tuple[int, int]) -> int:
+    """Σ of products with words, from those with the upper and the lower halves of the words."""
+    return (int(halves[0]) << 32) + int(halves[1])
 
 
 def _integer(words: tuple[int, int]) -> int:

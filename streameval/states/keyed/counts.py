@@ -40,6 +40,7 @@ from streameval.states.keyed.layout import (
     SegmentAddresses,
     Side,
     cut,
+    stretches,
 )
 
 if TYPE_CHECKING:
@@ -249,7 +250,7 @@ class KeyedCounts:
         """Stretches of buckets to sort at a time: of one bucket each where only the bucket tells keys apart."""
         if self.layout.partial:
             return ((j, j + 1) for j in np.flatnonzero(items).tolist())
-        return _batches(items)
+        return stretches(items, CHUNK, DENSE)
 
     def _plain(self, start: int, stop: int) -> bool:
         """Whether some buckets hold rows uncounted, with a spare bit for the label."""
@@ -423,13 +424,6 @@ def _read(column: Buffer | None, starts: Array, dtype: np.dtype[Any]) -> Array:
     """The items of consecutive pieces; an absent column of counts is all ones."""
     first, last = int(starts[0]), int(starts[-1])
     return np.ones(last - first, dtype) if column is None else column.read(first, last)
-
-
-def _batches(items: Array) -> Iterator[tuple[int, int]]:
-    """Split buckets into stretches of at most `CHUNK` items; a bucket of more than `DENSE` stands alone."""
-    first, last = np.empty((2, items.size), np.int64)
-    found = kernels.stretches(items, CHUNK, DENSE, first, last)
-    yield from zip(first[:found].tolist(), (last[:found] + 1).tolist(), strict=True)
 
 
 def _extremes(pieces: Iterator[Array]) -> tuple[int, int]:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.singletons import Addresses, spread_starts
+from streameval.kernels.singletons import Addresses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streameval.budget import Buffer
     from streameval.states.keyed.grouping import Columns
@@ -26,6 +26,7 @@ __all__ = [
     "SegmentAddresses",
     "Side",
     "cut",
+    "stretches",
 ]
 
 Interval = tuple[int, int]  # of buckets
@@ -148,14 +149,17 @@ class SegmentAddresses:
     @classmethod
     def of(cls, segments: Sequence[Segment], start: int, stop: int) -> SegmentAddresses:
         """Places of the buckets of some segments; what is spilled is read."""
-        width, columns = 2 * (stop - start), []
-        starts, addresses = np.empty((len(segments), width + 1), np.int64), np.zeros((3, len(segments)), np.uint64)
+        columns, starts = [], np.zeros((len(segments), 2 * (stop - start) + 1), np.int64)
+        addresses, ends = np.zeros((3, len(segments)), np.uint64), np.array((2 * start, 2 * stop), np.uint32)
         for r, segment in enumerate(segments):
-            first, last = spread_starts(segment.codes, segment.starts, 2 * start, starts[r])
+            a, b = segment.codes.searchsorted(ends).tolist()
+            pieces = segment.starts[a : b + 1]
+            starts[r, segment.codes[a:b] - ends[0] + np.uint32(1)] = pieces[1:] - pieces[:-1]
             for at, column in zip(addresses, (segment.words, segment.rest, segment.counts), strict=True):
                 if column is not None:
-                    columns.append(column.read(first, last))
+                    columns.append(column.read(int(pieces[0]), int(pieces[-1])))
                     at[r] = columns[-1].__array_interface__["data"][0]
+        np.cumsum(starts, axis=1, out=starts)
         return cls(Addresses(starts, *addresses), columns)
 
 
@@ -201,3 +205,23 @@ def cut(sizes: Array, items: int) -> list[Interval]:
     first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
     last = np.append(first[1:], used.size)[: first.size] - 1
     return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))
+
+
+def stretches(sizes: Array, most: int, dense: int) -> Iterator[Interval]:
+    """Intervals of at most `most` items, as long as possible; a bucket of more than `dense` items stands alone.
+
+    Examples
+    --------
+    >>> list(stretches(np.array([0, 2, 1, 9, 0, 1]), 10, 5))
+    [(1, 3), (3, 4), (5, 6)]
+    """
+    used = np.flatnonzero(sizes)
+    ends = np.cumsum(sizes[used])
+    alone = np.append(np.flatnonzero(sizes[used] > dense), used.size).tolist()
+    first, k = 0, 0
+    while first < used.size:
+        fits = int(ends.searchsorted((ends[first - 1] if first else 0) + most, "right"))
+        k += alone[k] < first
+        stop = first + 1 if alone[k] == first else min(fits, alone[k])
+        yield int(used[first]), int(used[stop - 1]) + 1
+        first = stop

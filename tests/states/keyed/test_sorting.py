@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.kernels.keyed.sorting import sorted_order, sorted_words
+from streameval.states.keyed.layout import stretches
 
 RANDOM = np.random.default_rng(3)
 EVEN = RANDOM.integers(0, 1 << 64, 5000, np.uint64)
@@ -65,3 +66,15 @@ def test_clumps_of_words_are_sorted(clumps: list[tuple[int, int, int]], seed: in
     random = np.random.default_rng(seed)
     parts = [np.uint64(low) + random.integers(0, 1 << spread, rows, np.uint64) for low, spread, rows in clumps]
     check(random.permutation(np.concatenate([np.empty(0, np.uint64), *parts])))
+
+
+@given(st.lists(st.sampled_from([0, 1, 4, 5, 6, 10, 11]), max_size=60))
+def test_stretches_are_as_long_as_they_may_be(items: list[int]) -> None:
+    """A stretch ends before the bucket that would not fit; a dense bucket stands alone; empty ones end no stretch."""
+    due: list[list[int]] = []
+    for bucket in np.flatnonzero(items).tolist():
+        held = sum(items[b] for b in due[-1]) if due else 10
+        if items[bucket] > 5 or held + items[bucket] > 10 or items[due[-1][-1]] > 5:
+            due.append([])
+        due[-1].append(bucket)
+    assert list(stretches(np.array(items, np.int64), 10, 5)) == [(part[0], part[-1] + 1) for part in due]
