@@ -10,7 +10,7 @@ from streameval.errors import OptionError
 from streameval.plots.canvas import BLUE, GREY, RED, checked_path, finish, new_axes, plain_frame
 from streameval.plots.sources import Evaluated
 from streameval.results import slice_text
-from streameval.wording import visible
+from streameval.wording import plural, visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +27,7 @@ _LINE = 0.26  # inches of a line
 _VERDICTS = {"better": (BLUE, "D"), "worse": (RED, "v"), "not shown": (GREY, "o")}
 _WIDE = 28  # characters of a slice
 _NAME = 18  # characters of a column in a difference
+_TITLE = 46  # characters of a line above the axes
 
 
 def plot_slices(
@@ -40,7 +41,8 @@ def plot_slices(
 ) -> Axes:
     """The slices of a column: a dot for the value of each slice, with its rows, and a line for the value of all rows.
 
-    Bars are sampling intervals if there are any (``ci``), else certain ends where these differ. At most 40 slices are
+    Bars are sampling intervals if there are any (``ci``), else certain ends where these differ. A hollow dot has no
+    interval though others have one, for instance because the slice has too few effective units. At most 40 slices are
     shown, those with the most rows, ordered by value with the lowest at the bottom; slices without a value come last.
 
     Parameters
@@ -84,11 +86,13 @@ def plot_slices(
     _dots(ax, at, shown, [(BLUE, "o")] * len(shown))
     ax.set_yticks(at, [_name(result.slice or {}) for result in shown], fontsize=8)
     for y, result in zip(at, shown, strict=True):
-        said = f"{result.rows:,} rows" if np.isfinite(result.value) else f"{result.rows:,} rows: {result.reason}"
+        lacks = f": {result.reason}" if not np.isfinite(result.value) else ", no interval" if _lacks(result) else ""
+        said = plural(result.rows, "row") + lacks
         ax.annotate(said, (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center", color="#404040")
-    more = f", {len(shown)} of {len(sliced)} slices" if len(shown) < len(sliced) else ""
-    ax.set_title(f"{metric} of {shown[0].of} by {column}{more}", fontsize=11, pad=20)
-    return _finished(ax, len(shown), metric, path)
+    more = f"{len(shown)} of {len(sliced)} slices" if len(shown) < len(sliced) else ""
+    title = [f"{metric} of {_shortened(str(shown[0].of), _WIDE)}", f"by {_shortened(column, _TITLE)}", more]
+    ax.set_title(_lines(title), fontsize=11, pad=20)
+    return _finished(ax, len(shown), f"{metric}{_with_interval(shown)}", path)
 
 
 def plot_differences(
@@ -140,11 +144,27 @@ def plot_differences(
     ax.set_yticks(at, [_difference(result) for result in shown], fontsize=8)
     for y, result in zip(at, shown, strict=True):
         ax.annotate(_said(result), (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center")
-    levels = {f"{r.ci_level:.0%}" for r in shown if r.ci_level is not None}
     more = f", {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
     ax.set_title(f"Differences{more}", fontsize=11)
-    said = f"Difference, with its {levels.pop()} interval" if len(levels) == 1 else "Difference"
-    return _finished(ax, len(shown), said, path)
+    return _finished(ax, len(shown), f"Difference{_with_interval(shown)}", path)
+
+
+def _with_interval(shown: Sequence[Scalar]) -> str:
+    """What the bars are, if all are sampling intervals of one level."""
+    levels = {r.ci_level for r in shown if r.ci_level is not None and not _lacks(r)}
+    return f", with its {levels.pop():.0%} interval" if len(levels) == 1 else ""
+
+
+def _lacks(result: Scalar) -> bool:
+    """Whether a sampling interval was asked for that a value does not have."""
+    return result.ci_level is not None and (result.ci_lower is None or result.ci_upper is None)
+
+
+def _lines(parts: Sequence[str]) -> str:
+    """The parts of a title in one line, or one line each where they are long."""
+    some = [part for part in parts if part]
+    whole = " ".join(some[:2]) + "".join(f", {part}" for part in some[2:])
+    return whole if len(whole) <= _TITLE else "\n".join(some)
 
 
 def _slices(results: Sequence[Scalar], column: str, metric: str, of: str | None) -> tuple[list[Scalar], Scalar | None]:
@@ -176,7 +196,8 @@ def _dots(ax: Axes, at: Any, shown: Sequence[Scalar], looks: Sequence[tuple[str,
         )  # fmt: skip
         if upper > lower:
             ax.plot((lower, upper), (y, y), color=line, linewidth=1.3, solid_capstyle="butt", zorder=2)
-        ax.plot(result.value, y, color=line, marker=marker, markersize=5, zorder=3)
+        face = "white" if _lacks(result) else line
+        ax.plot(result.value, y, color=line, markerfacecolor=face, marker=marker, markersize=5, zorder=3)
 
 
 def _difference(result: Scalar) -> str:
@@ -188,7 +209,8 @@ def _difference(result: Scalar) -> str:
 def _said(result: Scalar) -> str:
     """The verdict of a difference with its p-value, or the reason why there is none."""
     p = "" if result.p_value is None else f", p = {result.p_value:.2g}" if result.p_value >= 1e-4 else ", p < 0.0001"
-    return f"{result.verdict or result.reason or result.ci_reason or 'no interval'}{p}"
+    verdict = "no interval" if result.verdict and _lacks(result) else result.verdict
+    return f"{verdict or result.reason or result.ci_reason or 'no interval'}{p}"
 
 
 def _name(slice_: Any) -> str:

@@ -234,6 +234,23 @@ def test_slices_with_intervals_and_without_values() -> None:
     assert line(ax, 1)[0].tolist() == [0.8, 0.95]
 
 
+def test_a_slice_without_the_interval_of_others_is_hollow() -> None:
+    """It would look the most certain; the axis says what bars are, and long names take a line each."""
+    names = {f"a_long_column_{i}": i for i in range(2)}
+    ends = {"ci_level": 0.95, "ci_lower": 0.8, "ci_upper": 0.95}
+    made = [
+        Scalar("roc_auc", 0.9, "score", rows=1, slice=names, ci_level=0.95),
+        Scalar("roc_auc", 0.8, "score", **ends),
+    ]
+    made[1] = replace(made[1], rows=2, slice=dict.fromkeys(names, 5))
+    ax = plot_slices(replace(ALL, results=tuple(made)), ",".join(names), "roc_auc")
+    assert texts(ax) == ["2 rows", "1 row, no interval"]
+    dots = [drawn.get_markerfacecolor() for drawn in ax.get_lines() if drawn.get_marker() == "o"]
+    assert (dots[0] != "white", dots[1]) == (True, "white")
+    assert ax.get_xlabel() == "roc_auc, with its 95% interval"
+    assert ax.get_title().splitlines() == ["roc_auc of score", "by a_long_column_0,a_long_column_1"]
+
+
 def test_differences_say_their_verdict() -> None:
     """In words and by their marker, not by colour alone."""
     ax = plot_differences(DIFFERENCES)
