@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.plots.canvas import GREY, checked_path, color, figure_of, finish, new_axes, plain_frame, plain_log
+from streameval.plots.canvas import (
+    GREY,
+    checked_path,
+    color,
+    figure_of,
+    finish,
+    new_axes,
+    plain_frame,
+    plain_log,
+    plain_numbers,
+)
 from streameval.plots.labels import CURVE, arrange
 from streameval.plots.sources import curves_of
 from streameval.results import Reliability
@@ -90,6 +100,8 @@ def draw_reliability(ax: Axes, curves: Sequence[Reliability], colors: Sequence[i
     if log:
         rows.set_yscale("log")
         plain_log(rows.yaxis)
+    else:
+        plain_numbers(rows.yaxis)
     plain_frame(rows)
     rows.set(ylabel="Weight" if curves[0].weighted else "Rows", xlabel=ax.get_xlabel())
     ax.set_xlabel("")

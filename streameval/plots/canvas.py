@@ -30,6 +30,7 @@ __all__ = [
     "new_figure",
     "plain_frame",
     "plain_log",
+    "plain_numbers",
     "save",
 ]
 
@@ -105,10 +106,17 @@ def plain_frame(ax: Axes) -> None:
 
 def plain_log(axis: Axis) -> None:
     """Plain numbers along a logarithmic axis: 0.01, 10, 1,000."""
-    from matplotlib.ticker import FuncFormatter, NullFormatter
+    from matplotlib.ticker import NullFormatter
+
+    plain_numbers(axis)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Plain numbers along an axis, with thousands apart: 0.5, 1,000."""
+    from matplotlib.ticker import FuncFormatter
 
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
-    axis.set_minor_formatter(NullFormatter())
 
 
 def finish(ax: Axes, path: Path | None) -> Axes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from streameval.plots.labels import CURVE, arrange
 from streameval.plots.sources import distribution_of, one_curve
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_score_distributions", "plot_thresholds"]
 
 _MARKS = 8  # most operating points drawn
+_FONT = 7  # points, of their names
 
 
 def plot_score_distributions(
@@ -147,12 +150,11 @@ def plot_thresholds(
         ax.set_xscale("log")
         plain_log(ax.xaxis)
     marks = sorted((at_, name) for name, at_ in _marks(found, curve.of) if at[0] <= at_ <= at[-1])
-    for i, (threshold, name) in enumerate(marks):
+    for threshold, _ in marks:
         ax.axvline(threshold, color=GREY, linestyle=":", linewidth=1.0, zorder=2)
-        place: Any = {"rotation": 90, "fontsize": 7, "ha": "right", "va": "center", "color": "#404040", "zorder": 4}
-        ax.text(threshold, 0.5 + 0.3 * ((i + 1) % 3 - 1), name, **place)
     plain_frame(ax)
     ax.margins(x=0.02)
+    _name(ax, marks)
     ax.set(ylim=(-0.02, 1.02), xlabel=f"Threshold of {curve.of}", ylabel="Share")
     ax.set_title("What a threshold gives")
     if log:
@@ -160,6 +162,19 @@ def plot_thresholds(
     else:
         arrange(figure_of(ax), ax, float(at[-1]), "center left")
     return finish(ax, path)
+
+
+def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
+    """Write the names of thresholds at their lines, in three rows; where lines lie close, names stand apart."""
+    place: Any = {"rotation": 90, "fontsize": _FONT, "ha": "right", "va": "center", "color": "#404040", "zorder": 4}
+    behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5}
+    scale = 72 / figure_of(ax).dpi  # from pixels to points
+    free: dict[int, float] = {}
+    for i, (threshold, name) in reversed([*enumerate(marks)]):
+        at, row = scale * float(ax.transData.transform((threshold, 0.5))[0]), (i + 1) % 3 - 1
+        end = min(at - 1.0, free.get(row, math.inf))
+        free[row] = end - 1.6 * _FONT
+        ax.annotate(name, (threshold, 0.5 + 0.3 * row), (end - at, 0), textcoords="offset points", bbox=behind, **place)
 
 
 def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -201,6 +202,19 @@ def test_thresholds_give_what_a_count_gives() -> None:
     negative = evaluate(pa.table({"label": [0, 1], "score": [-2.0, -1.0]}), score="score")
     with pytest.raises(OptionError, match="above 0: leave out log"):
         plot_thresholds(negative, log=True)
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_names_of_close_thresholds_stand_apart(log: bool) -> None:
+    """Eight thresholds within a hundredth of the axis: no two names overlap."""
+    at = [f"threshold={0.9 + 0.001 * i:g}" for i in range(8)]
+    score = [1e-60, *np.linspace(0.05, 1.0, 20)]
+    found = evaluate(pa.table({"label": [i % 2 for i in range(21)], "score": score}), score="score", at=at)
+    ax = plot_thresholds(found, log=log)
+    named = {text.get_text(): text.get_window_extent() for text in ax.texts}
+    assert {*at} <= named.keys()
+    for one, other in combinations([named[name] for name in at], 2):
+        assert not one.overlaps(other)
 
 
 def test_slices_have_their_rows() -> None:

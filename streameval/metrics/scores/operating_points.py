@@ -253,9 +253,9 @@ class OperatingPoint:
         )
 
     def nothing(self, total: Totals) -> Scalar:
-        """The value where no score reaches the threshold."""
+        """The value where no score reaches the threshold, whose table is known: no row is flagged."""
         if self.measure == "precision":
-            return Scalar.undefined(self.name, NOTHING_FLAGGED)
+            return replace(Scalar.undefined(self.name, NOTHING_FLAGGED), threshold=self.at)
         return Scalar.certain(self.name, 0.0, self.at)
 
     def unreachable(self, found: Sequence[Vertex]) -> Scalar:

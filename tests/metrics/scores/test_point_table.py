@@ -254,3 +254,18 @@ def test_rows_of_a_precision_of_many_digits_are_counts() -> None:
         [row] = evaluate(data, score="score", metrics=f"recall@{at}").operating_points().to_pylist()
         assert (row["flagged"], row["tp"]) == (flagged, flagged // 999)
         assert isinstance(row["flagged"], int)
+
+
+@pytest.mark.parametrize("approx", [False, True])
+def test_a_threshold_that_no_score_reaches_has_a_row(approx: bool) -> None:
+    """Nothing is flagged, which is known: all positives are missed, and the precision is not defined."""
+    [row] = [
+        row
+        for row in evaluate(drawn(), score="score", at="threshold=2", approx=approx).operating_points().to_pylist()
+        if row["at"] == "threshold=2"
+    ]
+    label = drawn()["label"].to_numpy()
+    assert (row["threshold"], row["flagged"], row["tp"], row["fp"], row["recall"]) == (2, 0, 0, 0, 0)
+    assert (row["fn"], row["tn"]) == (label.sum(), (~label).sum())
+    assert row["precision"] is None
+    assert row["reason"] == "no score reaches the threshold"
