@@ -31,7 +31,9 @@ from streameval.errors import OptionError, SpillError
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import By, GroupedSpec, cuts
 from streameval.states.keyed import counts as runs
+from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.layout import NO_COUNTS, NO_WEIGHTS, Layout
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import fold_arrays
 from streameval.store.files.location import Location
@@ -298,6 +300,22 @@ def test_a_heavy_bucket_of_clusters_is_taken_in_parts(name: str, tmp_path: Path)
         assert not difference(plain, spilled)
         sizes = [int(size) for shard in spilled.shards()[:50] for part in spilled.parts(shard) for size in part.size]
         assert max(sizes) > 0
+
+
+@pytest.mark.parametrize("words", [1, 4])
+def test_what_is_gathered_from_a_heavy_bucket_fits_the_budget(words: int, tmp_path: Path) -> None:
+    """A bucket of distinct keys is cut by the size of the budget, whatever the words of a key."""
+    rows, budget = 140_000, Budget(1 << 21, tmp_path)
+    keys = np.sort(np.random.default_rng(2).integers(0, 1 << 60, rows, np.uint64))
+    first, rest = np.full(rows, 7, np.uint64), np.zeros((rows, words - 1), np.uint64)
+    (rest if words > 1 else first.reshape(-1, 1))[:, -1] = np.random.default_rng(3).permutation(keys)
+    builder = SegmentBuilder(Layout(4, 64, words), budget, rows)
+    builder.add_items(first, np.zeros(rows, np.uint32), rest, NO_COUNTS, NO_WEIGHTS)
+    [shard] = (state := KeyedCounts.built(builder)).intervals()
+    parts = list(state.grouped(shard, budget))
+    assert max(part.keys.nbytes + part.rest.nbytes for part in parts) <= budget.limit // 2
+    found = [part.rest[:, -1] if words > 1 else part.keys for part in parts]
+    np.testing.assert_array_equal(np.concatenate(found), keys)
 
 
 # -- the end of a run -------------------------------------------------------------------------------------------------

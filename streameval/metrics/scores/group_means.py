@@ -192,15 +192,15 @@ class GroupValues(NamedTuple):
         neg, pos = part.sizes
         first, second = measure.sums(part)
         fragments = tuple(_fragment(part.name(at), at, neg, pos, first, second) for at in part.cut)
+        if fragments:
+            whole = np.ones(neg.size, np.bool_)
+            whole[part.cut] = False
+            neg, pos, first, second = neg[whole], pos[whole], first[:, whole], second[whole]
         words, defined = measure.words(neg, pos, first, second)
         large = np.flatnonzero(neg + pos >= _FEW)
         for at in large.tolist():
             words[at] = measure.word(_fragment(None, at, neg, pos, first, second)) or 0
-        if not fragments:
-            return cls(neg, pos, words, defined, fragments)
-        kept = np.ones(neg.size, np.bool_)
-        kept[part.cut] = False
-        return cls(neg[kept], pos[kept], words[kept], defined[kept], fragments)
+        return cls(neg, pos, words, defined, fragments)
 
 
 def merged(fragments: Iterable[Fragment]) -> list[Fragment]:

@@ -12,7 +12,7 @@ more for each further word and for weights, and a count for each distinct key on
 
 `KeyedCounts.grouped` sorts an interval and yields its distinct keys with their counts by label. A bucket of 16-bit
 words with many rows is tallied in a table instead; a bucket of 64-bit words too large to sort at once is partitioned
-again by the bits in which its words differ.
+again by the bits in which its words differ. What is gathered at once takes a share of the budget (`KeyedCounts.most`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ CHUNK = 1 << 16  # rows sorted at a time where buckets are small: fits the secon
 DENSE = 1 << 13  # items above which a bucket of 16-bit words is tallied, not sorted
 SLAB = 1 << 20  # rows gathered at a time
 _FULL = 1 << 32  # rows of a key and label that do not fit into the table of a bucket
-REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again
+REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again, or fewer under a small budget
+_LEAST = 1 << 14  # as few at least: a finer partition costs more than it saves
+_COPIES = 32  # gathered, sorted, counted and aligned items take four times their bytes: an eighth of the budget
 
 
 @dataclass(frozen=True)
@@ -229,8 +231,9 @@ class KeyedCounts:
     def stretches(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts | Labelled]:
         """As `grouped`, but plain rows are yielded unsorted, many at a time, for callers that count them themselves."""
         start, stop = interval
-        items = self.items_in(start, stop).reshape(-1, 2).sum(axis=1)
-        if self.layout.bits == 16 and stop - start == 1 and items[0] > REFINE:
+        budget = budget or Budget()
+        items, most = self.items_in(start, stop).reshape(-1, 2).sum(axis=1), self.most(budget)
+        if self.layout.bits == 16 and stop - start == 1 and items[0] > most:
             yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
             return
         fits = not self.layout.weighted and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
@@ -238,13 +241,18 @@ class KeyedCounts:
             places = self.places(start, stop)
             yield from words_counted(places.at, start)
             return
-        if self.layout.bits == 64 and stop - start == 1 and items[0] > REFINE:
-            yield from self._refined(start, budget or Budget())
-            return
-        if self.layout.bits == 64 and self._plain(start, stop):
-            yield from self._labelled(start, stop)
-            return
-        yield from self._gathered(start, stop, items)
+        for i, j in cut(items, most):
+            if self.layout.bits == 64 and j - i == 1 and items[i] > most:
+                yield from self._refined(start + i, budget, most)
+            elif self.layout.bits == 64 and self._plain(start + i, start + j):
+                yield from self._labelled(start + i, start + j)
+            else:
+                yield from self._gathered(start + i, start + j, items[i:j])
+
+    def most(self, budget: Budget) -> int:
+        """Items that are gathered at once, so that one thread's arrays take about an eighth of the budget."""
+        width = self.layout.dtype.itemsize + 8 * (self.layout.words - 1 + self.layout.weighted + self.counted)
+        return min(REFINE, max(budget.limit // (_COPIES * width), _LEAST))
 
     def _cuts(self, items: Array) -> Iterator[tuple[int, int]]:
         """Stretches of buckets to sort at a time: of one bucket each where only the bucket tells keys apart."""
@@ -375,8 +383,8 @@ class KeyedCounts:
         words = part[1][:, column - 1] if column else part[0]
         return words >> np.uint64(self.layout.partial) if self.layout.partial else words
 
-    def _refined(self, bucket: int, budget: Budget) -> Iterator[Counts | Labelled]:
-        """Partition one bucket again and group the parts.
+    def _refined(self, bucket: int, budget: Budget, most: int) -> Iterator[Counts | Labelled]:
+        """Partition one bucket again and group the parts, of about `most` items.
 
         It is cut by the leading bits of the first word in which its keys differ. Where there is no such
         word all keys are equal, and nothing is left to partition by.
@@ -391,7 +399,7 @@ class KeyedCounts:
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
-        builder = SegmentBuilder(layout, budget, SLAB, counted=self.counted)
+        builder = SegmentBuilder(layout, budget, min(SLAB, most), counted=self.counted)
         for label in (0, 1):
             for part in self.pieces(bucket, label):
                 high_bits = (self._word(part, column) - np.uint64(low)) >> shift
@@ -399,7 +407,7 @@ class KeyedCounts:
                 codes = (high_bits << np.uint64(1)).astype(np.uint32) | np.uint32(label)
                 builder.add_items(words, codes, rest, counts, weights)
         finer = KeyedCounts.built(builder)
-        for interval in finer.intervals():
+        for interval in finer.intervals(most):
             yield from finer.stretches(interval, budget)
 
 

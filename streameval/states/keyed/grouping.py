@@ -27,6 +27,7 @@ __all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "taken_out", 
 
 _TABLES: list[tuple[Array, Array]] = []  # of zeros, one pair a thread: fresh memory is slow
 _ROOM = 1 << 17  # keys that are counted at a time
+_RUN = 1 << 8  # rows of equal words above which they are sorted as any words are
 
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
 
@@ -120,12 +121,30 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
         else:
             words, order = sorted_order(words)
         if rest.size:
-            kernels.order_rest(words, rest, order)
+            _order_rest(words, rest, order)
         rest, counts, weights = (column[order] if column.size else column for column in columns)
     else:
         words = sorted_words(words)
     grouped: Columns = kernels.distinct(words, rest, counts, weights)
     return grouped
+
+
+def _order_rest(words: Array, rest: Array, order: Array) -> None:
+    """Sort rows of equal words by their further words; `order`, which sorts by word already, is changed in place.
+
+    Many rows of one word, such as those of a group, are sorted by their next word, and so on.
+    """
+    bounds = np.append(np.flatnonzero(np.append(True, words[1:] != words[:-1])), words.size)
+    long = np.flatnonzero(np.diff(bounds) > _RUN)
+    first = 0
+    for start, stop in zip(bounds[long].tolist(), bounds[long + 1].tolist(), strict=True):
+        kernels.order_rest(words[first:start], rest, order[first:start])
+        at = order[start:stop]
+        further, own = sorted_order(rest[at, 0])
+        if rest.shape[1] > 1:
+            _order_rest(further, rest[at, 1:], own)
+        order[start:stop], first = at[own], stop
+    kernels.order_rest(words[first:], rest, order[first:])
 
 
 def _room(keys: int) -> tuple[Array, Array, Array]:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.kernels.keyed.sorting import sorted_order, sorted_words
+from streameval.states.keyed.grouping import distinct
 from streameval.states.keyed.layout import stretches
 
 RANDOM = np.random.default_rng(3)
@@ -78,3 +79,15 @@ def test_stretches_are_as_long_as_they_may_be(items: list[int]) -> None:
             due.append([])
         due[-1].append(bucket)
     assert list(stretches(np.array(items, np.int64), 10, 5)) == [(part[0], part[-1] + 1) for part in due]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 200, 3000])
+def test_many_rows_of_a_word_are_sorted_by_their_further_words(rows: int) -> None:
+    """Rows of one word, of few, and of many; those of a group are as many as the group has."""
+    keys = np.column_stack((RANDOM.integers(0, 3, rows), np.full(rows, 7), RANDOM.integers(0, 50, (rows, 2))))
+    keys = keys.astype(np.uint64)
+    keys[::5, 0] = EVEN[: len(keys[::5])]
+    found = distinct(keys[:, 0].copy(), keys[:, 1:].copy(), np.empty(0, np.int64), np.empty(0))
+    expected, counts = np.unique(keys, axis=0, return_counts=True)
+    np.testing.assert_array_equal(np.column_stack(found[:2]), expected)
+    np.testing.assert_array_equal(found[2], counts)
