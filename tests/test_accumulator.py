@@ -7,7 +7,8 @@ import json
 import pickle
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +29,6 @@ from streameval.errors import (
     WeightError,
 )
 from streameval.store.files.published import sealed, unsealed
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 OPTIONS: dict[str, Any] = {"score": "score", "cluster": "cluster", "metrics": ["score", "cluster"], "at": "fpr=0.1"}
 
@@ -76,6 +74,14 @@ def test_every_kind_of_batch_is_taken() -> None:
     assert same(found.result(), evaluate(data, **OPTIONS))
     found.update(data)  # a result does not end it
     assert found.result().rows == 120
+
+
+@pytest.mark.parametrize("batch", ["gone.parquet", Path("gone"), ["gone.parquet"], [], None])
+def test_what_is_no_batch_is_refused(batch: Any) -> None:
+    """A path above all: one without files would pass for a batch without rows."""
+    found = Accumulator(**OPTIONS)
+    with pytest.raises(OptionError, match=r"cannot update an Accumulator with data of type .* read by evaluate"):
+        found.update(batch)
 
 
 def test_it_travels_and_is_saved(tmp_path: Path) -> None:
@@ -137,7 +143,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "different numbers of rows",
     ),
     "numbers and texts": ({"score": [0.9, "x"]}, SchemaError, "column 'score' is not an array of one type"),
-    "a missing column": ({"cluster": None}, MissingColumnError, "no column 'cluster'"),
+    "a missing column": (
+        {"cluster": None, "clustr": np.array([1, 2])},
+        MissingColumnError,
+        r"the dict: no column 'cluster'; did you mean 'clustr'\?",
+    ),
 }
 
 

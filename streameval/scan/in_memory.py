@@ -108,7 +108,15 @@ def from_frame(frame: Any, columns: Sequence[str]) -> pa.Table:
 
 
 def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
-    """The requested columns of a mapping of names to arrays or lists."""
+    """The requested columns of a mapping of names to arrays or lists.
+
+    Raises
+    ------
+    MissingColumnError
+        If it lacks one.
+    SchemaError
+        If an array has several types, or arrays have different lengths.
+    """
     arrays: dict[str, Any] = {}
     for column in (column for column in columns if column in data):
         try:
@@ -121,7 +129,9 @@ def from_mapping(data: Mapping[str, Any], columns: Sequence[str]) -> pa.Table:
         lengths = ", ".join(f"{column} {len(array):,}" for column, array in arrays.items())
         msg = f"the dict: its columns have different numbers of rows ({lengths}); give arrays of equal length"
         raise SchemaError(msg)
-    return pa.table(arrays)
+    table = pa.table(arrays)
+    find(table.schema, columns, "the dict", also=[*map(str, data)])
+    return table
 
 
 def _table_holding(
