@@ -104,6 +104,8 @@ def plot_differences(
 ) -> Axes:
     """Forest plot of differences: each with its interval, verdict and p-value, and a line at equality.
 
+    Differences without an interval are told in words, and drawn where the intervals of the others leave room.
+
     Parameters
     ----------
     found : Evaluation, or differences
@@ -146,6 +148,10 @@ def plot_differences(
         ax.annotate(_said(result), (1.01, y), xycoords=("axes fraction", "data"), fontsize=7, va="center")
     more = f", {len(shown)} of {len(every)}" if len(shown) < len(every) else ""
     ax.set_title(f"Differences{more}", fontsize=11)
+    ends = [end for r in shown for end in (r.ci_lower, r.ci_upper) if end is not None]
+    if ends:  # a difference of totals would leave no room for those of shares
+        low, high = min(0.0, *ends), max(0.0, *ends)
+        ax.set_xlim(low - 0.05 * (high - low), high + 0.05 * (high - low))
     return _finished(ax, len(shown), f"Difference{_with_interval(shown)}", path)
 
 
@@ -207,9 +213,9 @@ def _difference(result: Scalar) -> str:
 
 
 def _said(result: Scalar) -> str:
-    """The verdict of a difference with its p-value, or the reason why there is none."""
+    """The verdict of a difference with its p-value, the value of one without an interval, or why there is none."""
     p = "" if result.p_value is None else f", p = {result.p_value:.2g}" if result.p_value >= 1e-4 else ", p < 0.0001"
-    verdict = "no interval" if result.verdict and _lacks(result) else result.verdict
+    verdict = f"{result.value:+.4g}, no interval" if result.verdict and _lacks(result) else result.verdict
     return f"{verdict or result.reason or result.ci_reason or 'no interval'}{p}"
 
 

@@ -128,7 +128,8 @@ def _entries(ax: Axes) -> list[Artist]:
     if any(curve in _THRESHOLDS for curve in curves_on(ax)):
         entries.append(Line2D([], [], linestyle="", marker="o", markersize=3, color="black", label="threshold"))
     bands = [band for band in ax.collections if not str(band.get_label()).startswith("_")]
-    return [*entries, *bands[:1]]
+    by_name = {str(band.get_label()): band for band in reversed(bands)}  # the first of several alike
+    return [*entries, *reversed(by_name.values())]
 
 
 def _legend(figure: Figure, ax: Axes, preferred: Place) -> Box | None:

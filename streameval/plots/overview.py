@@ -16,13 +16,14 @@ from streameval.plots.labels import arrange_all
 from streameval.plots.thresholds import plot_score_distributions, plot_thresholds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from streameval.plots.sources import Evaluated
+    from streameval.results import Scalar
 
     Panel = tuple[str, Callable[[Axes], object]]
 
@@ -31,6 +32,7 @@ __all__ = ["plot"]
 _WIDE, _HIGH = 5.4, 4.9  # inches of a panel
 _ACROSS = 3
 _MOST = 24  # panels
+_LINES = 10  # differences of a panel
 _CALIBRATION = ("brier_score", "log_loss", "ece*", "mce", "ecce_*", "corp.*", "calibration_*")
 
 
@@ -109,8 +111,11 @@ def _panels(found: Evaluated) -> Iterator[Panel]:
         yield "Lift curve", partial(_curves, found, "lift", clusters)
     for of in clusters:
         yield f"Purity by size of {of}", _drawn(plot_purity_by_size, found, of)
-    if any(r.baseline is not None for r in found.results):
-        yield "Differences", _drawn(plot_differences, found)
+    differences = [r for r in found.results if r.baseline is not None]
+    for first in range(0, len(differences), _LINES):
+        some = differences[first : first + _LINES]
+        part = f", {first + 1} to {first + len(some)} of {len(differences)}" * (len(some) < len(differences))
+        yield f"Differences{part}", partial(_differences, some, f"Differences{part}")
     for by, metric, of in _sliced(found):
         yield f"{metric} by {by}", _drawn(plot_slices, found, by, metric, of)
 
@@ -118,6 +123,11 @@ def _panels(found: Evaluated) -> Iterator[Panel]:
 def _drawn(picture: Callable[..., object], *what: Any) -> Callable[[Axes], object]:
     """A picture, to be drawn on axes that are given later."""
     return lambda ax: picture(*what, ax=ax)
+
+
+def _differences(some: Sequence[Scalar], title: str, ax: Axes) -> None:
+    """As many differences as a panel holds."""
+    plot_differences(some, ax=ax).set_title(title, fontsize=11)
 
 
 def _curves(found: Evaluated, name: str, columns: tuple[str, ...], ax: Axes) -> None:

@@ -29,6 +29,7 @@ from streameval.plots import (
     plot_worst_clusters,
 )
 from streameval.plots.canvas import COLORS
+from streameval.results import Band, Curve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -314,6 +315,34 @@ def test_the_worst_clusters_are_marked() -> None:
     assert listed[0] == f"1  {worst['cluster']}: {worst['rows']:,} rows, {worst['positives']:,} positive"
     with pytest.raises(OptionError, match=r"attribute with a label \(--label\)"):
         plot_worst_clusters(ALL, attribute(DATA, cluster="cluster", classes="campaign"))
+
+
+def test_differences_of_totals_leave_room_for_those_of_shares() -> None:
+    """A difference without an interval is told in words; it sets no limits where others have intervals."""
+    total = Scalar(
+        "chisq_score", 2.5e6, of="d − c", baseline="c", verdict="not shown", ci_level=0.95, ci_reason="it grows"
+    )
+    ax = plot_differences([*DIFFERENCES, total])
+    assert ax.get_xlim()[1] < 0.1
+    assert texts(ax)[0] == "+2.5e+06, no interval"
+    assert plot_differences([total]).get_xlim()[1] > 2.5e6
+
+
+def test_a_figure_divides_many_differences_among_panels() -> None:
+    """As many as a panel holds, so that no names overlap."""
+    found = replace(ALL, results=DIFFERENCES[:1] * 23)
+    titles = [ax.get_title() for ax in plot(found).axes]
+    assert titles[-3:] == [f"Differences, {part} of 23" for part in ("1 to 10", "11 to 20", "21 to 23")]
+
+
+def test_bands_by_different_units_are_all_in_the_legend() -> None:
+    """Bands of lift curves are by the clusters of each; bands by the same unit are named once."""
+    x = np.array([0.0, 1.0])
+    ax = None
+    for unit in ("loose", "tight", "tight"):
+        ax = plot_curve(Curve("lift", unit, x, x, x, 0.5, band=Band(x, x / 2, x, 0.95, unit)), ax=ax)
+    assert ax is not None
+    assert legend(ax)[-2:] == ["95% at each point, by loose", "95% at each point, by tight"]
 
 
 def test_one_figure_of_everything(tmp_path: Path) -> None:

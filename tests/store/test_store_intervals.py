@@ -65,6 +65,8 @@ def test_a_store_gives_the_intervals_of_its_files(store, data):
     assert history.to_csv().splitlines()[0].endswith("cumulative_ci_lower,cumulative_ci_upper")
     axes = history.plot()
     assert (axes.get_title(), len(axes.collections)) == ("roc_auc of score_lr, 95 % intervals by campaign", 2)
+    title = store.history(["roc_auc"], ["score_lr"]).plot().get_title()
+    assert title == "roc_auc, 95 % intervals by campaign"
     told = store.evaluate().difference("roc_auc", "score_nb", "score_lr")
     assert (told.ci_lower, told.ci_upper) == raw_difference(data)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streameval.saving import Saved
+from streameval.store.results.history import sampled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,6 +96,7 @@ class Histories(Saved):
         nights = [name for name, _, _ in self.nights]
         marked = [i for i, name in enumerate(nights) if name in self.failing]
         title = ", ".join(dict.fromkeys(one.metric for one in self.series))
+        title += sampled(result for results in columns.values() for result in results)
         return plot_series(nights, lines, title, marked=marked, save_to=save_to)
 
     def to_html(self) -> str:

@@ -12,13 +12,14 @@ from streameval.results import Source, plain_slice_value, slice_name
 from streameval.saving import Saved
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     import pyarrow as pa
 
     from streameval.results import Scalar
 
-__all__ = ["History", "Point", "asked"]
+__all__ = ["History", "Point", "asked", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,14 @@ class Point:
                 facts = result.to_dict()
                 told[span] = {name: facts[name] for name in facts if name not in ("metric", "of")}
         return told
+
+
+def sampled(results: Iterable[Scalar]) -> str:
+    """What a title adds of sampling intervals: their level, and by which units; empty where there are none."""
+    there = [result for result in results if result.ci_lower is not None]
+    levels = dict.fromkeys(f"{100 * (result.ci_level or 0):g} %" for result in there)
+    units = dict.fromkeys(str(result.unit) for result in there)
+    return f", {' and '.join(levels)} intervals by {', '.join(units)}" if there else ""
 
 
 @dataclass(frozen=True)
@@ -108,8 +117,7 @@ class History(Saved):
         marked = [i for i, name in enumerate(names) if name in self.failing]
         title = f"{self.metric} of {self.of}" if self.of else self.metric
         title += f", {slice_name(self.slice)[1:-1]}" if self.slice else ""
-        told = next((r for r in (point.night for point in self.points) if r.ci_lower is not None), None)
-        title += f", {100 * (told.ci_level or 0):g} % intervals by {told.unit}" if told is not None else ""
+        title += sampled(point.night for point in self.points)
         return plot_series(names, lines, title, marked=marked, save_to=save_to)
 
     def spans(self) -> dict[str, list[Scalar]]:
