@@ -127,11 +127,16 @@ def label_values(kind: pa.DataType) -> st.SearchStrategy[list[Any]]:
 WEIGHTS = st.one_of(st.sampled_from([0.0, 0.25, 1.0, 3.0]), st.floats(1e-90, 1e6), st.floats(1e-9, 1.0))
 
 
+def picks(rows: int, count: int) -> st.SearchStrategy[list[int]]:
+    """Numbers below `count`, one for each row; a draw for each would take longer than most tests."""
+    return st.binary(min_size=rows, max_size=rows).map(lambda drawn: [byte % count for byte in drawn])
+
+
 @st.composite
 def columns(draw: st.DrawFn, values: st.SearchStrategy[Any], kind: pa.DataType, rows: int) -> pa.Array:
     """A column of `rows` values from a small pool, so that ties are the rule."""
     pool = draw(st.lists(values, min_size=1, max_size=12))
-    taken = draw(st.lists(st.integers(0, len(pool) - 1), min_size=rows, max_size=rows))
+    taken = draw(picks(rows, len(pool)))
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     if kind == pa.float16():
         pool = [None if value is None else np.float16(value) for value in pool]
@@ -188,9 +193,9 @@ class Subject:
         table = pa.table(
             {
                 "column": draw(columns(values, self.kind, rows)),
-                "label": pa.array(draw(st.lists(st.integers(0, 1), min_size=rows, max_size=rows)), pa.uint8()),
-                "weight": pa.array(draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)), pa.float64()),
-                "partition": pa.array(draw(st.lists(st.sampled_from("ab"), min_size=rows, max_size=rows)), pa.string()),
+                "label": pa.array(draw(picks(rows, 2)), pa.uint8()),
+                "weight": draw(columns(WEIGHTS, pa.float64(), rows)),
+                "partition": pa.array(["ab"[i] for i in draw(picks(rows, 2))], pa.string()),
                 **others,
             }
         )

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SMALL: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "memory_limit": "2GiB"}
+SMALL: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 2, "dashboard_address": ":0", "memory_limit": "2GiB"}
 
 
 @pytest.fixture(scope="module")
@@ -75,12 +75,9 @@ def test_every_verb_that_folds_gives_the_bytes_of_threads(client: Any, data: Pat
     assert there.update(data).unchanged == 7
 
 
-def test_every_kind_of_state_travels_and_few_nights_take_more_threads(data: Path, tmp_path: Path) -> None:
-    """Classes, ids that belong to their night, and histograms, on the active client of a worker with two threads."""
-    with (
-        distributed.LocalCluster(**SMALL | {"n_workers": 1, "threads_per_worker": 2}) as made,
-        distributed.Client(made),
-    ):
+def test_every_kind_of_state_travels_and_few_nights_take_more_threads(client: Any, data: Path, tmp_path: Path) -> None:
+    """Classes, ids that belong to their night, and histograms, on the active client of workers with two threads."""
+    with client.as_current():
         for i, more in enumerate(({"cluster_scope": "partition", "nulls": "singleton"}, {"approx": True})):
             there, here = Store(tmp_path / f"there-{i}", memory="64MiB"), Store(tmp_path / f"here-{i}", threads=1)
             for store in (there, here):

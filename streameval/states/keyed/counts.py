@@ -58,6 +58,7 @@ _FULL = 1 << 32  # rows of a key and label that do not fit into the table of a b
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again, or fewer under a small budget
 _LEAST = 1 << 14  # as few at least: a finer partition costs more than it saves
 _COPIES = 32  # gathered, sorted, counted and aligned items take four times their bytes: an eighth of the budget
+_FEW = 16  # with so many codes for each that occurs, arrays of all codes are avoided
 
 
 @dataclass(frozen=True)
@@ -152,35 +153,49 @@ class KeyedCounts:
 
         It is not kept: those of many small states, such as slices, would outweigh their rows.
         """
-        if self.full_outline is None:
-            codes, values = self._codes, getattr(self, f"_{name}")
-        else:
-            codes, values = self.full_outline.codes, getattr(self.full_outline, name)
+        codes, values = self._occurring(name)
         stop = self.layout.codes if stop is None else stop
         out = np.zeros(stop - start, values.dtype)
         a, b = np.searchsorted(codes, (start, stop)).tolist()
         out[codes[a:b] - start] = values[a:b]
         return out
 
+    def _occurring(self, name: str) -> tuple[Array, Array]:
+        """The codes that occur, ascending, and a column of the outline for them."""
+        if self.full_outline is None:
+            return self._codes, getattr(self, f"_{name}")
+        return self.full_outline.codes, getattr(self.full_outline, name)
+
     @cached_property
     def _codes(self) -> Array:
         """The codes that occur, ascending."""
-        return np.flatnonzero(self._total(lambda segment: np.diff(segment.starts)))
+        found = [segment.codes[np.diff(segment.starts) > 0] for segment in self.segments]
+        if sum(codes.size for codes in found) * _FEW < self.layout.codes:
+            return np.unique(np.concatenate([np.empty(0, np.int64), *found]))
+        occurs = np.zeros(self.layout.codes, np.bool_)
+        for codes in found:
+            occurs[codes] = True
+        return np.flatnonzero(occurs)
 
     @cached_property
     def _rows(self) -> Array:
-        return self._total(lambda segment: segment.rows)[self._codes]
+        return self._total(lambda segment: segment.rows)
 
     @cached_property
     def _items(self) -> Array:
-        return self._total(lambda segment: np.diff(segment.starts))[self._codes]
+        return self._total(lambda segment: np.diff(segment.starts))
 
     def _total(self, value: Callable[[Segment], Array]) -> Array:
-        """What the segments have of each code."""
-        total = np.zeros(self.layout.codes, np.int64)
+        """What the segments have of each code that occurs."""
+        few = self._codes.size * _FEW < self.layout.codes
+        total = np.zeros(self._codes.size if few else self.layout.codes, np.int64)
         for segment in self.segments:
-            total[segment.codes] += value(segment)
-        return total
+            if few:
+                own = np.diff(segment.starts) > 0
+                total[np.searchsorted(self._codes, segment.codes[own])] += value(segment)[own]
+            else:
+                total[segment.codes] += value(segment)
+        return total if few else total[self._codes]
 
     @cached_property
     def _sums(self) -> Array:
@@ -218,7 +233,10 @@ class KeyedCounts:
 
     def intervals(self, items: int = SLAB) -> list[Interval]:
         """Cut the buckets into intervals of about `items` items each; see `cut`."""
-        return cut(self.items.reshape(-1, 2).sum(axis=1), items)
+        codes, counts = self._occurring("items")
+        buckets = codes >> 1
+        first = np.flatnonzero(np.diff(buckets, prepend=-1))
+        return cut(np.add.reduceat(counts, first) if first.size else counts, items, buckets[first])
 
     def grouped(self, interval: Interval, budget: Budget | None = None) -> Iterator[Counts]:
         """Distinct keys of an interval of buckets in ascending order, a bounded number at a time."""
@@ -232,7 +250,8 @@ class KeyedCounts:
         """As `grouped`, but plain rows are yielded unsorted, many at a time, for callers that count them themselves."""
         start, stop = interval
         budget = budget or Budget()
-        items, most = self.items_in(start, stop).reshape(-1, 2).sum(axis=1), self.most(budget)
+        own, most = self.items_in(start, stop), self.most(budget)
+        items = own[0::2] + own[1::2]
         if self.layout.bits == 16 and stop - start == 1 and items[0] > most:
             yield tallied(start, self.pieces(start, 0), self.pieces(start, 1), weighted=self.layout.weighted)
             return

@@ -192,17 +192,25 @@ class BucketCounts:
         return BucketCounts(codes, *columns, self.nbytes + other.nbytes)
 
 
-def cut(sizes: Array, items: int) -> list[Interval]:
+def cut(sizes: Array, items: int, used: Array | None = None) -> list[Interval]:
     """Cut buckets into intervals of about `items` items each, a larger bucket alone, without empty ends.
+
+    Parameters
+    ----------
+    sizes : int64 array, items of each bucket; of those in `used` only, if that is given
+    items : about how many an interval holds
+    used : ascending int64 array, the buckets with items
 
     Examples
     --------
     >>> cut(np.array([0, 2, 1, 9, 0, 1]), 3)
     [(1, 3), (3, 4), (5, 6)]
     """
-    used = np.flatnonzero(sizes)
-    before = np.cumsum(sizes[used]) - sizes[used]
-    first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes[used] > items))
+    if used is None:
+        used = np.flatnonzero(sizes)
+        sizes = sizes[used]
+    before = np.cumsum(sizes) - sizes
+    first = np.flatnonzero((np.diff(before // items, prepend=-1) > 0) | (sizes > items))
     last = np.append(first[1:], used.size)[: first.size] - 1
     return list(zip(used[first].tolist(), (used[last] + 1).tolist(), strict=True))
 
