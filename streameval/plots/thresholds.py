@@ -167,14 +167,13 @@ def plot_thresholds(
 def _name(ax: Axes, marks: Sequence[tuple[float, str]]) -> None:
     """Write the names of thresholds at their lines, in three rows; where lines lie close, names stand apart."""
     place: Any = {"rotation": 90, "fontsize": _FONT, "ha": "right", "va": "center", "color": "#404040", "zorder": 4}
-    behind = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.5}
     scale = 72 / figure_of(ax).dpi  # from pixels to points
     free: dict[int, float] = {}
     for i, (threshold, name) in reversed([*enumerate(marks)]):
         at, row = scale * float(ax.transData.transform((threshold, 0.5))[0]), (i + 1) % 3 - 1
         end = min(at - 1.0, free.get(row, math.inf))
         free[row] = end - 1.6 * _FONT
-        ax.annotate(name, (threshold, 0.5 + 0.3 * row), (end - at, 0), textcoords="offset points", bbox=behind, **place)
+        ax.annotate(name, (threshold, 0.5 + 0.3 * row), (end - at, 0), textcoords="offset points", **place)
 
 
 def _by_threshold(curve: Curve, *, log: bool) -> tuple[Array, dict[str, Array]]:

@@ -63,7 +63,7 @@ class OperatingPoint:
 
     Counts are compared exactly, with `at` as the decimal it is written as; weights with a relative tolerance of 1e-12.
     From a histogram, value and threshold are those at a bin's edge, and the interval spans the extremes over every
-    order within the bins.
+    order within the bins. A threshold is compared with scores as float64, also where these are float32.
 
     Attributes
     ----------
