@@ -329,13 +329,32 @@ class Estimate:
         OptionError
             If they have different units or numbers of blocks.
         """
+        replicates = self._apart(other)
+        scalar, reason = self._scalar_minus(other)
+        smaller = min(self.sizes, other.sizes, key=lambda sizes: sizes.governing[0])
+        mine, its = SCALES[self.scale], SCALES[other.scale]
+        ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
+        bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
+        sure = np.zeros(replicates.size)
+        doubts = (sure if e.doubt is None or e.doubt.size != sure.size else e.doubt for e in (self, other))
+        grid = self.grid - other.grid
+        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=np.hypot(*doubts))
+
+    def _apart(self, other: Estimate) -> Array:
+        """The difference of the replicates, NaN where neither side has rows of the block; empty if one side has none.
+
+        Raises
+        ------
+        OptionError
+            If they have different units or numbers of blocks.
+        """
         a, b = self.replicates, other.replicates
         if not (a.size and b.size):
-            a = b = np.empty(0)
-        elif self.sizes.unit != other.sizes.unit or a.size != b.size:
+            return np.empty(0)
+        if self.sizes.unit != other.sizes.unit or a.size != b.size:
             msg = (
-                f"cannot compare {self.scalar.metric} over {self.replicates.size} blocks of {self.sizes.unit} with "
-                f"{other.scalar.metric} over {other.replicates.size} blocks of {other.sizes.unit}: evaluate both with "
+                f"cannot compare {self.scalar.metric} over {a.size} blocks of {self.sizes.unit} with "
+                f"{other.scalar.metric} over {b.size} blocks of {other.sizes.unit}: evaluate both with "
                 "the same unit (--unit)"
             )
             raise OptionError(msg)
@@ -343,7 +362,10 @@ class Estimate:
         filled = [np.where(np.isnan(r), e.scalar.value, r) for r, e in ((a, self), (b, other))]
         with np.errstate(invalid="ignore"):  # both infinite: their difference is unknown
             apart = np.where(either, filled[0] - filled[1], math.nan)
-        replicates = np.where(either & np.isnan(apart), math.inf, apart)  # a replicate that is not defined
+        return np.where(either & np.isnan(apart), math.inf, apart)  # a replicate that is not defined
+
+    def _scalar_minus(self, other: Estimate) -> tuple[Scalar, str | None]:
+        """The difference of the values, and why it has no interval."""
         value = self.scalar.value - other.scalar.value
         exact = self.scalar.exact and other.scalar.exact
         scalar = replace(
@@ -365,14 +387,7 @@ class Estimate:
         if math.isnan(scalar.value) and not scalar.reason:
             reason = "both values are infinite"
             scalar = replace(scalar, lower=math.nan, upper=math.nan, exact=False, reason=reason)
-        smaller = min(self.sizes, other.sizes, key=lambda sizes: sizes.governing[0])
-        mine, its = SCALES[self.scale], SCALES[other.scale]
-        ends = [(max(s.low, e.bounds[0]), min(s.high, e.bounds[1])) for s, e in ((mine, self), (its, other))]
-        bounds = ends[0][0] - ends[1][1], ends[0][1] - ends[1][0]
-        sure = np.zeros(a.size)
-        doubt = np.hypot(*(sure if e.doubt is None or e.doubt.size != a.size else e.doubt for e in (self, other)))
-        grid = self.grid - other.grid
-        return Estimate(scalar, replicates, smaller, "plain", reason, grid, bounds=bounds, doubt=doubt)
+        return scalar, reason
 
     def p_value(self, against: float = 0) -> float:
         """Two-sided p of the value being `against`, by t; NaN where there is no interval or no spread.
