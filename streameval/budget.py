@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Budget", "Buffer", "available_memory", "available_threads", "parse_bytes", "spill_directory"]
+__all__ = ["Budget", "Buffer", "Computed", "available_memory", "available_threads", "parse_bytes", "spill_directory"]
 
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -192,12 +192,11 @@ class Buffer:
     array([-6, -7])
     """
 
-    __slots__ = ("__weakref__", "_compute", "_data", "_first", "_whole", "dtype", "shape")
+    __slots__ = ("__weakref__", "_data", "_first", "_whole", "dtype", "shape")
 
     def __init__(self, array: Array) -> None:
         self._data: Array | _Spilled = array
         self._whole: Buffer | None = None
-        self._compute: Callable[[Array], Array] | None = None
         self._first = 0
         self.dtype = array.dtype
         self.shape = array.shape
@@ -206,16 +205,13 @@ class Buffer:
         """Rows from `start` to `stop`, without a copy."""
         whole = self._whole or self
         part = Buffer(np.empty((0, *self.shape[1:]), self.dtype))
-        part._whole, part._first, part._compute = whole, self._first + start, self._compute
+        part._whole, part._first = whole, self._first + start
         part.shape = (stop - start, *self.shape[1:])
         return part
 
     def computed(self, compute: Callable[[Array], Array], dtype: Any) -> Buffer:
         """What a function makes of rows, of another type, anew whenever they are read: it takes no memory."""
-        made = Buffer(np.empty((0, *self.shape[1:]), dtype))
-        made._whole, made._compute = self, compute
-        made.shape = self.shape
-        return made
+        return Computed(self.shape, dtype, lambda start, stop: compute(self.read(start, stop)))
 
     @property
     def row_bytes(self) -> int:
@@ -241,8 +237,7 @@ class Buffer:
         """Rows from `start` to `stop`; a view where the array is in memory."""
         stop = self.shape[0] if stop is None else stop
         if self._whole is not None:
-            rows = self._whole.read(self._first + start, self._first + stop)
-            return rows if self._compute is None else self._compute(rows)
+            return self._whole.read(self._first + start, self._first + stop)
         data = self._data  # another thread may spill it at any time
         if isinstance(data, np.ndarray):
             return data[start:stop]
@@ -253,6 +248,38 @@ class Buffer:
     def __reduce__(self) -> tuple[type[Buffer], tuple[Array]]:
         """Carry bytes, never a path, to another process."""
         return Buffer, (self.read(),)
+
+
+class Computed(Buffer):
+    """An array that is computed from others whenever it is read, and takes no memory of its own.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : its type
+    compute : callable
+        From the first row to read and the end to the rows between them.
+
+    Examples
+    --------
+    >>> Computed((9,), np.int64, np.arange).part(2, 8).read(1, 3)
+    array([3, 4])
+    """
+
+    __slots__ = ("_compute",)
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any, compute: Callable[[int, int], Array]) -> None:
+        super().__init__(np.empty((0, *shape[1:]), dtype))
+        self.shape, self._compute = shape, compute
+
+    @property
+    def resident(self) -> bool:
+        """Never: what it is computed from counts."""
+        return False
+
+    def read(self, start: int = 0, stop: int | None = None) -> Array:
+        """Rows from `start` to `stop`."""
+        return self._compute(start, self.shape[0] if stop is None else stop)
 
 
 class Budget:

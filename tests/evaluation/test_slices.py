@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from streameval import evaluate
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped import builder, cluster_sheaf, strips
+from streameval.states.grouped import builder, cluster_sheaf, strips, woven_clusters
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
@@ -151,15 +151,20 @@ def refused(*given: Any) -> tuple[int, np.ndarray]:
     return next((b for b in range(first, items.size) if items[b]), items.size), np.zeros((0, 3), np.int64)
 
 
-@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("way", ["counted", "sorted", "too many"])
 @pytest.mark.parametrize("ids", ["int", "string", "few"])
-def test_clusters_of_slices_are_counted_together(counted: bool, ids: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clusters larger than the tables, hot ones, null ids; buckets that cannot be counted are sorted."""
+def test_clusters_of_slices_are_counted_together(way: str, ids: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clusters larger than the tables, hot ones, null ids; buckets that cannot be counted are sorted.
+
+    So are slices beyond those that words tell apart.
+    """
     monkeypatch.setattr(cluster_sheaf, "_CELLS", 8)
-    if not counted:
+    if way == "sorted":
         monkeypatch.setattr(cluster_sheaf, "tally_groups", refused)
+    if way == "too many":
+        monkeypatch.setattr(woven_clusters, "MOST_BLOCKS", 2)
     rng = np.random.default_rng(len(ids))
-    rows = 10_000 if counted else 200
+    rows = 10_000 if way == "counted" else 200
     numbers = rng.integers(0, 4, rows) if ids == "few" else rng.zipf(1.4, rows) % (1 << 30)
     cluster = pa.array(numbers, mask=rng.random(rows) < 0.01)
     columns = {"cluster": cluster.cast(pa.string()) if ids == "string" else cluster, "hour": rng.integers(0, 3, rows)}

@@ -29,7 +29,7 @@ from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec
+from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, woven_clusters
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.grouped.cuts import cut_rows
@@ -283,6 +283,76 @@ def test_books_are_shared_by_the_builders_of_a_budget() -> None:
     }
     alone = merged.woven.alone()
     assert all(alone[f"3:s{name}".encode()] == merged.only((name,)) for name in ("DE", "FR", "IT"))
+
+
+def _sliced_clusters(rows: int, groups: int, kind: pa.DataType) -> tuple[np.ndarray, dict[str, Any]]:
+    """Labels and columns of clusters of about three rows, and a hot one, that groups cut."""
+    rng = np.random.default_rng(groups)
+    ids = pa.array(np.where(rng.random(rows) < 0.2, 7, rng.integers(0, rows // 3, rows))).cast(kind)
+    group = np.sort(rng.integers(0, groups, rows))  # a batch has few of them
+    return rng.integers(0, 2, rows).astype(np.uint8), {"id": ids, "g": pa.array(group)}
+
+
+def _folded_clusters(
+    label: np.ndarray, columns: dict[str, Any], budget: Budget, parts: int, capacity: int = 1 << 12
+) -> list[Any]:
+    """A state of each part of the rows, folded in batches by builders of one budget."""
+    spec = GroupedSpec(ClusterSpec("id", "signed" if columns["id"].type == pa.int64() else "hash"), By(("g",)))
+    states = []
+    for rows in np.array_split(np.arange(label.size), parts):
+        builder = spec.builder(budget, capacity)
+        for some in np.array_split(rows, 4):
+            taken = {name: column.take(pa.array(some)) for name, column in columns.items()}
+            builder.update(Batch(label[some], None, taken))
+        states.append(builder.state())
+    return states
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_path: Path) -> None:
+    """However many there are, and the state of all rows takes nothing beside them."""
+    label, columns = _sliced_clusters(60_000, 300, kind)
+    budget = Budget(1 << 18, tmp_path)
+    state = reduce(lambda one, other: one.merge(other), _folded_clusters(label, columns, budget, 3))
+    held = budget.resident + budget.spilled
+    total = state.total(budget)
+    assert held == budget.resident + budget.spilled <= label.size * (8 if kind == pa.int64() else 16)
+    inner = total.spec.builder(Budget(), 1 << 12)
+    inner.update(Batch(label, None, columns))
+    assert total == inner.state()
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+def test_a_cluster_of_many_rows_is_counted_by_slice(kind: pa.DataType) -> None:
+    """Its rows take a count for each slice, also where neighbouring ones are of other slices."""
+    rows = 40_000
+    columns = {"id": pa.array(np.full(rows, 7)).cast(kind), "g": pa.array(np.arange(rows) % 200)}
+    [state] = _folded_clusters((np.arange(rows) % 3 == 0).astype(np.uint8), columns, Budget(), 1, rows)
+    assert state.woven.keyed.nbytes * 4 < rows * (8 if kind == pa.int64() else 16)
+    assert [one.totals().rows for one in state.several(state.groups())] == [rows // 200] * 200
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
+def test_slices_of_clusters_may_be_more_than_words_tell_apart(
+    kind: pa.DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Further ones are folded otherwise, in a batch, in a task, or in another process, with the same rows in each."""
+    monkeypatch.setattr(woven_clusters, "MOST_BLOCKS", 5)
+    label, columns = _sliced_clusters(4_000, 9, kind)
+    one, other = _folded_clusters(label, columns, Budget(), 2)
+    [foreign] = _folded_clusters(label[:900], {k: c.slice(0, 900) for k, c in columns.items()}, Budget(), 1)
+    [last] = _folded_clusters(label[-900:], {k: c.slice(3_100) for k, c in columns.items()}, Budget(), 1)
+    state = one.merge(other).merge(pickle.loads(pickle.dumps(foreign))).merge(last)
+    assert state.woven is not None
+    assert state.apart
+    again = np.concatenate((np.arange(4_000), np.arange(900), np.arange(3_100, 4_000)))
+    for group, found in zip(state.groups(), state.several(state.groups()), strict=True):
+        rows = again[columns["g"].to_numpy()[again] == group[0]]
+        inner = found.spec.builder(Budget(), 1 << 12)
+        inner.update(Batch(label[rows], None, {"id": columns["id"].take(pa.array(rows))}))
+        assert found == inner.state() == state.only(group)
+        assert state.without(group).merge(found) == state.total()
+    assert codec.load(codec.dump(state)[1]) == state
 
 
 def test_clusters_of_a_crowded_bucket_are_told_apart() -> None:

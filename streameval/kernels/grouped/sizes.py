@@ -1,22 +1,23 @@
 """Count the clusters of all rows and of every group by size, bucket by bucket, straight from the segments.
 
-As in `streameval.kernels.keyed.sizes`, a row that is alone in its slot is a singleton, of all rows and of its group.
-The others are counted in a hash table of clusters, each with the group of its rows, or `_SHARED` where several groups
-have some. Rows of shared clusters are counted once more, by cluster and group; they are the rows that a group cuts.
+Rows are cells, the key of a cluster together with a group (`streameval.kernels.blocks.clusters`). As in
+`streameval.kernels.keyed.sizes`, a row that is alone in its slot is a singleton, of all rows and of its group. The
+others are counted in a hash table of clusters, each with the group of its rows, or `_SHARED` where several groups have
+some. Rows of shared clusters are counted once more, by cluster and group; they are the rows that a group cuts.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from streameval.kernels.blocks.clusters import BLOCK_BITS
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keyed.sizes import LARGEST, table_bits
-from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
 __all__ = ["tally_groups"]
 
-_BUCKET_BITS = np.uint64(ID_BUCKETS.bit_length() - 1)
+_CELL = np.uint64((1 << BLOCK_BITS) - 1)  # bits of the last word that tell groups apart
 _SPREAD = np.uint64(0xD6E8FEB86659FD93)
 _ONE, _HALF, _WORD_BITS = np.uint64(1), np.uint64(32), np.uint64(64)
 _MARKS = 4  # least number of slots per marked row
@@ -46,30 +47,29 @@ def _mark(rows, b, shift, marks):
     for r in range(rows.starts.shape[0]):
         words, again = rows.words[r], np.uint8(rows.counts[r] != 0)
         for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
-            slot = (word_at(words, i) << _BUCKET_BITS) >> shift
+            slot = (word_at(words, i) << _ONE) >> shift
             marks[slot] = np.uint8(1) + (np.uint8(marks[slot] != 0) | again)
 
 
 @inlined
-def _keep(rows, owners, b, columns, shift, marks, kept, tags, clusters, positives):
+def _keep(rows, owners, b, columns, shift, marks, kept, tags, alone):
     """Count the items of a bucket that are alone in their slots; write the others to `kept`, and return how many."""
     n = np.uint64(0)
     for r in range(rows.starts.shape[0]):
         words, rest, counts = rows.words[r], rows.rest[r], rows.counts[r]
         for label in range(2):
-            first, stop, before = rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1], n
-            for i in range(first, stop):
+            for i in range(rows.starts[r, 2 * b + label], rows.starts[r, 2 * b + label + 1]):
                 word = word_at(words, i)
-                kept[n, 0] = (word << _ONE) | _ONE
+                last = word_at(rest, i) if columns else word
+                kept[n, 0] = ((word << _ONE) if columns else (word & ~_CELL)) | _ONE
                 kept[n, 1] = word_at(counts, i) if counts else _ONE
                 for c in range(columns):
-                    kept[n, 2 + c] = word_at(rest, i * columns + c)
-                tags[n] = 2 * owners[r] + label
-                n += np.uint64(marks[(word << _BUCKET_BITS) >> shift] != 1)
-            alone = stop - first - np.int64(n - before)
-            for owner in (0, owners[r]):
-                clusters[1, owner] += alone
-                positives[1, owner] += alone * label
+                    kept[n, 2 + c] = last & ~_CELL
+                tag = 2 * owners[last & _CELL] + label
+                tags[n] = tag
+                shared = np.uint64(marks[(word << _ONE) >> shift] != 1)
+                alone[tag] += np.int64(_ONE - shared)
+                n += shared
     return np.int64(n)
 
 
@@ -167,8 +167,8 @@ def tally_groups(rows, owners, further, first, clusters, positives, cut):
     Parameters
     ----------
     rows : `streameval.kernels.singletons.Addresses` of the buckets
-    owners : int64 array of shape (n_runs,), the group of each run, from 1 on; all rows are group 0
-    further : tuple whose length is the number of further words in a key
+    owners : int64 array of shape (n_cells,), the group of each code, from 1 on; all rows are group 0
+    further : tuple whose length is the number of further words in a key, at most one
     first : number of the first bucket to count
     clusters, positives : int64 tables by size and group, updated in place
     cut : int64 array by group, its rows in clusters that have rows of other groups; updated in place
@@ -186,6 +186,7 @@ def tally_groups(rows, owners, further, first, clusters, positives, cut):
     table = np.empty((1 << table_bits(2 * most), 4 + columns), np.uint64)
     parts = np.empty((table.shape[0], 3), np.uint64)
     large, found, clean, parts_clean = np.empty((room, 3), np.int64), 0, 0, 0
+    alone = np.zeros(2 * clusters.shape[1], np.int64)
     for b in range(first, buckets):
         items = _items_of(rows.starts, 2 * b, 2 * b + 2)
         if items > LARGEST:
@@ -193,14 +194,17 @@ def tally_groups(rows, owners, further, first, clusters, positives, cut):
         bits = table_bits(_MARKS * items)
         marks[: 1 << bits] = 0
         _mark(rows, b, _WORD_BITS - bits, marks)
-        alone, alone_positives = clusters[1].copy(), positives[1].copy()
-        n = _keep(rows, owners, b, columns, _WORD_BITS - bits, marks, kept, tags, clusters, positives)
+        n = _keep(rows, owners, b, columns, _WORD_BITS - bits, marks, kept, tags, alone)
         bits = table_bits(2 * n)
         clean = _cleared(table, clean, bits)
         keys = _count(kept, tags, n, columns, table, bits, used, places)
         if keys < 0:
-            clusters[1], positives[1] = alone, alone_positives
             return b, large[:found]
+        for tag in range(2, alone.size):
+            for owner in (0, tag >> 1):
+                clusters[1, owner] += alone[tag]
+                positives[1, owner] += alone[tag] * (tag & 1)
+            alone[tag] = 0
         parts_clean = _cleared(parts, parts_clean, bits)
         for k in range(keys):
             at = used[k]

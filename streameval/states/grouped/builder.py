@@ -1,4 +1,4 @@
-"""Folding rows into groups: the first groups of a task apart, further ones joined."""
+"""Folding rows into groups: woven where the state allows it; else the first ones of a task apart, the others joined."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from streameval.states.grouped.joined import Joined, add_items, joined_layout
 from streameval.states.grouped.rows import FORMS, fact_sums
 from streameval.states.grouped.table import GroupTable, hashed
 from streameval.states.grouped.woven import Woven, WovenBuilder, weaves
+from streameval.states.grouped.woven_clusters import WovenClusters, WovenClustersBuilder, weaves_clusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -59,14 +60,18 @@ class GroupedBuilder:
         key: Key,
         budget: Budget,
         capacity: int,
-        made: Callable[[dict[bytes, Any], Joined, Woven | None], Any],
+        made: Callable[[dict[bytes, Any], Joined, Woven | WovenClusters | None], Any],
     ) -> None:
         self._inner, self._key, self._made = inner, key, made
         self._budget, self._capacity = budget, capacity
         self._form = FORMS.get(type(inner))
         self._most = min(APART, max(1, budget.limit // _GROUP_BYTES)) if self._form else sys.maxsize
         self._builders: dict[bytes, Builder] = {}
-        self._woven = WovenBuilder(inner, key, budget, capacity) if weaves(inner, key) else None
+        self._woven: WovenBuilder | WovenClustersBuilder | None = None
+        if weaves(inner, key):
+            self._woven = WovenBuilder(inner, key, budget, capacity)
+        elif weaves_clusters(inner, key):
+            self._woven = WovenClustersBuilder(inner, key, budget, capacity)
         self._joined: SegmentBuilder | None = None
         self._tables: list[GroupTable] = []
 
@@ -74,8 +79,7 @@ class GroupedBuilder:
         """Fold a batch."""
         split = self._key.split(batch)
         self._key.check(self._found(len(split.names)), more=True)
-        if self._woven is not None:
-            self._woven.update(batch, split)
+        if self._woven is not None and self._woven.update(batch, split):
             return
         slots = self._slots(split.names)
         builders = list(self._builders.values())
@@ -92,8 +96,8 @@ class GroupedBuilder:
 
     def _found(self, names: int) -> int:
         """Groups so far, at least, where a batch has `names`."""
-        known = self._woven.known if self._woven else len(self._builders) + max(map(len, self._tables), default=0)
-        return max(names, known)
+        known = len(self._builders) + max(map(len, self._tables), default=0)
+        return max(names, known, self._woven.known if self._woven else 0)
 
     def _slots(self, names: pa.Array) -> Array:
         """The builder of each group, as an int64 array; −1 for groups that are joined."""

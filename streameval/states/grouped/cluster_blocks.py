@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["MOST_BLOCKS", "BlockedClusters", "BlockedClustersBuilder"]
+__all__ = ["MOST_BLOCKS", "BlockedClusters", "BlockedClustersBuilder", "cell_layout", "encode_rows", "row_counts"]
 
 MOST_BLOCKS = 1 << BLOCK_BITS
 
@@ -61,12 +61,12 @@ _LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
 _NONE = np.empty(0, np.uint64)
 
 
-def _layout(inner: Any) -> Layout:
+def cell_layout(inner: Any) -> Layout:
     """Layout of the cells of an inner spec."""
     return Layout(ID_BUCKETS, 64, words=id_words(inner.type, inner.scope), partial=BLOCK_BITS)
 
 
-def _encode(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
+def encode_rows(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
     """Add rows by the words of their clusters, not mixed, and their blocks."""
     first, rest = read_only(ids[0]), ids[1].copy()  # which `encode` overwrites with the words of the keys
     second, blocks, label = rest.reshape(-1), read_only(blocks.view(np.uint64)), read_only(label)
@@ -90,7 +90,7 @@ class BlockedClustersBuilder:
 
     def __init__(self, spec: Any, budget: Budget, capacity: int) -> None:
         self._spec, self._budget = spec, budget
-        self._segments = SegmentBuilder(_layout(spec.inner), budget, capacity)
+        self._segments = SegmentBuilder(cell_layout(spec.inner), budget, capacity)
         self._rows, self._nulls = np.zeros((2, spec.key.count, 2), np.int64)
 
     def update(self, batch: Batch) -> None:
@@ -103,10 +103,10 @@ class BlockedClustersBuilder:
             if inner.nulls == "error":
                 inner.builder(self._budget, 1).update(batch)  # which raises
             valid = array.is_valid().to_numpy(zero_copy_only=False)
-            self._nulls += _counted(blocks[~valid], label[~valid], len(self._nulls))
+            self._nulls += row_counts(blocks[~valid], label[~valid], len(self._nulls))
             array, label, blocks = array.drop_null(), label[valid], blocks[valid]
-        self._rows += _counted(blocks, label, len(self._rows))
-        _encode(self._segments, identify(array, inner.type, inner.scope, batch.partition), blocks, label, NO_COUNTS)
+        self._rows += row_counts(blocks, label, len(self._rows))
+        encode_rows(self._segments, identify(array, inner.type, inner.scope, batch.partition), blocks, label, NO_COUNTS)
 
     def state(self) -> BlockedClusters:
         """The state of everything folded; the builder is spent."""
@@ -115,7 +115,7 @@ class BlockedClustersBuilder:
         return BlockedClusters(self._spec, KeyedCounts.built(self._segments), self._rows, single, dropped)
 
 
-def _counted(blocks: Array, label: Array, count: int) -> Array:
+def row_counts(blocks: Array, label: Array, count: int) -> Array:
     """Rows by block and label, as an int64 array of shape (count, 2)."""
     found: Array = count_rows(read_only(blocks), read_only(label), count)
     return found
@@ -157,7 +157,7 @@ class BlockedClusters:
     @classmethod
     def empty(cls, spec: Any) -> BlockedClusters:
         """The state of no rows."""
-        return cls(spec, KeyedCounts(_layout(spec.inner)), *np.zeros((3, spec.key.count, 2), np.int64))
+        return cls(spec, KeyedCounts(cell_layout(spec.inner)), *np.zeros((3, spec.key.count, 2), np.int64))
 
     @classmethod
     def read(
@@ -175,7 +175,7 @@ class BlockedClusters:
         for name, facts in groups:
             block = spec.key.group(name)
             empty.single_rows[block], empty.dropped_rows[block] = facts.astype(np.int64).reshape(2, 2)
-        segments = SegmentBuilder(_layout(spec.inner), budget, 1 << 18, counted=True)
+        segments = SegmentBuilder(cell_layout(spec.inner), budget, 1 << 18, counted=True)
         for batch in batches:
             names = batch.column("group").dictionary_encode()
             numbers = np.array([spec.key.group(name) for name in names.dictionary.to_pylist()], np.int64)
@@ -188,7 +188,7 @@ class BlockedClusters:
                 words = np.empty((np.count_nonzero(here), 0), np.uint64) if rest is None else rest[here]
                 empty.rows[:, label] += _summed(blocks[here], counts[here], spec.key.count)
                 labels = np.full(len(words), label, np.uint8)
-                _encode(segments, (keys[here], words), blocks[here], labels, counts[here])
+                encode_rows(segments, (keys[here], words), blocks[here], labels, counts[here])
         return replace(empty, keyed=KeyedCounts.built(segments))
 
     def runs(self) -> Mapping[str, KeyedCounts]:

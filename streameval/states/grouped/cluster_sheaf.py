@@ -1,36 +1,35 @@
 """Clusters of all rows and of every group, counted side by side in one pass over the rows of all groups.
 
-For groups that stand apart: each has the segments of its own rows, so a pass over the segments of all of them sees
-every row with its group. It gives the size tables of all rows and of each group, and the rows of each group in clusters
-that the group cuts (`streameval.kernels.grouped.sizes`).
+For woven groups, and for those that stand apart. The pass gives the size tables of all rows and of each group, and the
+rows of each group in clusters that the group cuts (`streameval.kernels.grouped.sizes`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 
+from streameval.kernels.blocks.clusters import cell_bounds
 from streameval.kernels.grouped.sizes import tally_groups
-from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.clusters.tally import by_sorting
-from streameval.states.grouped.cuts import shared_rows
+from streameval.states.grouped.cluster_blocks import MOST_BLOCKS
 from streameval.states.grouped.sheaf import WHOLE
-from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.grouped.woven_clusters import WovenClusters, weaves_clusters
+from streameval.states.protocol import Totals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streameval.budget import Budget
-    from streameval.states.clusters.counts import ClusterCounts
+    from streameval.states.clusters.counts import ClusterSpec
     from streameval.states.grouped.state import Grouped
+    from streameval.states.keyed.counts import KeyedCounts
     from streameval.states.keyed.layout import Interval
     from streameval.typing import Array
 
-__all__ = ["ClusterSheaf", "ClusterSheafPart", "CutRows"]
+__all__ = ["ClusterSheaf", "ClusterSheafPart", "CutRows", "GroupOfClusters"]
 
 _CELLS = 1 << 18  # sizes tallied in tables, over all groups; larger clusters are few
 
@@ -75,82 +74,114 @@ class CutRows:
 
 
 @dataclass(frozen=True, eq=False)
+class GroupOfClusters:
+    """What the metrics of clusters combine their partials with: a group without its clusters.
+
+    Attributes
+    ----------
+    rows, single_rows, dropped_rows : int64 arrays of shape (2,), by label: rows with an id, and null ids counted as
+        clusters of one row, or left out
+    """
+
+    spec: ClassVar[None] = None
+
+    rows: Array
+    single_rows: Array
+    dropped_rows: Array
+
+    @classmethod
+    def of(cls, facts: Array) -> GroupOfClusters:
+        """The group with these facts, as `WovenClusters` has them."""
+        single, dropped, rows = facts.astype(np.int64).reshape(-1, 2)
+        return cls(rows, single, dropped)
+
+    def totals(self) -> Totals:
+        """Rows in clusters."""
+        neg, pos = (self.rows + self.single_rows).tolist()
+        return Totals(neg, pos, float(neg), float(pos))
+
+
+@dataclass(frozen=True, eq=False)
 class ClusterSheaf:
     """All groups of a cluster state.
 
     Attributes
     ----------
     inner : ClusterSpec
-    groups : the number and the state of all rows (0) and of each group, by slicing and name; all rows are `WHOLE`
+    keyed : KeyedCounts, the rows of all groups, woven
+    owners : int64 array of shape (n_cells,), the number of each code's group
+    groups : the number of all rows (0) and of each group, and what it is, by slicing and name; all rows are `WHOLE`
     """
 
     spec: ClassVar[None] = None  # policies are of the groups
     further: ClassVar[tuple[CutRows, ...]] = (CutRows(),)  # what is read along with the metrics
 
     inner: ClusterSpec
-    groups: Mapping[tuple[int, bytes], tuple[int, ClusterCounts]]
+    keyed: KeyedCounts
+    owners: Array
+    groups: Mapping[tuple[int, bytes], tuple[int, GroupOfClusters]]
 
     @classmethod
-    def of(cls, grouped: Grouped, slicing: int, budget: Budget) -> ClusterSheaf | None:
+    def of(cls, grouped: Grouped, slicing: int) -> ClusterSheaf | None:
         """The sheaf of the groups of a slicing; None where some are joined, or where rows without a label count."""
-        inner = grouped.spec.inner
-        if not isinstance(inner, ClusterSpec) or inner.unlabelled or len(grouped.joined.table):
+        inner, woven = grouped.spec.inner, cast("WovenClusters | None", grouped.woven)
+        if (
+            not weaves_clusters(inner, grouped.spec.key)
+            or len(grouped.joined.table)
+            or len(grouped.apart) > MOST_BLOCKS
+        ):
             return None
-        groups: dict[tuple[int, bytes], tuple[int, ClusterCounts]] = {WHOLE: (0, grouped.total(budget))}
-        for number, (name, state) in enumerate(grouped.apart.items(), start=1):
-            groups[slicing, name] = number, state
-        return cls(inner, groups)
-
-    @cached_property
-    def _states(self) -> list[ClusterCounts]:
-        """The state of each group, without that of all rows."""
-        return [state for number, state in self.groups.values() if number]
-
-    @cached_property
-    def _keyed(self) -> KeyedCounts:
-        """The rows of all groups, one after the other."""
-        return KeyedCounts(self.inner.layout, tuple(each for state in self._states for each in state.keyed.segments))
+        if grouped.apart:
+            apart = WovenClusters.of(inner, grouped.apart)
+            if woven is not None and not apart.fits(woven):
+                return None
+            woven = apart if woven is None else apart.merge(woven)
+        woven = woven or WovenClusters.empty(inner)
+        names, codes = woven.coded()
+        owners = np.zeros(MOST_BLOCKS, np.int64)
+        owners[codes] = np.arange(1, len(codes) + 1)
+        groups = {WHOLE: (0, GroupOfClusters.of(woven.table.facts.sum(axis=0)))}
+        for number, (name, facts) in enumerate(zip(names, woven.table.facts, strict=True), start=1):
+            groups[slicing, name] = number, GroupOfClusters.of(facts)
+        return cls(inner, woven.keyed, owners, groups)
 
     def shards(self, budget: Budget | None = None) -> list[Interval]:
         """Intervals that can be finalized independently; the first one includes the null ids."""
-        return self._keyed.intervals() or [(0, 0)]
+        return self.keyed.intervals() or [(0, 0)]
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[ClusterSheafPart]:
         """One: the clusters of a shard."""
-        groups = 1 + len(self._states)
+        groups = len(self.groups)
         clusters, positives = np.zeros((2, max(2, min(_CELLS // groups, 1 << 12)), groups), np.int64)
         cut, listed = np.zeros(groups, np.int64), [np.zeros((0, 3), np.int64)]
-        sorted_: list[list[SizeTable]] = [[] for _ in range(groups)]
-        runs = [np.full(len(state.keyed.segments), i) for i, state in enumerate(self._states, start=1)]
-        owners = np.concatenate([np.empty(0, np.int64), *runs])
-        columns, first, (start, stop) = (0,) * (self.inner.layout.words - 1), 0, shard
-        places = self._keyed.places(start, stop) if start < stop else None
+        columns, first, (start, stop) = (0,) * (self.keyed.layout.words - 1), 0, shard
+        places = self.keyed.places(start, stop) if start < stop else None
         while places is not None and start + first < stop:
-            first, large = tally_groups(places.at, owners, columns, first, clusters, positives, cut)
+            first, large = tally_groups(places.at, self.owners, columns, first, clusters, positives, cut)
             listed.append(large)
             if start + first < stop:
-                bucket = start + first, start + first + 1
-                for tables, keyed in zip(sorted_, [self._keyed, *(state.keyed for state in self._states)], strict=True):
-                    tables += _sorted(keyed, bucket, budget)
-                cut[1:] += shared_rows(self.inner, [state.keyed for state in self._states], bucket, budget)
+                listed += self._sorted((start + first, start + first + 1), budget, cut)
                 first += 1
         if shard == self.shards()[0]:
-            single = np.array([state.single_rows for state in self._states]).reshape(-1, 2)
-            single = np.concatenate((single.sum(axis=0, keepdims=True), single))
+            single = np.array([group.single_rows for _, group in self.groups.values()])
             clusters[1] += single.sum(axis=1)
             positives[1] += single[:, 1]
-        large = np.concatenate(listed)
-        for group, tables in enumerate(sorted_):
+        large, tables = np.concatenate(listed), []
+        for group in range(groups):
             sizes, own = np.flatnonzero(clusters[:, group]), large[large[:, 0] == group]
-            tables.append(SizeTable(sizes, clusters[sizes, group], positives[sizes, group]))
-            tables += [SizeTable.of(own[:, 1], own[:, 2])] if len(own) else []
-        yield ClusterSheafPart([t[0] if len(t) == 1 else SizeTable.union(t) for t in sorted_], cut)
+            table = SizeTable(sizes, clusters[sizes, group], positives[sizes, group])
+            tables.append(SizeTable.union([table, SizeTable.of(own[:, 1], own[:, 2])]) if len(own) else table)
+        yield ClusterSheafPart(tables, cut)
 
-
-def _sorted(keyed: KeyedCounts, bucket: Interval, budget: Budget | None) -> Iterator[SizeTable]:
-    """The clusters of one bucket by sorting."""
-    clusters, positives = np.zeros((2, 1 << 12), np.int64)
-    for large in by_sorting(keyed, bucket, budget, clusters, positives):
-        yield SizeTable.of(*large)
-    sizes = np.flatnonzero(clusters)
-    yield SizeTable(sizes, clusters[sizes], positives[sizes])
+    def _sorted(self, bucket: Interval, budget: Budget | None, cut: Array) -> Iterator[Array]:
+        """The clusters of one bucket by sorting, as `tally_groups` lists large ones; rows are added to `cut`."""
+        for counts in self.keyed.grouped(bucket, budget):
+            second = np.ascontiguousarray(counts.rest[:, 0]) if counts.rest.shape[1] else np.empty(0, np.uint64)
+            bounds = cell_bounds(counts.keys, second, np.array([0, counts.keys.size]), 0)
+            owners = self.owners[(second if second.size else counts.keys) & np.uint64(MOST_BLOCKS - 1)]
+            sides = np.column_stack((counts.neg + counts.pos, counts.pos))
+            yield np.column_stack((owners, sides))
+            whole = np.add.reduceat(sides, bounds[:-1])
+            yield np.column_stack((np.zeros(len(whole), np.int64), whole))
+            cells = np.diff(bounds)
+            np.add.at(cut, owners, sides[:, 0] * np.repeat(cells > 1, cells))

@@ -9,19 +9,17 @@ from streameval.states.grouped.cluster_sheaf import ClusterSheaf
 from streameval.states.grouped.joint import Joint
 from streameval.states.grouped.sheaf import Sheaf
 from streameval.states.grouped.state import Grouped
+from streameval.states.grouped.woven import Woven
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from streameval.budget import Budget
     from streameval.states.grouped.keys import By
 
 __all__ = ["side_by_side"]
 
 
-def side_by_side(
-    held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]], budget: Budget
-) -> list[Sheaf | ClusterSheaf]:
+def side_by_side(held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]]) -> list[Sheaf | ClusterSheaf]:
     """All rows and all slices; none if they are not stored in a way that one pass can read.
 
     Parameters
@@ -29,7 +27,6 @@ def side_by_side(
     held : for each slicing the state that holds it, on demand; one `Joint` may hold all
     keys : the slicings
     each : maps a function over items, as `Engine.each`
-    budget : owns what is read
     """
     states = iter(held)
     first = next(states)
@@ -37,8 +34,8 @@ def side_by_side(
         return [] if first.further else [Sheaf.tallied(first.woven, each, [first.spec.part(key) for key in keys])]
     if not isinstance(first, Grouped):
         return []
-    if first.woven is None:
-        made = [ClusterSheaf.of(state, k, budget) for k, state in enumerate(chain([first], states))]
+    if not isinstance(first.woven, Woven):
+        made = [ClusterSheaf.of(state, k) for k, state in enumerate(chain([first], states))]
         return [] if None in made else [one for one in made if one is not None]
     if len(keys) > 1 or first.apart or len(first.joined.table):
         return []

@@ -4,7 +4,8 @@
 equals, bit for bit, what the inner spec folds from those rows.
 
 Three layouts lie behind one face. Groups of short scores without weights are *woven* into one table in the order of
-their scores (`streameval.states.grouped.woven`). Of other states the first groups that a task meets stand *apart*: each
+their scores (`streameval.states.grouped.woven`), slices of clusters into one by cluster
+(`streameval.states.grouped.woven_clusters`). Of other states the first groups that a task meets stand *apart*: each
 has its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups are *joined*
 in one `KeyedCounts` (`streameval.states.grouped.joined`), which takes 16 bytes a row more and suits any number of
 groups. Where a group lies depends on the order of rows and on the budget and changes no result: equality is of the
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from streameval.budget import Budget
     from streameval.states.grouped.woven import Woven
+    from streameval.states.grouped.woven_clusters import WovenClusters
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
@@ -210,22 +212,31 @@ class Grouped(Small):
     spec : GroupedSpec
     apart : inner states by the name of their group
     joined : Joined, further groups; a group may have rows in both, since other tasks met it earlier or later
-    woven : Woven, groups of short scores; None where there are none
+    woven : groups of short scores, or of clusters, in one table; None where there are none
     """
 
     spec: GroupedSpec
     apart: Mapping[bytes, Any]
     joined: Joined
-    woven: Woven | None = None
+    woven: Woven | WovenClusters | None = None
 
     def merge(self, other: Grouped) -> Grouped:
         """Groups of both inputs; groups of equal values are one."""
         mergeable(self, other)
+        mine: Any = self.woven
+        if mine and other.woven and not mine.fits(other.woven):
+            other = other.parted()
         apart = dict(self.apart)
         for name, state in other.apart.items():
             apart[name] = apart[name].merge(state) if name in apart else state
-        woven = self.woven.merge(other.woven) if self.woven and other.woven else self.woven or other.woven
+        woven = mine.merge(other.woven) if mine and other.woven else mine or other.woven
         return Grouped(self.spec, apart, self.joined.merge(other.joined), woven)
+
+    def parted(self) -> Grouped:
+        """The same groups, none of them woven."""
+        if self.woven is None:
+            return self
+        return Grouped(self.spec, *self.woven.parted()).merge(replace(self, woven=None))
 
     @cached_property
     def _names(self) -> dict[Group, bytes]:
@@ -265,14 +276,21 @@ class Grouped(Small):
 
     def several(self, groups: Sequence[Group], budget: Budget | None = None) -> list[Any]:
         """The inner states of some groups; of no rows where there is no such group."""
-        if self.woven and not self.apart and not len(self.joined.table):
-            names = (self._names.get(group, b"") for group in groups)
-            return [self._unwoven.get(name, self.spec.inner.empty()) for name in names]
-        return [self.only(group, budget) for group in groups]
+        if self.woven is None:
+            return [self.only(group, budget) for group in groups]
+        if "woven" not in self._found:
+            self._found["woven"] = self.woven.alone(budget)
+        names = (self._names.get(group, b"") for group in groups)
+        found = [self._found["woven"].get(name, self.spec.inner.empty()) for name in names]
+        if not self.apart and not len(self.joined.table):
+            return found
+        others = replace(self, woven=None)
+        return [one.merge(others.only(group, budget)) for one, group in zip(found, groups, strict=True)]
 
     @cached_property
-    def _unwoven(self) -> dict[bytes, Any]:
-        return self.woven.alone() if self.woven else {}
+    def _found(self) -> dict[str, dict[bytes, Any]]:
+        """The inner state of each woven group, once they were asked for."""
+        return {}
 
     def without(self, *groups: Group, budget: Budget | None = None) -> Any:
         """The inner state of all groups but these; of all rows where there are no such groups."""
@@ -316,7 +334,7 @@ class Grouped(Small):
     def to_arrow(self) -> Iterator[pa.RecordBatch]:
         """First a row with the facts of each group, then their inner tables; groups in the order of their hashes."""
         if self.woven:
-            yield from Grouped(self.spec, self.apart, self.joined.merge(self.woven.joined())).to_arrow()
+            yield from self.parted().to_arrow()
             return
         apart, table = self._apart_table(), self.joined.table
         yield from _fact_rows(GroupTable.union([apart, table]), self.spec.schema)

@@ -38,7 +38,7 @@ from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.types import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
@@ -92,6 +92,10 @@ class Woven:
     def narrow(self) -> bool:
         """Whether words are narrow."""
         return self.keyed.layout == NARROW
+
+    def fits(self, other: Woven) -> bool:
+        """Whether one table can hold the groups of both: any number."""
+        return True
 
     def merge(self, other: Woven) -> Woven:
         """The groups of both."""
@@ -156,7 +160,7 @@ class Woven:
         starts = np.append(0, ends[here])
         return Segment(segment.codes[here], starts, rows[here], None, hold(kept[:n].copy()), None, held)
 
-    def alone(self) -> dict[bytes, Any]:
+    def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
         segments: dict[int, list[Segment]] = {}
         for each, words in self._wide():
@@ -171,6 +175,10 @@ class Woven:
             name: self._inner(tuple(segments.get(code, ())), facts)
             for name, code, facts in zip(*self.coded(), self.table.facts, strict=True)
         }
+
+    def parted(self) -> tuple[Mapping[bytes, Any], Joined]:
+        """The same groups in the other layouts: apart, and joined."""
+        return {}, self.joined()
 
     def coded(self) -> tuple[list[bytes], list[int]]:
         """The names of the groups that are here, in the order of the table, and their codes."""

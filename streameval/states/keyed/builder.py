@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SegmentBuilder"]
 
+MANY = 8  # rows for each key that differs only by bits that never partition, from which they may repeat
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _TABLES: dict[int, list[Array]] = {}  # of zeros, by the number of codes, one a thread: fresh memory is slow
 BLOCK = 1 << 16  # rows from which hot keys are taken at a time: they stay in the cache
@@ -213,7 +214,7 @@ class SegmentBuilder:
     def _emit(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         """Store the pieces: as (word, count) where words repeat, else unchanged."""
         long = np.diff(starts).max() >= kernels.LONG
-        again = kernels.repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
+        again = self._repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
         if again.any():
             pieces = [
                 (code, *_grouped(*(column[a:b] for column in (words, rest, counts, weights))))
@@ -223,11 +224,21 @@ class SegmentBuilder:
             columns = [np.concatenate(column) for column in list(zip(*pieces, strict=True))[1:]]
             self._store(codes[again], np.concatenate(([0], np.cumsum(sizes))), *columns)
             keep = np.repeat(~again, np.diff(starts))
-            sizes = np.diff(starts)[~again]
-            codes, starts = codes[~again], np.concatenate(([0], np.cumsum(sizes)))
+            left = np.diff(starts)[~again]
+            codes, starts = codes[~again], np.concatenate(([0], np.cumsum(left)))
             words, rest, counts, weights = (c[keep] if len(c) else c for c in (words, rest, counts, weights))
         if codes.size:
             self._store(codes, starts, words, rest, counts, weights)
+
+    def _repetitive(self, words: Array, rest: Array, starts: Array) -> Array:
+        """Which pieces repeat their keys; long ones also if these are few but for the bits that never partition."""
+        again: Array = kernels.repetitive(words, rest, starts)
+        many = np.diff(starts) >= MANY << self.layout.partial
+        if self.layout.partial and many.any():
+            shift = np.uint64(self.layout.partial)
+            whole = (words >> shift, rest) if self.layout.words == 1 else (words, rest >> shift)
+            again |= many & kernels.repetitive(*whole, starts)
+        return again
 
     def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
         rows = np.add.reduceat(counts, starts[:-1]) if counts.size else np.diff(starts)

@@ -406,15 +406,14 @@ class KeyedCounts:
         """Partition one bucket again and group the parts, of about `most` items.
 
         It is cut by the leading bits of the first word in which its keys differ. Where there is no such
-        word all keys are equal, and nothing is left to partition by.
+        word all keys are equal, but for the bits that never partition, and nothing is left to partition by.
         """
         for column in range(self.layout.words):
             low, high = _extremes(self._word(part, column) for label in (0, 1) for part in self.pieces(bucket, label))
             if low < high:
                 break
         else:
-            items = self.items_in(bucket, bucket + 1).sum()
-            yield from self._gathered(bucket, bucket + 1, np.array([items]))
+            yield aligned(*(self._grouped_side(bucket, label) for label in (0, 1)))
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
@@ -428,6 +427,12 @@ class KeyedCounts:
         finer = KeyedCounts.built(builder)
         for interval in finer.intervals(most):
             yield from finer.stretches(interval, budget)
+
+    def _grouped_side(self, bucket: int, label: int) -> Columns:
+        """Few distinct keys of very many items: grouped a bounded number at a time."""
+        words, rest = np.empty(0, self.layout.dtype), np.empty((0, self.layout.words - 1), np.uint64)
+        parts = [(words, rest, np.empty(0, np.int64), np.empty(0)), *(distinct(*p) for p in self.pieces(bucket, label))]
+        return distinct(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 def _columns(segment: Segment, start: int, stop: int) -> Columns:

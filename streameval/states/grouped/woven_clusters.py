@@ -1,0 +1,272 @@
+"""Woven clusters: rows of all groups of a cluster state in one table, by cluster.
+
+A row is the key of its cluster together with a code of its group, as in `streameval.states.grouped.cluster_blocks`: one
+word for integer ids, two for others. To fold a row costs as much for a thousand groups as for one, it takes no more
+memory than in the state of all rows, and one pass counts all groups (`streameval.states.grouped.cluster_sheaf`). The
+states of all rows and of each group are computed from the table.
+
+Codes are those of a `Book`, at most 1,024. Batches with groups beyond are folded in the other layouts.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from streameval.budget import Budget, Computed
+from streameval.kernels.blocks.clusters import BLOCK_BITS
+from streameval.kernels.grouped.weave import ordered, recoded_rows
+from streameval.states.clusters.counts import ClusterSpec
+from streameval.states.grouped.book import Book, book_of
+from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
+from streameval.states.grouped.joined import Joined, inner_facts, inner_header
+from streameval.states.grouped.keys import By
+from streameval.states.grouped.rows import FORMS, fact_sums
+from streameval.states.grouped.table import GroupTable
+from streameval.states.keyed.builder import SegmentBuilder
+from streameval.states.keyed.counts import KeyedCounts
+from streameval.states.keyed.ids import identify
+from streameval.states.keyed.layout import NO_COUNTS, Segment
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from streameval.budget import Buffer
+    from streameval.states.grouped.keys import Key, Split
+    from streameval.states.protocol import Batch
+    from streameval.typing import Array
+
+__all__ = ["WovenClusters", "WovenClustersBuilder", "weaves_clusters"]
+
+_CELL = np.uint64(MOST_BLOCKS - 1)
+_BITS = np.uint64(BLOCK_BITS)
+_REST = np.uint64(64 - BLOCK_BITS)
+_TOP = np.uint64(1 << 63)
+_LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
+
+
+def weaves_clusters(inner: Any, key: Key) -> bool:
+    """Whether groups of a state are woven clusters: slices; blocks have a state of their own.
+
+    Examples
+    --------
+    >>> slices = By(("country",))
+    >>> weaves_clusters(ClusterSpec("cluster"), slices), weaves_clusters(ClusterSpec("c", unlabelled=True), slices)
+    (True, False)
+    """
+    return isinstance(key, By) and isinstance(inner, ClusterSpec) and not inner.unlabelled
+
+
+@dataclass(frozen=True, eq=False)
+class WovenClusters:
+    """Groups of a cluster state in one table.
+
+    Attributes
+    ----------
+    inner : ClusterSpec
+    book : Book, which may know groups that have no rows here
+    table : GroupTable, names and facts of the groups that are here; the last two facts are their rows with an id
+    keyed : KeyedCounts, rows by cluster and group
+    """
+
+    inner: ClusterSpec
+    book: Book
+    table: GroupTable
+    keyed: KeyedCounts
+
+    @classmethod
+    def empty(cls, inner: ClusterSpec) -> WovenClusters:
+        """No groups."""
+        return cls(inner, Book(), GroupTable.empty(2 * len(inner_facts(inner)) + 2), KeyedCounts(cell_layout(inner)))
+
+    @classmethod
+    def of(cls, inner: ClusterSpec, apart: Mapping[bytes, Any]) -> WovenClusters:
+        """Groups that are given by their inner states, at most `MOST_BLOCKS`; no row is copied."""
+        book, names = Book(apart), pa.array(apart, pa.large_binary())
+        facts = np.zeros((len(apart), 2 * len(inner_facts(inner)) + 2))
+        segments: list[Segment] = []
+        for code, state in enumerate(apart.values()):
+            rows = state.keyed.rows.reshape(-1, 2).sum(axis=0)
+            facts[code] = [side for name in inner_facts(inner) for side in state.header()[name]] + rows.tolist()
+            segments += (_computed(each, partial(_woven, each, np.uint64(code))) for each in state.keyed.segments)
+        return cls(inner, book, GroupTable.of(names, facts), KeyedCounts(cell_layout(inner), tuple(segments)))
+
+    def fits(self, other: WovenClusters) -> bool:
+        """Whether both have few enough groups for one table."""
+        return self.book is other.book or self.book.few(other.book.names, MOST_BLOCKS) is not None
+
+    def merge(self, other: WovenClusters) -> WovenClusters:
+        """The groups of both, which fit."""
+        table = GroupTable.union([self.table, other.table])
+        if other.book is not self.book:
+            codes = self.book.codes(other.book.names).astype(np.uint64)
+            recoded = (_computed(each, partial(_recoded, each, codes)) for each in other.keyed.segments)
+            other = replace(other, keyed=KeyedCounts(other.keyed.layout, tuple(recoded)))
+        return WovenClusters(self.inner, self.book, table, self.keyed.merge(other.keyed))
+
+    def marks(self, names: Iterable[bytes]) -> Array:
+        """Which codes stand for these names, as a bool array."""
+        names = set(names)
+        return np.array([name in names for name in self.book.names], np.bool_)
+
+    def coded(self) -> tuple[list[bytes], list[int]]:
+        """The names of the groups that are here, in the order of the table, and their codes."""
+        names = self.table.names.to_pylist()
+        return names, self.book.codes(names).tolist()
+
+    def total(self) -> Any:
+        """The inner state of all rows; no row is copied."""
+        segments = tuple(_computed(each, partial(_plain, each)) for each in self.keyed.segments)
+        return self._inner(segments, self.table.facts.sum(axis=0))
+
+    def restored(self, marks: Array, budget: Budget | None = None) -> Any:
+        """The inner state of the groups whose codes are marked."""
+        budget, segments = budget or Budget(), []
+        for each in self.keyed.segments:
+            at = np.flatnonzero(marks[_cells(each)])
+            segments += [_taken(each, at, budget)] if at.size else []
+        return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
+
+    def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
+        """The inner state of each group, by name, in one pass over the rows."""
+        budget, (names, codes) = budget or Budget(), self.coded()
+        segments: dict[int, list[Segment]] = {code: [] for code in codes}
+        for each in self.keyed.segments:
+            order, starts = ordered(_cells(each).astype(np.int64), len(self.book))
+            for code in np.flatnonzero(np.diff(starts)).tolist():
+                segments[code].append(_taken(each, order[starts[code] : starts[code + 1]], budget))
+        return {
+            name: self._inner(tuple(segments[code]), facts)
+            for name, code, facts in zip(names, codes, self.table.facts, strict=True)
+        }
+
+    def parted(self) -> tuple[Mapping[bytes, Any], Joined]:
+        """The same groups in the other layouts: apart, and joined."""
+        return self.alone(), Joined.empty(self.inner)
+
+    def _inner(self, segments: tuple[Segment, ...], facts: Array) -> Any:
+        state = self.inner.from_arrow(inner_header(self.inner, facts), [], Budget())
+        return state.with_runs({"keyed": KeyedCounts(self.inner.layout, segments)})
+
+    def __sizeof__(self) -> int:
+        """Bytes in memory; what is spilled does not count."""
+        return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
+
+
+Columns = tuple["Array", "Array"]  # first words, and further words of shape (n, n_words - 1)
+
+
+def _computed(segment: Segment, columns: Callable[[int, int], Columns]) -> Segment:
+    """A segment whose words are computed from those of another when they are read."""
+    words, rest = (_column(kept, columns, i) for i, kept in enumerate((segment.words, segment.rest)))
+    return replace(segment, words=words, rest=rest)
+
+
+def _column(kept: Buffer | None, columns: Callable[[int, int], Columns], column: int) -> Any:
+    if kept is None:
+        return None
+    return Computed(kept.shape, kept.dtype, lambda start, stop: columns(start, stop)[column])
+
+
+def _read(segment: Segment, start: int, stop: int) -> Columns:
+    """The words of some items."""
+    words = segment.words.read(start, stop)
+    return words, np.empty((words.size, 0), np.uint64) if segment.rest is None else segment.rest.read(start, stop)
+
+
+def _woven(segment: Segment, code: np.uint64, start: int, stop: int) -> Columns:
+    """Items of a cluster state as those of a group."""
+    words, rest = _read(segment, start, stop)
+    low = rest[:, 0] >> _REST if rest.size else code
+    return (words & _TOP) | ((words << _BITS) & ~_TOP) | low, (rest << _BITS) | code
+
+
+def _plain(segment: Segment, start: int, stop: int) -> Columns:
+    """Items as the cluster state of all rows has them: a bucket fixes the bits that its words lack."""
+    words, rest = _read(segment, start, stop)
+    ends = np.clip(segment.starts, start, stop)
+    fixed = ((segment.codes >> np.uint32(1)).astype(np.uint64) & _CELL) << (_REST - np.uint64(1))
+    first = (words & _TOP) | np.repeat(fixed, np.diff(ends)) | ((words >> _BITS) & _LOW)
+    return first, (words << _REST).reshape(-1, 1) | (rest >> _BITS) if rest.shape[1] else rest
+
+
+def _recoded(segment: Segment, codes: Array, start: int, stop: int) -> Columns:
+    """Items with other codes of their groups."""
+    words, rest = _read(segment, start, stop)
+    if rest.shape[1]:
+        return words, (rest & ~_CELL) | codes[rest & _CELL]
+    return (words & ~_CELL) | codes[words & _CELL], rest
+
+
+def _cells(segment: Segment) -> Array:
+    """The code of the group of each item."""
+    last: Array = segment.words.read() if segment.rest is None else segment.rest.read()[:, 0]
+    return last & _CELL
+
+
+def _taken(segment: Segment, at: Array, budget: Budget) -> Segment:
+    """Some items, in ascending order, as a cluster state has them."""
+    words, rest = (column[at] for column in _plain(segment, 0, segment.words.shape[0]))
+    counts = segment.counts.read()[at] if segment.counts else NO_COUNTS
+    pieces = np.searchsorted(segment.starts, at, "right") - 1
+    first = np.flatnonzero(np.diff(pieces, prepend=-1))
+    starts = np.append(first, at.size)
+    rows = np.add.reduceat(counts, first) if counts.size else np.diff(starts)
+    held = (budget.hold(column) if column.size else None for column in (rest, counts))
+    return Segment(segment.codes[pieces[first]], starts, rows, None, budget.hold(words), *held)
+
+
+class WovenClustersBuilder:
+    """Builder of woven clusters; owned by one task.
+
+    Parameters
+    ----------
+    inner : ClusterSpec
+    key : Key
+    budget : Budget
+    capacity : int
+        Rows that are collected at a time.
+    """
+
+    def __init__(self, inner: ClusterSpec, key: Key, budget: Budget, capacity: int) -> None:
+        self._inner, self._book, self._budget = inner, book_of(budget, key), budget
+        self._segments = SegmentBuilder(cell_layout(inner), budget, capacity)
+        self._tables: list[GroupTable] = []
+
+    @property
+    def known(self) -> int:
+        """Groups that the builders of the budget have met."""
+        return len(self._book)
+
+    def update(self, batch: Batch, split: Split) -> bool:
+        """Fold a batch whose groups are known; False, and nothing is done, if there are too many groups."""
+        inner, names = self._inner, split.names.to_pylist()
+        codes = self._book.few(names, MOST_BLOCKS)
+        if codes is None:
+            return False
+        array, label, places = batch.columns[inner.column], batch.label, split.places
+        facts = np.zeros((len(names), 2 * len(inner_facts(inner))))
+        cells = recoded_rows(split.raw, codes[places].astype(np.int64))
+        if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
+            array = array.dictionary_decode()
+        if array.null_count:
+            facts = fact_sums(inner, FORMS[ClusterSpec](inner, batch), split.codes, len(names))
+            valid = array.is_valid().to_numpy(zero_copy_only=False)
+            array, label, cells = array.drop_null(), label[valid], cells[valid]
+        rows = row_counts(cells, label, len(self._book))[codes]
+        self._tables.append(GroupTable.of(split.names, np.hstack((facts, rows))))
+        if sum(map(len, self._tables[1:])) > len(self._tables[0]):
+            self._tables = [GroupTable.union(self._tables)]
+        encode_rows(self._segments, identify(array, inner.type, inner.scope, batch.partition), cells, label, NO_COUNTS)
+        return True
+
+    def woven(self) -> WovenClusters:
+        """Everything folded; the builder is spent."""
+        empty = replace(WovenClusters.empty(self._inner), book=self._book)
+        table = GroupTable.union(self._tables) if self._tables else empty.table
+        return replace(empty, table=table, keyed=KeyedCounts.built(self._segments))
