@@ -38,7 +38,8 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
     Raises
     ------
     OptionError
-        If one is not an evaluation or has no sampling intervals, or they have different units or nothing in common.
+        If one is not an evaluation or has no sampling intervals, or they have different units, unit hashes of different
+        versions, or nothing in common.
 
     Examples
     --------
@@ -57,6 +58,10 @@ def compare(a: Evaluation, b: Evaluation) -> tuple[Scalar, ...]:
 def compare_named(a: Evaluation, b: Evaluation, names: tuple[str, str]) -> tuple[Scalar, ...]:
     """`compare`, with names for both evaluations."""
     sides = [_known(side, name) for side, name in zip((a, b), names, strict=True)]
+    if a.unit_hash != b.unit_hash:
+        told = " and ".join(f"{name} with unit hash {e.unit_hash}" for name, e in zip(names, (a, b), strict=True))
+        msg = f"cannot compare {told}: their blocks hold other units; evaluate both with one version of streameval"
+        raise OptionError(msg)
     common = [key for key in sides[1] if key in sides[0]]
     if not common:
         have = " and ".join(few([f"{metric} of {of}" for metric, of in side]) for side in sides)

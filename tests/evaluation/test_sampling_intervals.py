@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -230,6 +232,17 @@ def test_estimates_travel_and_evaluations_are_compared():
     with pytest.raises(OptionError, match="b is of type int, not an evaluation"):
         compare(one, 3)
     assert other.results[0].ci_level == 0.9
+
+
+def test_evaluations_of_other_unit_hashes_are_refused_by_name():
+    """Their blocks hold other units; the version travels in pickles and in JSON, where there are intervals."""
+    asked = {"score": "v1", "unit": "unit", "metrics": "roc_auc"}
+    one = evaluate(clustered(200), **asked)
+    other = pickle.loads(pickle.dumps(replace(one, unit_hash=one.unit_hash + 1)))
+    with pytest.raises(OptionError, match=r"a with unit hash 1 and b with unit hash 2: .* one version of streameval"):
+        compare(one, other)
+    assert [json.loads(e.to_json())["unit_hash"] for e in (one, other)] == [1, 2]
+    assert "unit_hash" not in evaluate(clustered(200), score="v1", metrics="roc_auc").to_dict()
 
 
 def test_a_constant_unit_has_no_interval_and_says_why():

@@ -16,6 +16,7 @@ from streameval.evaluation.result.estimates import Estimates
 from streameval.metrics.catalogue import entry_of
 from streameval.results import Source, to_arrow
 from streameval.saving import Saved
+from streameval.states.grouped import UNIT_HASH
 from streameval.wording import shell
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         ``rows``, ``positives`` and ``prevalence`` with their sampling intervals; empty where there are none.
     ci_level : level of the sampling intervals; None without them
     judgements : what rules said of it, see `judge`
+    unit_hash : version of the hash that divides units into blocks; evaluations of different versions do not compare
 
     Examples
     --------
@@ -87,6 +89,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
     counts: tuple[Scalar, ...] = field(default=(), repr=False, compare=False)
     _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
     judgements: tuple[Judged, ...] = field(default=(), repr=False, compare=False)
+    unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:
         """Carry the results and estimates to another process, not the states: curves must be drawn before."""
@@ -99,6 +102,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
             slice_estimates=self.slice_estimates,
             counts=self.counts,
             judgements=self.judgements,
+            unit_hash=self.unit_hash,
         )
         return made, (self.rows, self.positives, self.results, self.dropped, self.skipped)
 
@@ -155,6 +159,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
         return {
             "streameval": __version__,
             "options": self.options,
+            **({} if self.ci_level is None else {"unit_hash": self.unit_hash}),
             "rows": self.rows,
             "positives": self.positives,
             **({"counts": [count.to_dict() for count in self.counts]} if self.counts else {}),

@@ -8,7 +8,8 @@ Blocks for resampling are drawn by a keyed 64-bit hash of the unit's id: ``mix(w
 finalizer of MurmurHash3 (x64), K is 0x243F6A8885A308D3, and w is the id: an integer as its 64-bit two's complement, a
 string or binary as the first word of its MurmurHash3_x64_128. A row that is its own unit has w = ``mix(row ^ K) ^ f``,
 where row is its offset in the file, and f the first word of the hash of the file's path relative to the input. These
-definitions are permanent: blocks of different nights, scores and slices must line up.
+definitions are permanent: blocks of different nights, scores and slices must line up. Evaluations record their version,
+`UNIT_HASH`.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Batch
     from streameval.typing import Array
 
-__all__ = ["Blocks", "By", "Group", "Key", "Split", "parts_of", "read_key", "slice_type", "tag_of"]
+__all__ = ["UNIT_HASH", "Blocks", "By", "Group", "Key", "Split", "parts_of", "read_key", "slice_type", "tag_of"]
 
 Group = Any  # a tuple of values for `By`, a block number for `Blocks`
+
+UNIT_HASH = 1  # version of the definition of blocks above
 
 _NAN = float("nan")  # one object, so that tuples that hold it are equal
 _MOST_BLOCKS = 1 << 16
