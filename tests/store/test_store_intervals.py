@@ -184,3 +184,6 @@ def test_rules_of_differences_in_a_store_of_scores_and_clusters(tmp_path):
     outcomes = {one.rule: one.outcome for one in found.judgements}
     assert outcomes == dict(zip(rules, ("passed", "passed", "undecided", "passed"), strict=True))
     assert not found.passed
+    [asked] = [one for one in made.evaluate(baseline="cluster_loose").results if one.baseline and one.metric == "aul"]
+    assert asked.ci_lower is None
+    assert "use streameval evaluate on the files, with --unit and --baseline" in str(asked.ci_reason)
