@@ -15,6 +15,8 @@ _UNUSED = {
     "coverage": "numba.misc.coverage_support",
     "cffi": "numba.core.typing.cffi_utils",
     "scipy.linalg": "numba.np.linalg",  # no loop multiplies matrices
+    "jinja2": "dask.widgets.widgets",  # shows objects in notebooks
+    "charset_normalizer": "numpy.f2py.crackfortran",
 }
 
 
