@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-__all__ = ["inlined", "intrinsic", "is_cached", "jit", "read_only"]
+__all__ = ["inlined", "intrinsic", "is_cached", "jit", "read_only", "step"]
 
 _UNCACHED: list[str] = []  # loops for which there is no writable cache
 _MAKING = threading.RLock()
@@ -138,6 +138,37 @@ def _inlined(function: Callable[..., Any]) -> Any:
     import numba
 
     return numba.njit(forceinline=True, no_cpython_wrapper=True, **_OPTIONS)(function)
+
+
+def step(function: Callable[..., Any]) -> Any:
+    """Compile `function` for the loops that call it, a few times for each bucket or block.
+
+    It is a function of its own, so that a long loop can be read in parts. Only loops can call it, so it has no wrapper
+    for Python, which would take as long to compile as a short loop.
+
+    Examples
+    --------
+    >>> @step
+    ... def sum_of(values, start, stop):
+    ...     total = 0
+    ...     for i in range(start, stop):
+    ...         total += values[i]
+    ...     return total
+    >>> @jit
+    ... def halves(values):
+    ...     middle = values.size // 2
+    ...     return sum_of(values, 0, middle), sum_of(values, middle, values.size)
+    >>> import numpy as np
+    >>> halves(np.array([3, 4, 5, 6]))
+    (7, 11)
+    """
+    return Deferred(function, _step)
+
+
+def _step(function: Callable[..., Any]) -> Any:
+    import numba
+
+    return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
 def intrinsic(function: Callable[..., Any]) -> Any:

@@ -5,8 +5,7 @@ saturates at 2; there are at least four slots per row. In the second, a row that
 is only counted; the other rows are gathered and then counted in a hash table. So singletons never enter the table, and
 the table stays small.
 
-The loop is one function that neither makes nor slices arrays: each array that it made would take as long to compile as
-a loop over it, and a function that it called would be compiled again at each call.
+The loops neither make nor slice arrays: each array would take as long to compile as a loop over it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
 
@@ -98,65 +97,18 @@ def _tally(rows, items, further, first, clusters, positives, marks, kept, table,
     not 0, count and further words; a hash table of key, negatives, positives and further words; its slots in use.
     Rows of both are as long as the compiler knows.
     """
-    columns, runs, found, mixed, clean = len(further), rows.words.size, 0, 0, _ZERO
-    long, wide = np.uint64(2 + columns), np.uint64(3 + columns)
+    starts, words, rest, counts = rows
+    columns, found, mixed, clean = len(further), 0, 0, _ZERO
     for b in range(first, items.size >> 1):
         total = items[2 * b] + items[2 * b + 1]
         if total > LARGEST:
             return b, found, mixed
-        bits = table_bits(_MARKS * total)
-        shift = _WORD_BITS - bits
-        for slot in range(np.int64(_ONE << bits)):
-            marks[slot] = 0
-        for r in range(runs):
-            words, again = rows.words[r], np.uint8(rows.counts[r] != 0)  # a count stands for several rows
-            for i in range(rows.starts[r, 2 * b], rows.starts[r, 2 * b + 2]):
-                slot = (word_at(words, i) << _BUCKET_BITS) >> shift
-                marks[slot] = _ALONE + (np.uint8(marks[slot] != 0) | again)
-        half = stop = _ZERO
-        for code in range(2 * b, 2 * b + 2):  # negatives, then positives
-            half = stop
-            for r in range(runs):
-                words, rest, counts = rows.words[r], rows.rest[r], rows.counts[r]
-                for i in range(rows.starts[r, code], rows.starts[r, code + 1]):
-                    word, to = word_at(words, i), stop * long
-                    kept[to] = (word << _ONE) | _ONE
-                    kept[to + _ONE] = word_at(counts, i) if counts else _ONE
-                    for c in range(columns):
-                        kept[to + _TWO + np.uint64(c)] = word_at(rest, i * columns + c)
-                    stop += np.uint64(marks[(word << _BUCKET_BITS) >> shift] != _ALONE)
-        bits = table_bits(2 * np.int64(stop))
-        shift, mask, steps, keys = _WORD_BITS - bits, (_ONE << bits) - _ONE, _ZERO, _ZERO
-        while clean <= mask:
-            table[clean * wide] = 0
-            clean += _ONE
-        for label in range(2):
-            for i in range(half if label else _ZERO, stop if label else half):
-                row = i * long
-                key = kept[row]
-                hashed = key
-                for c in range(columns):
-                    hashed = (hashed ^ (hashed >> _HALF)) * _SPREAD + kept[row + _TWO + np.uint64(c)]
-                slot = ((hashed ^ (hashed >> _HALF)) * _SPREAD) >> shift
-                while True:
-                    at = slot * wide
-                    same = table[at] == key
-                    for c in range(columns):
-                        same &= table[at + _THREE + np.uint64(c)] == kept[row + _TWO + np.uint64(c)]
-                    if same or not table[at]:
-                        break
-                    slot = (slot + _ONE) & mask
-                    steps += _ONE
-                if not same:
-                    if steps > _PATIENCE * (i + _PATIENCE):
-                        return b, found, mixed
-                    table[at] = key
-                    table[at + _ONE] = table[at + _TWO] = 0
-                    for c in range(columns):
-                        table[at + _THREE + np.uint64(c)] = kept[row + _TWO + np.uint64(c)]
-                    used[keys] = at
-                    keys += _ONE
-                table[at + _ONE + np.uint64(label)] += kept[row + _ONE]
+        shift = _mark(starts, words, counts, b, total, marks)
+        half = _keep(starts, words, rest, counts, further, 2 * b, shift, marks, kept, _ZERO)
+        stop = _keep(starts, words, rest, counts, further, 2 * b + 1, shift, marks, kept, half)
+        keys, clean = _count(kept, further, half, stop, table, clean, used)
+        if keys < 0:
+            return b, found, mixed
         clusters[1] += total - np.int64(stop)
         positives[1] += items[2 * b + 1] - np.int64(stop - half)
         for k in range(keys):
@@ -177,3 +129,77 @@ def _tally(rows, items, further, first, clusters, positives, marks, kept, table,
                 large[0, found], large[1, found] = neg + pos, pos
                 found += 1
     return items.size >> 1, found, mixed
+
+
+@step
+def _mark(starts, words, counts, b, total, marks):
+    """Count the rows of each slot, up to 2; returns the bits by which words are shifted to get their slots."""
+    bits = table_bits(_MARKS * total)
+    shift = _WORD_BITS - bits
+    for slot in range(np.int64(_ONE << bits)):
+        marks[slot] = 0
+    for r in range(words.size):
+        column, again = words[r], np.uint8(counts[r] != 0)  # a count stands for several rows
+        for i in range(starts[r, 2 * b], starts[r, 2 * b + 2]):
+            slot = (word_at(column, i) << _BUCKET_BITS) >> shift
+            marks[slot] = _ALONE + (np.uint8(marks[slot] != 0) | again)
+    return shift
+
+
+@step
+def _keep(starts, words, rest, counts, further, code, shift, marks, kept, stop):
+    """Copy the rows of a code that share a slot to row `stop` and on; returns the end."""
+    columns = len(further)
+    for r in range(words.size):
+        word_column, rest_column, count_column = words[r], rest[r], counts[r]
+        for i in range(starts[r, code], starts[r, code + 1]):
+            word, to = word_at(word_column, i), stop * np.uint64(2 + columns)
+            kept[to] = (word << _ONE) | _ONE
+            kept[to + _ONE] = word_at(count_column, i) if count_column else _ONE
+            for c in range(columns):
+                kept[to + _TWO + np.uint64(c)] = word_at(rest_column, i * columns + c)
+            stop += np.uint64(marks[(word << _BUCKET_BITS) >> shift] != _ALONE)
+    return stop
+
+
+@step
+def _count(kept, further, half, stop, table, clean, used):
+    """Count rows by key, those from `half` on as positives; returns the number of keys, −1 where too many collide.
+
+    The table has been cleaned up to row `clean`; returns that as well.
+    """
+    columns = len(further)
+    long, wide = np.uint64(2 + columns), np.uint64(3 + columns)
+    bits = table_bits(2 * np.int64(stop))
+    shift, mask, steps, keys = _WORD_BITS - bits, (_ONE << bits) - _ONE, _ZERO, _ZERO
+    while clean <= mask:
+        table[clean * wide] = 0
+        clean += _ONE
+    for label in range(2):
+        for i in range(half if label else _ZERO, stop if label else half):
+            row = i * long
+            key = kept[row]
+            hashed = key
+            for c in range(columns):
+                hashed = (hashed ^ (hashed >> _HALF)) * _SPREAD + kept[row + _TWO + np.uint64(c)]
+            slot = ((hashed ^ (hashed >> _HALF)) * _SPREAD) >> shift
+            while True:
+                at = slot * wide
+                same = table[at] == key
+                for c in range(columns):
+                    same &= table[at + _THREE + np.uint64(c)] == kept[row + _TWO + np.uint64(c)]
+                if same or not table[at]:
+                    break
+                slot = (slot + _ONE) & mask
+                steps += _ONE
+            if not same:
+                if steps > _PATIENCE * (i + _PATIENCE):
+                    return np.int64(-1), clean
+                table[at] = key
+                table[at + _ONE] = table[at + _TWO] = 0
+                for c in range(columns):
+                    table[at + _THREE + np.uint64(c)] = kept[row + _TWO + np.uint64(c)]
+                used[keys] = at
+                keys += _ONE
+            table[at + _ONE + np.uint64(label)] += kept[row + _ONE]
+    return np.int64(keys), clean
