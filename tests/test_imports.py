@@ -282,6 +282,30 @@ def test_a_command_works_as_if_what_it_does_not_use_were_not_there() -> None:
     subprocess.run([sys.executable, "-c", lean + work + found], check=True, capture_output=True)
 
 
+COUNT = """
+import gc
+from click.testing import CliRunner
+from streameval.cli import main
+from streameval.kernels.jit import Deferred
+
+assert CliRunner().invoke(main, ["demo"]).exit_code == 0
+made = [loop for loop in gc.get_objects() if isinstance(loop, Deferred) and hasattr(loop._made, "overloads")]
+print(*sorted(loop.__name__ for loop in made for _ in loop._made.overloads or [None]))
+"""
+LOOPS = 24  # of a demo, each for some types
+
+
+def test_a_first_command_compiles_few_loops() -> None:
+    """Every loop of the demo takes a newcomer 0.05 to 0.5 s, whether or not this machine has compiled it before."""
+    found = subprocess.run([sys.executable, "-c", COUNT], check=True, capture_output=True, text=True).stdout.split()
+    remedy = (
+        f"a cold demo compiles {len(found)} loops, not {LOOPS}: {' '.join(found)}. Call NumPy where it is as fast; "
+        "pass arrays of types that other callers pass (`read_only`, `flat`); make helpers `step` or `inlined`, which "
+        "have no wrapper. Raise LOOPS only if a demo with an empty NUMBA_CACHE_DIR takes no longer than before"
+    )
+    assert len(found) <= LOOPS, remedy
+
+
 def test_nothing_is_compiled_before_a_loop_is_called() -> None:
     """A store that has its results needs no loop, and so no numba; a loop is sent to a worker by its name."""
     code = (
