@@ -66,7 +66,7 @@ def test_names_and_numbers_are_whole_at_any_width(width: int, facts: dict[str, A
 
 def test_reasons_are_wrapped_and_do_not_push_numbers_apart() -> None:
     """A long text takes several lines next to the numbers of the same table."""
-    reason = "NaN scores count as halves in roc_auc and agc only; choose nan='drop' (--nan drop)"
+    reason = "NaN scores count as halves in roc_auc, agc and gini only; choose nan='drop' (--nan drop)"
     found = scored(2)
     found.results += tuple(Scalar("pr_auc", float("nan"), of=f"score_{i}", reason=reason) for i in range(2))
     lines = printed(found, 100)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.families.protocol import Counted, MetricRequest
-from streameval.evaluation.families.sharded import scalar, totals
+from streameval.evaluation.families.sharded import Sharded, scalar, totals
 from streameval.metrics.resampled_clusters import SweptTable, WithoutClasses
 from streameval.states.contingency.class_blocks import ClassBlocks
 from streameval.states.contingency.counts import ContingencySpec
@@ -28,13 +28,12 @@ __all__ = ["Contingency"]
 
 
 @dataclass(frozen=True)
-class Contingency:
+class Contingency(Sharded):
     """Metrics of clusters against classes."""
 
     name = "classes"
     column = "cluster"
     sharded = False
-    own_blocks = False
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The table of classes and clusters of every cluster column."""
@@ -54,9 +53,6 @@ class Contingency:
             (f"null class {wanted.spec.classes} (with {wanted.of})", no_class),
         )
         return Counted(*totals(state), dropped)
-
-    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Nothing to refuse."""
 
     def matched(self, metrics: Sequence[Metric]) -> bool:
         """Whether one of them is an assignment score."""
@@ -86,18 +82,8 @@ class Contingency:
             engine.budget.release_spares()
         return results
 
-    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """None: classes are in the state itself."""
-        return None
-
-    def certificates(
-        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> tuple[Metric, ...]:
-        """No further metrics."""
-        return ()
-
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The table without each block of classes: classes are the units."""
+        """The table without each block of classes, which are the units: they are in the state itself."""
         return WithoutClasses(state.replicates, wanted.spec.classes)
 
     def paired(

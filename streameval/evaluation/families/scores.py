@@ -40,11 +40,34 @@ _LIGHTEST = 1e-300  # least share of the total weight per class; below it, produ
 
 
 @dataclass(frozen=True)
-class Scores(Sharded):
+class _OfScores(Sharded):
+    """What the families of score columns share: which rows count, and which weights can be evaluated."""
+
+    column = "score"
+
+    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
+        """All rows whose score is a number, and NaN scores if these count as halves."""
+        rows, positives = totals(state)
+        nan = state.nan_rows.tolist()
+        if wanted.spec.nan == "half":
+            return Counted(rows + sum(nan), positives + nan[1])
+        return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
+
+    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
+        """Refuse weights if the ratio of the two classes leaves float64."""
+        total, missing = state.totals(), halved(state)
+        neg, pos = total.neg_weight + missing.neg_weight, total.pos_weight + missing.pos_weight
+        if neg and pos and min(neg, pos) < _LIGHTEST * max(neg, pos):
+            sums = " and ".join(f"{math.ldexp(side, total.unit):g}" for side in (neg, pos))
+            msg = f"{where} sums to {sums} for the two classes; their ratio leaves float64: scale the weights"
+            raise WeightError(msg)
+
+
+@dataclass(frozen=True)
+class Scores(_OfScores):
     """Metrics of a score column."""
 
     name = "score"
-    column = "score"
     own_blocks = True
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
@@ -56,14 +79,6 @@ class Scores(Sharded):
                 policies = request.weight is not None, request.policy("nan", column)
                 spec = kind(column, types.score(column), *policies)
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
-
-    def counted(self, wanted: MetricRequest, state: Any) -> Counted:
-        """All rows whose score is a number, and NaN scores if these count as halves."""
-        rows, positives = totals(state)
-        nan = state.nan_rows.tolist()
-        if wanted.spec.nan == "half":
-            return Counted(rows + sum(nan), positives + nan[1])
-        return Counted(rows, positives, ((f"NaN or null score {wanted.of}", sum(nan)),))
 
     def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
         """Counts by block on a coarse grid, or the exact state split by block."""
@@ -92,22 +107,12 @@ class Scores(Sharded):
             return self._grid(state, blocks, resampling)
         return SplitState(blocks, resampling.named_unit, resampling.blocks.count)
 
-    def check(self, wanted: MetricRequest, state: Any, where: str) -> None:
-        """Refuse weights if the ratio of the two classes leaves float64."""
-        total, missing = state.totals(), halved(state)
-        neg, pos = total.neg_weight + missing.neg_weight, total.pos_weight + missing.pos_weight
-        if neg and pos and min(neg, pos) < _LIGHTEST * max(neg, pos):
-            sums = " and ".join(f"{math.ldexp(side, total.unit):g}" for side in (neg, pos))
-            msg = f"{where} sums to {sums} for the two classes; their ratio leaves float64: scale the weights"
-            raise WeightError(msg)
-
 
 @dataclass(frozen=True)
-class Groups(Scores):
+class Groups(_OfScores):
     """Means over groups of the metrics of a score column."""
 
     name = "groups"
-    own_blocks = False
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """The scores of every group."""
@@ -128,18 +133,8 @@ class Groups(Scores):
         found = engine.finalize([(state, [SumsByBlock(mean) for mean in wanted.metrics])])[0]
         return SweptGroups(**vars(state), found={m.name: sums for m, sums in zip(wanted.metrics, found, strict=True)})
 
-    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """None: groups are the units, and their ids are in the state itself."""
-        return None
-
-    def certificates(
-        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> tuple[Metric, ...]:
-        """No further metrics."""
-        return ()
-
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
-        """The means without each block of groups."""
+        """The means without each block of groups, which are the units: their ids are in the state itself."""
         return WithoutGroups(state.found, wanted.spec.groups)
 
     def replicates(self, engine: Engine, jobs: Sequence[Callable[[], Job]]) -> list[list[Scalar]]:
@@ -148,11 +143,10 @@ class Groups(Scores):
 
 
 @dataclass(frozen=True)
-class Samples(Scores):
+class Samples(_OfScores):
     """Metrics of a sampled score column."""
 
     name = "sample"
-    column = "score"
 
     def requests(self, request: Request, types: KeyTypes) -> Iterator[MetricRequest]:
         """A sample of every score column whose gain area is requested."""
@@ -161,16 +155,6 @@ class Samples(Scores):
                 policy, weighted = request.policy("nan", column), request.weight is not None
                 spec = request.sampling.spec(column, types.score(column), policy, weighted=weighted)
                 yield MetricRequest(self, column, spec, request.selected(column).of(self.name))
-
-    def blocks(self, wanted: MetricRequest, resampling: Resampling) -> Any:
-        """None."""
-        return None
-
-    def certificates(
-        self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling
-    ) -> tuple[Metric, ...]:
-        """No further metrics."""
-        return ()
 
     def resampled(self, wanted: MetricRequest, state: Any, blocks: Any, resampling: Resampling) -> Resampled | str:
         """No replicates: the error comes from the sampled rows, and the values report it."""

@@ -1,4 +1,4 @@
-"""The common base of most families: metrics read their states part by part, and the states keep no blocks."""
+"""The common base of families: metrics read their states part by part, and the states keep no blocks."""
 
 from __future__ import annotations
 

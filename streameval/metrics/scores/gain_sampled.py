@@ -46,7 +46,7 @@ from streameval.metrics.scores.gain_sampled_error import cut_at, standard_error
 from streameval.metrics.scores.gain_sums import cut_sums, kept_points, quotient
 from streameval.metrics.scores.gain_weighted_bounds import weighted_bounds
 from streameval.metrics.scores.sums import gain_sums
-from streameval.metrics.scores.undefined import HALF, NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT
+from streameval.metrics.scores.undefined import NO_NEGATIVES, NO_POSITIVES, NO_WEIGHT
 from streameval.results import Scalar
 from streameval.states.protocol import Totals
 from streameval.states.scores.parts import ScorePart, known
@@ -136,8 +136,6 @@ class AgcApprox:
     def combine(self, partials: Sequence[GroupedBins], state: SampledState) -> Scalar:
         """The value of all groups, its interval or bound, and its standard error."""
         total = state.totals()
-        if state.spec.nan == "half" and state.nan_rows.sum():
-            return Scalar.undefined(self.name, HALF)
         if not total.rows:
             return Scalar.undefined(self.name, NO_ROWS)
         if not total.pos_weight or not total.neg_weight:

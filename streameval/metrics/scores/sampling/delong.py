@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streameval.kernels.ranking import delong_counts
-from streameval.metrics.scores.sums import exact_sum, running
+from streameval.metrics.scores.sums import counted, exact_sum, running
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class DeLong:
         before, whole = part.before, part.total
         if not whole.n or not whole.p:
             return 0, 0, 0, 0
-        if not whole.weighted:
+        if counted(whole):
             drops = _dropped(whole.n), _dropped(whole.p)
             found = delong_counts(part.n, part.p, before.n, before.p, whole.p, *drops).tolist()
             a, aa, b, bb = (high << 64 | low for high, low in zip(found[::2], found[1::2], strict=True))
@@ -87,13 +87,14 @@ class DeLong:
         total = state.totals()
         if min(total.neg, total.pos) < 2:
             return Scalar.undefined(self.name, "fewer than two rows of a class")
-        sums = [sum(column) if not total.weighted else math.fsum(column) for column in zip(*partials, strict=True)]
+        whole = counted(total)
+        sums = [sum(column) if whole else math.fsum(column) for column in zip(*partials, strict=True)]
         variance = 0.0
         for size, other, first, second in ((total.p, total.n, *sums[:2]), (total.n, total.p, *sums[2:])):
             if size and other:
-                unit = Fraction(1) if total.weighted else Fraction(1 << _dropped(other), 2 * other)
+                unit = Fraction(1 << _dropped(other), 2 * other) if whole else Fraction(1)
                 spread = (Fraction(second) - Fraction(first) ** 2 / Fraction(size)) * unit**2
-                free = size - 1 if self.unbiased and not total.weighted else size
+                free = size - 1 if self.unbiased and whole else size
                 variance += max(0.0, float(spread / Fraction(free) / Fraction(size)))
         return Scalar.certain(self.name, self.factor * math.sqrt(variance))
 
