@@ -46,7 +46,7 @@ __all__ = [
 _NOT_KEPT = "blocks of its units are not kept for all of these rows; add the unit to the store (add --unit COLUMN)"
 _NO_CELLS = (
     "clusterings are compared over units of their rows, which neither stores nor slices keep by cluster: use "
-    "streameval evaluate on the files, with --unit and --baseline, without --by"
+    "streameval evaluate on the files, with --unit and --baseline, without slices (--by)"
 )
 
 
