@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupPart"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class GroupPart:
     """Consecutive groups, each with its ties from the best score to the worst.
 
@@ -51,7 +52,7 @@ class GroupPart:
         sides[:, :1] = [[self.false], [self.true]]
         return sides[0], sides[1]
 
-    @property
+    @cached_property
     def sizes(self) -> tuple[Array, Array]:
         """Negatives and positives of each group in this part."""
         sizes: tuple[Array, Array] = kernels.sizes(self.starts, self.n, self.p)

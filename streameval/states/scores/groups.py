@@ -171,10 +171,10 @@ class _GroupScoreBuilder:
     def _add(self, ids: Array, rest: Array, keys: Array, label: Array) -> None:
         if self.spec.narrow:
             narrow = is_narrow(ids, self.spec.group_type)
-            wide = ~narrow
-            if not wide.any():
+            if narrow.all():
                 self._add_narrow(ids, keys, label)
                 return
+            wide = ~narrow
             if narrow.any():
                 self._add_narrow(ids[narrow], keys[narrow], label[narrow])
                 ids, rest, keys, label = ids[wide], rest[wide], keys[wide], label[wide]

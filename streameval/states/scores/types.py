@@ -143,12 +143,12 @@ def rank_keys(values: Array, kind: str) -> Array:
     array([ 0.25, -3.  ])
     """
     if values.dtype.kind == "f":
-        wide = values.itemsize == 8
-        bits = (values + values.dtype.type(0)).view(np.uint64 if wide else np.uint32)
-        sign = bits.dtype.type(1 << (63 if wide else 31))
-        ascending = np.where(bits & sign, ~bits, bits | sign)
-        keys: Array = (~ascending).astype(np.uint64)
-        return keys
+        size = 8 * values.itemsize
+        bits = (values + values.dtype.type(0)).view(f"i{values.itemsize}")
+        keys: Array = (bits >> (size - 1)).view(f"u{values.itemsize}")  # all bits of a negative score
+        keys |= keys.dtype.type(1 << (size - 1))
+        keys ^= bits.view(keys.dtype)
+        return np.invert(keys, out=keys).astype(np.uint64, copy=False)
     if kind == "i4":
         return (~(values.astype(np.int32).view(np.uint32) ^ np.uint32(1 << 31))).astype(np.uint64)
     return ~(values.view(np.uint64) ^ (np.uint64(0) if kind == "u8" else SIGN))
