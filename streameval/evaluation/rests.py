@@ -14,11 +14,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.comparison import minus_named, of_one_unit
+from streameval.evaluation.families import scalar
 from streameval.evaluation.intervals import better_end, estimated, finalized, sliced_blocks
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.slices import usable
 from streameval.metrics.differences import compared
+from streameval.metrics.resampling import certificates
+from streameval.metrics.sliced import Together
 from streameval.results import REST
+from streameval.states.grouped.rests import Rests
+from streameval.states.grouped.sheaf import Sheaf
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -104,12 +109,52 @@ def _rests(
     """For each of some slices, the results of all other rows, with their replicates."""
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
     grouped = [(w, slicing.grouped(states, w.spec, key)) for w in wanted]
+    known = {w: own for w in wanted if (own := _together(engine, slicing, key, states, w, groups, resampling))}
     left = {spec: each.each_without(groups) for spec, each in sliced_blocks(wanted, states, resampling, key).items()}
     for group in groups:
         blocks = {spec: next(counts) for spec, counts in left.items()}
         rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
         looked = [(w, w.family.swept(engine, w, state)) for w, state in rest]
-        values, certain = finalized(engine, looked, blocks, {}, resampling)
-        known = iter(values)
-        checked = [one for w, state in rest for one in usable(w, state, [next(known) for _ in w.metrics])]
-        yield estimated(engine, looked, blocks, checked, resampling, certain)
+        others = [(w, state) for w, state in looked if w not in known]
+        results, certain = finalized(engine, others, blocks, {}, resampling)
+        values, more = iter(results), iter(certain)
+        found = [known[w][group] if w in known else ([next(values) for _ in w.metrics], next(more)) for w in wanted]
+        checked = [one for (w, state), (own, _) in zip(rest, found, strict=True) for one in usable(w, state, own)]
+        yield estimated(engine, looked, blocks, checked, resampling, [further for _, further in found])
+
+
+def _together(
+    engine: Engine,
+    slicing: Slicing,
+    key: By,
+    states: Mapping[Any, Any],
+    w: MetricRequest,
+    groups: Sequence[Any],
+    resampling: Resampling,
+) -> dict[Any, tuple[list[Scalar], dict[Metric, Scalar]]]:
+    """For the rest of each group its values, and what else intervals need, from one pass over all rows.
+
+    Empty if the state does not allow it.
+    """
+    steps = not w.metrics or any(hasattr(metric, "reads") for metric in w.metrics)
+    sheaf = next(iter(() if steps else slicing.sheaves(states, w.spec, engine)), None)
+    if not isinstance(sheaf, Sheaf):
+        return {}
+    k = slicing.keys.index(key)
+    due = set(groups)
+    named = {name: group for at, name in sheaf.groups if at == k and (group := key.group(name)) in due}
+    metrics = *w.metrics, *certificates(w.metrics, coarse=True, single=resampling.unit is None)
+    rests = Rests(sheaf, k, list(named))
+    [[found]] = engine.finalize([(rests, [Together(metrics)])])
+    if any(hasattr(value, "partial") for values in found.values() for value in values):
+        return {}  # a metric takes several steps
+    made = {}
+    for (at, name), (_, rest) in rests.groups.items():
+        rows = w.family.counted(w, rest)
+        values = [
+            replace(scalar(metric, value), of=w.of, rows=rows.rows, positives=rows.positives)
+            for metric, value in zip(metrics, found[at, name], strict=True)
+        ]
+        own = len(w.metrics)
+        made[named[name]] = values[:own], dict(zip(metrics[own:], values[own:], strict=True))
+    return made

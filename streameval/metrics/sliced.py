@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Sliced"]
+__all__ = ["Sliced", "Together"]
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,31 @@ class _Numbers(NamedTuple):
 
     summed: Callable[[int], Any]
     digits: Array
+
+
+@dataclass(frozen=True)
+class Together:
+    """Several metrics of every group of a sheaf, group by group: what a group's partials are taken of is made once."""
+
+    inner: tuple[Any, ...]
+    name: str = "together"
+
+    def partial(self, part: Any) -> list[tuple[int, list[Any]]]:
+        """Groups that have scores in the part, and their partials."""
+        found = []
+        for group in part.present:
+            one = part.one(group)
+            bases = [metric.basis(one) if hasattr(metric, "basis") else metric for metric in self.inner]
+            known = {basis: basis.partial(one) for basis in dict.fromkeys(bases)}
+            found.append((group, [known[basis] for basis in bases]))
+        return found
+
+    def combine(
+        self, partials: Sequence[list[tuple[int, list[Any]]]], state: Any
+    ) -> dict[tuple[int, bytes], list[Any]]:
+        """The values of each group, by its slicing and name."""
+        rows = defaultdict(list)
+        for part in partials:
+            for group, found in part:
+                rows[group].append(found)
+        return {name: combine(own, self.inner, [rows[number]]) for name, (number, own) in state.groups.items()}

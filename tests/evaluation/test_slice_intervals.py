@@ -101,13 +101,19 @@ def test_blocks_beyond_the_budget_are_refused(data: pa.Table) -> None:
 
 @pytest.mark.parametrize(
     "more",
-    [{"score": "v1", "by": ["country", "odd"]}, {"weight": "weight"}, {"approx": True}],
+    [
+        {"score": "v1", "by": ["country", "odd"]},
+        {"weight": "weight"},
+        {"approx": True},
+        {"score": "short", "by": "country"},
+        {"score": "short", "by": ["odd", "country"], "metrics": ["roc_auc", "pr_auc", "agc"]},
+    ],
     ids=lambda more: ", ".join(more),
 )
 def test_a_slice_is_compared_with_the_rows_of_all_others(data: pa.Table, more: dict[str, Any]) -> None:
     """As evaluations of the two sets of rows are: paired, whatever the layout of the states."""
     options: dict[str, Any] = {**SCORES, "unit": "unit", "by": "country", "threads": 1, **more}
-    data = _odd(data)
+    data = _odd(data).append_column("short", pc.cast(pc.round(data["v1"], 2), pa.float32()))
     found = evaluate(data, against="rest", **options)
     by = options.pop("by")
     rests = [r for r in found.results if r.from_rest]

@@ -20,6 +20,7 @@ __all__ = [
     "recoded",
     "recoded_rows",
     "unwoven",
+    "without",
 ]
 
 _SIGN = np.uint32(1 << 31)
@@ -119,6 +120,27 @@ def unwoven(words, neg, pos, member, groups):
             p[at] += pos[i]
             keys[at] = key
     return starts, n, p, keys
+
+
+@jit
+def without(keys, n, p, places, own_n, own_p, left_keys, left_n, left_p):
+    """Take the ties of a group out of those of all rows; returns how many ties are left.
+
+    Parameters
+    ----------
+    keys, n, p : ties of all rows
+    places, own_n, own_p : those of the group: their places among all, ascending, and its rows
+    left_keys, left_n, left_p : take what is left; one longer than `keys`
+    """
+    j, left = np.uint64(0), np.uint64(0)
+    for i in range(keys.size):
+        left_keys[left], left_n[left], left_p[left] = keys[i], n[i], p[i]
+        if j < places.size and places[j] == i:
+            left_n[left] -= own_n[j]
+            left_p[left] -= own_p[j]
+            j += np.uint64(1)
+        left += np.uint64((left_n[left] | left_p[left]) != 0)
+    return np.int64(left)
 
 
 @jit

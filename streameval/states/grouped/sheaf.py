@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart"]
+__all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart", "counted", "sided"]
 
 WHOLE = (-1, b"")  # all rows, among the groups of a sheaf
 
@@ -103,7 +103,7 @@ class SheafPart:
             return _digits(area), _digits(state[:, sweep.LOWER], state[:, sweep.UPPER])
         tally, sums = np.zeros((groups, sweep.TALLY), np.int64), np.zeros((groups, sweep.SUMS), np.uint64)
         tally[:, 0], tally[:, 3:] = -1, self.before.T
-        for each in map(_counted, self.rows):
+        for each in map(counted, self.rows):
             sweep.sweep_ties(each.keys, each.neg, each.pos, self.member, negatives, tally, sums)
         sweep.close(negatives, tally, sums)
         area, precision = sums.view(np.uint32).astype(np.int64).T.reshape(2, 4, groups)
@@ -113,7 +113,7 @@ class SheafPart:
     def after(self) -> Array:
         """Negatives and positives of each group above what follows the part."""
         tally = self.before.copy()
-        for each in map(_counted, self.rows):
+        for each in map(counted, self.rows):
             cells = (each.keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
             for groups in self.member.T:
                 np.add.at(tally[0], groups[cells], each.neg)
@@ -123,7 +123,7 @@ class SheafPart:
     @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
         """Where each group starts, and n, p and rank keys of each of its scores."""
-        counts = list(map(_counted, self.rows))
+        counts = list(map(counted, self.rows))
         columns = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
         moved: tuple[Array, Array, Array, Array] = kernels.unwoven(*columns, self.member, self.total.shape[1])
         return moved
@@ -140,7 +140,7 @@ class SheafPart:
         here = slice(int(starts[group]), int(starts[group + 1]))
         own = keys[here].astype(np.uint64)
         counts = Counts(own, np.empty((own.size, 0), np.uint64), n[here], p[here])
-        return score_part(counts, _totals(self.before[:, group]), _totals(self.total[:, group]), self.spec)
+        return score_part(counts, sided(self.before[:, group]), sided(self.total[:, group]), self.spec)
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,11 +268,12 @@ def _digits(*values: Array) -> Array:
     return found
 
 
-def _counted(rows: Strip | Counts) -> Counts:
+def counted(rows: Strip | Counts) -> Counts:
+    """Rows as wide words with counts."""
     return rows.counts() if isinstance(rows, Strip) else rows
 
 
-def _totals(sides: Array) -> Totals:
+def sided(sides: Array) -> Totals:
     """Rows of both classes."""
     neg, pos = sides.tolist()
     return Totals(neg, pos, float(neg), float(pos))

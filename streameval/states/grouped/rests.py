@@ -1,0 +1,114 @@
+"""Rests: of each of some groups of a sheaf all other rows, finalized from one pass over the scores of all.
+
+The ties of all rows and those of a group are made once for a part; without the group's rows they are those of its rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from streameval.kernels.grouped import weave as kernels
+from streameval.states.grouped.sheaf import WHOLE, OneGroup, counted, sided
+from streameval.states.keyed.grouping import Counts
+from streameval.states.scores.counts import score_part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from streameval.budget import Budget
+    from streameval.states.grouped.sheaf import Sheaf, SheafPart
+    from streameval.states.keyed.layout import Interval
+    from streameval.states.scores.parts import ScorePart
+    from streameval.typing import Array
+
+__all__ = ["RestPart", "Rests"]
+
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True, eq=False)
+class RestPart:
+    """The scores of the rests of some groups in one interval.
+
+    Attributes
+    ----------
+    part : SheafPart
+    slicing : number of the slicing
+    chosen : the groups
+    """
+
+    part: SheafPart
+    slicing: int
+    chosen: Sequence[int]
+
+    @cached_property
+    def _ties(self) -> tuple[Array, tuple[Array, Array, Array, Array]]:
+        """The distinct keys of all rows; where the ties of each group start, and n, p and place among them of each."""
+        counts = list(map(counted, self.part.rows))
+        words, neg, pos = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
+        keys = words >> _HALF
+        first = np.append(True, keys[1:] != keys[:-1])[: keys.size]
+        words = ((np.cumsum(first) - 1).astype(np.uint64) << _HALF) | (words & _LOW)
+        member = np.ascontiguousarray(self.part.member[:, [0, 1 + self.slicing]])
+        return keys[first], kernels.unwoven(words, neg, pos, member, self.part.total.shape[1])
+
+    @property
+    def present(self) -> list[int]:
+        """Groups beside which there are rows in the interval."""
+        _, (starts, n, p, _) = self._ties
+        rows = np.append(0, np.cumsum(n + p))[starts]
+        sizes = np.diff(rows)
+        return [group for group in self.chosen if sizes[group] < sizes[0]]
+
+    def one(self, group: int) -> ScorePart:
+        """The scores of the rest of a group."""
+        keys, (starts, n, p, places) = self._ties
+        every, own = (slice(int(starts[g]), int(starts[g + 1])) for g in (0, group))
+        left = [np.empty(keys.size + 1, column.dtype) for column in (keys, n, p)]
+        count = kernels.without(keys, n[every], p[every], places[own], n[own], p[own], *left)
+        keys, neg, pos = (column[:count] for column in left)
+        before, total = (sided(tally[:, 0] - tally[:, group]) for tally in (self.part.before, self.part.total))
+        return score_part(Counts(keys, np.empty((count, 0), np.uint64), neg, pos), before, total, self.part.spec)
+
+
+@dataclass(frozen=True, eq=False)
+class Rests:
+    """The rests of some groups of one slicing.
+
+    Attributes
+    ----------
+    sheaf : Sheaf
+    slicing : number of the slicing
+    names : the names of the groups
+    """
+
+    spec: ClassVar[None] = None  # policies are of the groups
+
+    sheaf: Sheaf
+    slicing: int
+    names: Sequence[bytes]
+
+    @cached_property
+    def groups(self) -> Mapping[tuple[int, bytes], tuple[int, OneGroup]]:
+        """The number of each group, and what its rest is, by slicing and name."""
+        _, whole = self.sheaf.groups[WHOLE]
+        found = {}
+        for name in self.names:
+            number, own = self.sheaf.groups[self.slicing, name]
+            sides = whole.neg - own.neg, whole.pos - own.pos
+            found[self.slicing, name] = number, OneGroup(own.spec, *sides, whole.nan_rows - own.nan_rows)
+        return found
+
+    def shards(self, budget: Budget | None = None) -> list[Interval]:
+        """Intervals that can be finalized on their own."""
+        return self.sheaf.shards(budget)
+
+    def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[RestPart]:
+        """The scores of a shard; several parts where an interval of one bucket has very many."""
+        chosen = [number for number, _ in self.groups.values()]
+        for part in self.sheaf.parts(shard, budget):
+            yield RestPart(part, self.slicing, chosen)
