@@ -271,7 +271,7 @@ def auc_by_sampling(
     """ROC AUC estimated from pairs: `n` times a positive and a negative are drawn, with replacement, and compared.
 
     Points are drawn in proportion to their weights. A pair scores 1 if the positive scores higher, ½ if they tie. This
-    is the definition of the AUC put into practice, not the way to get it: `roc_auc_score` is exact and faster.
+    illustrates the definition of the AUC; `roc_auc_score` is exact and faster.
 
     Parameters
     ----------

@@ -136,7 +136,7 @@ def evaluate(
         where a score of 0 or 1 is wrong.
     nan : {"error", "drop", "half"}
         NaN and null scores: refuse them; leave the row out of that score's metrics; or count every pair with a NaN as
-        one half in `roc_auc` and untruncated `agc` (other metrics of that score are then undefined).
+        one half in `roc_auc`, `gini` and untruncated `agc` (other metrics of that score are then undefined).
     nulls : {"error", "drop", "singleton"}
         Null ids of clusters and classes: refuse them; leave the row out of their metrics; or treat each as a separate
         id.
@@ -162,16 +162,16 @@ def evaluate(
         `roc_auc` (GAUC), `average_precision` and ``precision@k=N``. Ids are integers, strings or binaries; rows without
         one are one group. Any number of groups (`streameval.metrics.scores.group_means`).
     mean_weight : {"rows", "positives", "equal"}
-        What a group weighs in its mean.
+        How much each group weighs in the mean.
     max_slices : int
-        Refuse a slicing of more slices, as soon as they are met.
+        Refuse a slicing with more slices than this, as soon as they are met.
     ci : float, optional
         Give values their sampling intervals at this level, such as 0.95: where the value of other data drawn alike
-        would lie (`streameval.metrics.estimates`). `unit`, `baseline` and `against`
-        imply 0.95.
+        would lie (`streameval.metrics.estimates`). `unit`, `baseline` and `against` imply 0.95.
     unit : str, optional
-        Column of what is drawn together, such as the campaign of a message (integers, strings, binaries; a null is a
-        unit of its own). Without it each row is a unit, and intervals are too narrow if rows come in groups.
+        Column of what is drawn together, such as the campaign of a message (integers, strings, binaries; each row
+        with a null is a separate unit). Without it each row is a unit, and intervals are too narrow if rows come in
+        groups.
     baseline : str or sequence of str, optional
         Columns to compare the other scores, or cluster columns, with: `results` has the differences as well. Rows that
         lack one of the columns are left out, as with `common_rows`.
@@ -181,10 +181,10 @@ def evaluate(
         all of the slicing (Holm).
     resample_bins : str or int
         Bins of scores in which the blocks of `ci` are counted, or ``"exact"`` to keep all scores of each block, in the
-        memory of a second exact state. Intervals for which the bins do not do are left out, with the reason.
+        memory of a second exact state. An interval for which the bins are too coarse is left out, with the reason.
     approx : bool
-        Count scores in a fixed histogram (16 MiB a score) instead of keeping every distinct score. Results are then
-        certain intervals.
+        Count scores in a fixed histogram (16 MiB a score) instead of keeping every distinct score. Each result
+        then has an interval that is certain to hold the exact value.
     approx_agc : bool
         Add `agc_approx`, and one for each truncation, such as ``agc_approx@0.01``: areas from a sample of the rows in
         quantile bins, with the error of the bins and the standard error (`streameval.metrics.scores.gain_sampled`).
@@ -217,7 +217,7 @@ def evaluate(
         there is one and `threads` is not given. `memory` is then the budget of each worker, by default a quarter of
         its memory limit, and `spill` a directory of its machine.
     scheduler_timeout : float
-        Seconds to wait for a worker of `client` if none answers.
+        Seconds to wait for a first worker of `client`.
     progress : callable, optional
         Called with (rows folded, rows in all); the latter is −1 if unknown. For small objects both are estimated from
         their sizes.
@@ -244,7 +244,7 @@ def evaluate(
 
 @called_as(evaluate)
 def explain(data: Any, **options: Any) -> Forecast:
-    """What `evaluate` would do with the same arguments: only footers are read, and one footer for small objects.
+    """Tell what `evaluate` would do with the same arguments; only footers are read, for small objects one of them.
 
     Parameters
     ----------

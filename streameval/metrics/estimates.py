@@ -136,7 +136,7 @@ class Sizes:
 
     Attributes
     ----------
-    unit : what is drawn together, such as the column ``campaign``; ``row`` where each row is a unit of its own
+    unit : what is drawn together, such as the column ``campaign``; ``row`` where each row is a unit
     counts : by kind, such as ``rows``, ``positives`` and ``negatives``: arrays of shape (n_blocks,)
     units : number of units; None where it is not known
     single : whether every row is a unit of weight 1; then the effective units are the rows

@@ -1,7 +1,7 @@
 """Slices by what hurts most: how far each falls short of the whole, times its rows.
 
 A slice with few rows is far off by chance alone. So slices with fewer than `LEAST` effective units of rows, positives
-or negatives are left out first, and counted; without a unit column each row is a unit of its own.
+or negatives are left out first, and counted; without a unit column each row is a unit.
 
 The worst of many slices lies far below by chance alone. So the intervals of the R slices that are shown, out of m that
 could be, are at level 1 − R (1 − level) / m: then at most a share of 1 − level of the intervals shown is wrong.

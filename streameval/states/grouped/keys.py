@@ -154,8 +154,8 @@ class Blocks:
     Parameters
     ----------
     unit : str, optional
-        Column of ids whose rows stay together: a campaign, say. Integers, strings or binaries. A null is a unit of its
-        own. Without a column every row is a unit.
+        Column of ids whose rows stay together: a campaign, say. Integers, strings or binaries. Each row with
+        a null is a separate unit. Without a column every row is a unit.
     count : int
         Number of blocks, from 2 to 65,536.
 
