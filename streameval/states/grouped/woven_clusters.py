@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WovenClusters", "WovenClustersBuilder", "weaves_clusters"]
 
+_ROWS = 1 << 16  # rows whose codes are looked up at a time: they stay in the cache
 _CELL = np.uint64(MOST_BLOCKS - 1)
 _BITS = np.uint64(BLOCK_BITS)
 _REST = np.uint64(64 - BLOCK_BITS)
@@ -249,20 +250,24 @@ class WovenClustersBuilder:
         codes = self._book.few(names, MOST_BLOCKS)
         if codes is None:
             return False
-        array, label, places = batch.columns[inner.column], batch.label, split.places
+        array, label, raw = batch.columns[inner.column], batch.label, split.raw
         facts = np.zeros((len(names), 2 * len(inner_facts(inner))))
-        cells = recoded_rows(split.raw, codes[places].astype(np.int64))
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
         if array.null_count:
             facts = fact_sums(inner, FORMS[ClusterSpec](inner, batch), split.codes, len(names))
             valid = array.is_valid().to_numpy(zero_copy_only=False)
-            array, label, cells = array.drop_null(), label[valid], cells[valid]
-        rows = row_counts(cells, label, len(self._book))[codes]
-        self._tables.append(GroupTable.of(split.names, np.hstack((facts, rows))))
+            array, label, raw = array.drop_null(), label[valid], raw[valid]
+        first, rest = identify(array, inner.type, inner.scope, batch.partition)
+        table, rows = codes[split.places].astype(np.int64), np.zeros((MOST_BLOCKS, 2), np.int64)
+        for start in range(0, label.size, _ROWS):
+            part = slice(start, start + _ROWS)
+            cells = recoded_rows(raw[part], table)
+            rows += row_counts(cells, label[part], len(rows))
+            encode_rows(self._segments, (first[part], rest[part]), cells, label[part], NO_COUNTS)
+        self._tables.append(GroupTable.of(split.names, np.hstack((facts, rows[codes]))))
         if sum(map(len, self._tables[1:])) > len(self._tables[0]):
             self._tables = [GroupTable.union(self._tables)]
-        encode_rows(self._segments, identify(array, inner.type, inner.scope, batch.partition), cells, label, NO_COUNTS)
         return True
 
     def woven(self) -> WovenClusters:
