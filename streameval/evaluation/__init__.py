@@ -129,8 +129,8 @@ def evaluate(
         Operating points, each with its threshold: ``fpr=1e-4`` (the true positive rate there), ``tpr=0.9`` (the false
         positive rate), ``recall=0.9`` (the precision), ``precision=0.95`` (the recall), ``k=1000`` (the precision among
         the top k), ``share=0.01`` (precision, recall and lift of that share of the rows), ``threshold=0.8`` (precision,
-        recall, false positive rate and share flagged). A threshold is compared in float64: 0.9 as float32 is
-        0.899999976, below ``threshold=0.9``. Copy thresholds from JSON, which has all digits.
+        recall, false positive rate and share flagged). Float32 scores are compared with the float32 number
+        nearest to a threshold, as NumPy, pandas and `where` do: a score written as 0.9 reaches ``threshold=0.9``.
     clip : float, optional
         For `log_loss`: scores are moved into [clip, 1 − clip] first, such as 1e-15. Without it, `log_loss` is infinite
         where a score of 0 or 1 is wrong.

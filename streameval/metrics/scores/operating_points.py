@@ -63,7 +63,8 @@ class OperatingPoint:
 
     Counts are compared exactly, with `at` as the decimal it is written as; weights with a relative tolerance of 1e-12.
     From a histogram, value and threshold are those at a bin's edge, and the interval spans the extremes over every
-    order within the bins. A threshold is compared with scores as float64, also where these are float32.
+    order within the bins. Float32 scores are compared with the float32 number nearest to a
+    threshold, as NumPy and pandas compare them.
 
     Attributes
     ----------
@@ -193,7 +194,7 @@ class OperatingPoint:
     def _last(self, part: ScorePart) -> int | None:
         """The last group that is taken; −1 or None if there is none."""
         if self.kind == "threshold":
-            return _reaching(part, self.at) - 1
+            return _reaching(part, float(part.compared(self.at))) - 1
         due = self.due(part.total)
         if self.kind in ("k", "share"):
             rows = part.before.rows

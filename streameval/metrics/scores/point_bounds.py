@@ -175,12 +175,12 @@ def _of_rows(point: Point, part: ScorePart) -> Scalar:
 
 def _of_threshold(point: Point, part: ScorePart) -> Scalar:
     """The bins above the threshold, and any of the rows of the bin that it cuts."""
-    total, (scores, low, high) = part.total, part.ends(slice(None))
-    loose = part.open & (low < point.at) & (point.at < high)
-    sure = (scores >= point.at) & ~loose
+    total, (scores, low, high), at = part.total, part.ends(slice(None)), part.compared(point.at)
+    loose = part.open & (low < at) & (at < high)
+    sure = (scores >= at) & ~loose
     T, F = (float(column[sure].sum()) for column in (part.p, part.n))
     p, n = (float(column[loose].sum()) for column in (part.p, part.n))
-    shown = scores >= point.at
+    shown = scores >= at
     if not shown.any():
         return point.nothing(total) if not loose.any() else Scalar.undefined(point.name, NOTHING_FLAGGED)
     at_edge: tuple[Any, Any] = tuple(column[shown].sum().item() for column in (part.p, part.n))

@@ -1,7 +1,7 @@
 """The 2×2 table of a score at a threshold: rows whose score is at or above it are taken as positive.
 
 The table is exact. From a histogram it can be had where the threshold lies between bins or in a bin of a single score;
-a threshold within an open bin is refused.
+a threshold within an open bin is refused. Float32 scores are compared with the nearest float32 number.
 """
 
 from __future__ import annotations
@@ -76,14 +76,15 @@ class ConfusionAt:
         OptionError
             If the threshold is within an open bin.
         """
+        threshold = part.compared(self.threshold)
         if not part.exact:
-            self._check(part.low[part.open], part.high[part.open])
-        above = part.scores >= self.threshold
+            self._check(float(threshold), part.low[part.open], part.high[part.open])
+        above = part.scores >= threshold
         return part.n[above].sum().item(), part.p[above].sum().item()
 
-    def _check(self, lower: Array, upper: Array) -> None:
+    def _check(self, threshold: float, lower: Array, upper: Array) -> None:
         """Refuse a threshold within an open bin."""
-        inside = np.flatnonzero((lower < self.threshold) & (self.threshold < upper))
+        inside = np.flatnonzero((lower < threshold) & (threshold < upper))
         if inside.size:
             low, high = lower[inside[0]], upper[inside[0]]
             msg = (
@@ -127,7 +128,7 @@ class TablesAt:
     def partial(self, part: ScorePart) -> list[tuple[int, Any, Any, bool, int]]:
         """For each threshold rows, negatives and positives from it on, whether it cuts an open bin, groups at it."""
         scores, lower, upper = part.ends(slice(None))
-        thresholds = np.array(self.thresholds)
+        thresholds = part.compared(self.thresholds)
         ends = scores.size - np.searchsorted(scores[::-1], thresholds)
         same = ends - (scores.size - np.searchsorted(scores[::-1], thresholds, side="right"))
         cuts = np.unique(np.append(0, ends)).tolist()
@@ -138,7 +139,7 @@ class TablesAt:
         lower, upper = lower[part.open], upper[part.open]
         cut = [
             not at and bool(((lower < threshold) & (threshold < upper)).any())
-            for threshold, at in zip(self.thresholds, same, strict=True)
+            for threshold, at in zip(thresholds, same, strict=True)
         ]
         return [(*sums[end], hidden, int(at)) for end, hidden, at in zip(ends.tolist(), cut, same, strict=True)]
 

@@ -207,10 +207,10 @@ class ScoreHistogram(Small):
         ends = partial(_ends, found, only, self.spec.type)
         none, total = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals()
         if not self.spec.weighted:
-            yield ScorePart(neg, pos, none, total, ends, only == MIXED)
+            yield ScorePart(neg, pos, none, total, ends, only == MIXED, type=self.spec.type)
         else:
             n, p = in_units(np.ascontiguousarray(self.sums[found].T), total.unit, self.spec.column)
-            yield ScorePart(n, p, none, total, ends, only == MIXED, counts=neg + pos)
+            yield ScorePart(n, p, none, total, ends, only == MIXED, counts=neg + pos, type=self.spec.type)
 
     def header(self) -> dict[str, Any]:
         """The spec and the missing scores, as JSON."""

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.states.scores.types import compared
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -43,6 +45,8 @@ class ScorePart:
         Which groups are open; None where the state counts distinct scores.
     counts : int64 array of shape (n_groups,), optional
         Rows of each group where the measure is a weight.
+    type : str
+        The type of the scores, as `streameval.states.scores.types.score_type` names it.
 
     Examples
     --------
@@ -61,6 +65,7 @@ class ScorePart:
     ends: Callable[[Any], Ends]
     bins: Array | None = None
     counts: Array | None = None
+    type: str = "f8"
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def once(self, name: str, make: Callable[[], Any]) -> Any:
@@ -120,6 +125,10 @@ class ScorePart:
     def score(self, i: int) -> float:
         """The threshold of one group."""
         return float(self.ends(slice(i, i + 1))[0][0])
+
+    def compared(self, thresholds: Any) -> Array:
+        """What the scores are compared with, see `streameval.states.scores.types.compared`."""
+        return compared(thresholds, self.type)
 
     def swapped(self) -> ScorePart:
         """The same groups with the classes exchanged."""

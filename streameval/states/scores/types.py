@@ -7,7 +7,7 @@ unsigned and ascend from the best score to the worst; `streameval.kernels.keys` 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from streameval.kernels.keys import decode_f4
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["SIGN", "decode", "enclosing", "float_limit", "numbers", "rank_keys", "score_type"]
+__all__ = ["SIGN", "compared", "decode", "enclosing", "float_limit", "numbers", "rank_keys", "score_type"]
 
 SIGN = np.uint64(1 << 63)
 
@@ -72,6 +72,25 @@ def numbers(array: pa.Array, kind: str) -> Array:
         return words[unscaled.offset : unscaled.offset + len(unscaled), 0].copy()
     values: Array = array.to_numpy(zero_copy_only=False).astype(kind, copy=False)
     return values
+
+
+def compared(thresholds: Any, kind: str) -> Array:
+    """What scores are compared with: of float32 scores the nearest float32 number, as NumPy, pandas and SQL do.
+
+    So 0.9 is reached by a float32 score that is written as 0.9.
+
+    Parameters
+    ----------
+    thresholds : a number, or numbers
+
+    Examples
+    --------
+    >>> compared(0.9, "f4"), compared([0.9, 1e300], "f8")
+    (array(0.89999998), array([9.e-001, 1.e+300]))
+    """
+    found: Array = np.asarray(thresholds, np.float64)
+    with np.errstate(over="ignore"):
+        return found.astype(np.float32).astype(np.float64) if kind == "f4" else found
 
 
 def float_limit(kind: str) -> float:

@@ -269,3 +269,25 @@ def test_a_threshold_that_no_score_reaches_has_a_row(approx: bool) -> None:
     assert (row["fn"], row["tn"]) == (label.sum(), (~label).sum())
     assert row["precision"] is None
     assert row["reason"] == "no score reaches the threshold"
+
+
+@pytest.mark.parametrize("approx", [False, True])
+def test_float32_scores_are_compared_as_numpy_does(approx: bool) -> None:
+    """0.9 as float32 is less than 0.9; still it reaches a threshold of 0.9, in every table, metric and interval."""
+    random = np.random.default_rng(3)
+    score = np.round(random.random(4000), 1).astype(np.float32)
+    data = pa.table({"label": random.random(4000) < score, "score": score, "user": random.integers(0, 800, 4000)})
+    where = evaluate(data, score="score", where="score >= 0.9").rows
+    found = evaluate(data, score="score", at="threshold=0.9", approx=approx, unit="user")
+    assert found.value("flagged@threshold=0.9") * 4000 == where == int((score >= 0.9).sum())
+    assert found.operating_points()["flagged"].to_pylist()[-1] == where
+    table = found.confusion(0.9)
+    assert where == table.TP + table.FP
+    double = evaluate(
+        data.set_column(1, "score", pa.array(np.round(score.astype(float), 1))),
+        score="score",
+        at="threshold=0.9",
+        unit="user",
+    )
+    same = found.ci("recall@threshold=0.9"), double.ci("recall@threshold=0.9")
+    assert same[0] == pytest.approx(same[1], rel=1e-9)

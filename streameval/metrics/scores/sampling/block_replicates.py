@@ -32,6 +32,7 @@ from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.near_groups import GroupsNear
 from streameval.states.protocol import Small, Totals
 from streameval.states.scores.parts import ScorePart, known
+from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,11 +105,11 @@ class Pieces(Small):
         """One: all groups that have rows."""
         none, total = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals()
         if not self.spec.weighted:
-            yield ScorePart(*self._cut(self.counts, self.moved), none, total, self._ends)
+            yield ScorePart(*self._cut(self.counts, self.moved), none, total, self._ends, type=self.spec.type)
             return
         n, p = self._cut(self.counts, np.zeros((0, 2), np.int64))
         neg, pos = (np.ldexp(side, -total.unit) for side in self._cut(self.weights, self.moved))
-        yield ScorePart(neg, pos, none, total, self._ends, counts=n + p)
+        yield ScorePart(neg, pos, none, total, self._ends, counts=n + p, type=self.spec.type)
 
     def _cut(self, measure: Array, moved: Array) -> tuple[Array, Array]:
         """Negatives and positives of each group, in a measure of the bins."""
@@ -183,6 +184,7 @@ class BlockReplicates:
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold; of its bin the share above it."""
         low, high = self.state.scores
+        threshold = float(compared(threshold, self.state.spec.type))
         above = int(np.searchsorted(low, threshold))  # the first bin that is above as a whole
         found = self.state.measure[above:].sum(axis=0).astype(np.float64)
         if above and high[above - 1] >= threshold:
@@ -206,8 +208,9 @@ class BlockReplicates:
             return self
         edges = np.flatnonzero(np.diff(near, prepend=False, append=False)).reshape(-1, 2)
         spans = tuple((int(state.prefixes[a]), int(state.prefixes[b - 1])) for a, b in edges.tolist())
-        thresholds = sorted({float(value.threshold) for value in values if value.threshold is not None})
-        [groups] = exact([GroupsNear(state.shift, spans, tuple(thresholds))])
+        thresholds = [value.threshold for value in values if value.threshold is not None]
+        cuts = tuple(sorted(set(compared(thresholds, state.spec.type).tolist())))
+        [groups] = exact([GroupsNear(state.shift, spans, cuts)])
         return replace(self, cells=Cells.of(state, groups, near))
 
     def displaced(self) -> Sequence[BlockReplicates]:

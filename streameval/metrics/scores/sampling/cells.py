@@ -185,7 +185,7 @@ class CutRows(Small):
         """One: all groups."""
         none, total, ends = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals(), known(self.scores)
         if not self.spec.weighted:
-            yield ScorePart(self.rows[0], self.rows[1], none, total, ends)
+            yield ScorePart(self.rows[0], self.rows[1], none, total, ends, type=self.spec.type)
             return
         neg, pos = np.ascontiguousarray(np.ldexp(self.weights, -total.unit).T)
-        yield ScorePart(neg, pos, none, total, ends, counts=self.rows[0])
+        yield ScorePart(neg, pos, none, total, ends, counts=self.rows[0], type=self.spec.type)
