@@ -195,8 +195,10 @@ def estimates(
     reason = ranked.certified(exact) if ranked and len(found) < len(kinds) else None
     rest = [i for i in range(len(kinds)) if i not in found]
     every = [(resampled, False, rest)] * bool(rest)
-    areas = [i for i in rest if ranked and not reason and _is_area(values[i], kinds[i])]
-    tied = _tied(ranked, areas, metrics, rows, finalize) if ranked and areas else {}
+    tied: dict[int, Array] = {}
+    for truncated in (False, True) if ranked and not reason else ():
+        areas = [i for i in rest if _is_area(values[i], kinds[i]) and _is_truncated(metrics[i], rows) == truncated]
+        tied |= _tied(cast("Thresholded", ranked), areas, metrics, rows, finalize) if areas else {}
     for split, rough, at in _groups(values, metrics, kinds, rows, ranked, exact) if ranked else every:
         whole = cast("Thresholded", split).total if ranked else _nothing
         some = [metrics[i] for i in at]
@@ -250,8 +252,7 @@ def _groups(
     groups: dict[tuple[bool, bool, bool], list[int]] = {}
     for i, (value, metric, kind) in enumerate(zip(values, metrics, kinds, strict=True)):
         if not kind.no_interval:
-            points = getattr(metric, "points", None)
-            cut = points is not None and points(rows) is not None
+            cut = _is_truncated(metric, rows)
             near, rough = cut or value.threshold is not None, cut or bool(kind.beyond)
             groups.setdefault((kind.thresholded, near, rough), []).append(i)
     for (few, near, rough), at in groups.items():
@@ -297,6 +298,12 @@ def _doubts(
         moved, _ = _replicates(metrics, rows, split, _nothing, finalize)
         squares += _squares(moved, replicates)
     return np.sqrt(squares / max(1, len(displaced)))
+
+
+def _is_truncated(metric: Metric, rows: int) -> bool:
+    """Whether a metric stops at a number of rows."""
+    points = getattr(metric, "points", None)
+    return points is not None and points(rows) is not None
 
 
 def _is_area(value: Scalar, kind: Entry) -> bool:

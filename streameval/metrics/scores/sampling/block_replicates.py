@@ -141,7 +141,8 @@ class BlockReplicates:
     cells : bins cut around thresholds; None for metrics of the whole ranking
     moved : how far the rows of a block are displaced within bins, in standard deviations of random places; of the whole
         ranking, 1 or −1 for what a block holds of a bin beyond its share in one half of it
-    pieces : int64 array of shape (n_bins,), of bins of several scores; None for as many as there may be
+    pieces : of a bin of several scores
+    still : bins whose rows are not moved
     """
 
     state: BlockCounts
@@ -150,7 +151,8 @@ class BlockReplicates:
     exact: bool = False
     cells: Cells | None = None
     moved: float = 0.0
-    pieces: Array | None = None
+    pieces: int = _PIECES
+    still: tuple[int, ...] = ()
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -233,15 +235,14 @@ class BlockReplicates:
 
         In which half varies with bin, block and label, once more with positives on the other side, which leaves no
         product of labels. Rows move within all rows: within those that are left, a tie would be weighed without its
-        own block. Halves will do, but for bins in which metrics are truncated. Empty where every bin is one score.
+        own block. Bins in which metrics are truncated are left alone: what is unknown of their rows, `displaced` tells,
+        and the place of a truncation would jump from half to half. Empty where every bin is one score.
         """
         if not (self._cuts.pieces > 1).any():
             return ()
         rows = rows_of_bins(self.state)
-        pieces = np.full(rows.size, _HALVES)
-        for rank in _ranks(metrics, int(rows.sum())):
-            pieces[_bin_of(rank, rows)] = _PIECES
-        return [replace(self, cells=None, moved=side, pieces=pieces) for side in (1.0, -1.0)]
+        still = tuple(_bin_of(rank, rows) for rank in _ranks(metrics, int(rows.sum())))
+        return [replace(self, cells=None, moved=side, pieces=_HALVES, still=still) for side in (1.0, -1.0)]
 
     @cached_property
     def sure(self) -> bool:
@@ -281,7 +282,7 @@ class BlockReplicates:
         """How bins are cut into pieces."""
         low, high = self.state.scores
         open_ = (low < high) & (self.state.whole[0].sum(axis=1) > 1)
-        pieces = np.where(open_, _PIECES if self.pieces is None else self.pieces, 1)
+        pieces = np.where(open_, self.pieces, 1)
         bins, first = np.repeat(np.arange(low.size), pieces)[::-1], np.cumsum(pieces) - pieces
         place = (np.arange(bins.size) - np.repeat(first, pieces))[::-1]
         with np.errstate(invalid="ignore", over="ignore"):
@@ -298,6 +299,7 @@ class BlockReplicates:
         if self.moved:
             table, whole = (state.sums, weights) if weighted else (state.table, rows)
             moved = tied_rows(whole, table, first, self.count, cuts.pieces, cuts.most, self.moved).astype(moved.dtype)
+            moved[list(self.still)] = 0
             nan_rows, nan_weights = nan_rows * cuts.most, nan_weights * cuts.most
             return Pieces(state.spec, cuts, rows, self._sums, weights, nan_rows, nan_weights, moved)
         counts, *sums = left_counts(rows, state.table, first, self.count)
