@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["rest_differences"]
 
 _MOST = 100  # slices compared per slicing
+_FEW = 1 << 18  # rows below which each rest is read on its own: compiling further loops would take longer
 
 
 def rest_differences(
@@ -138,7 +139,7 @@ def _together(
     """
     steps = not w.metrics or any(hasattr(metric, "reads") for metric in w.metrics)
     sheaf = next(iter(() if steps else slicing.sheaves(states, w.spec, engine)), None)
-    if not isinstance(sheaf, Sheaf):
+    if not isinstance(sheaf, Sheaf) or sheaf.before[-1, :, 0].sum() < _FEW:
         return {}
     k = slicing.keys.index(key)
     due = set(groups)

@@ -98,19 +98,22 @@ def unwoven(words, neg, pos, member, groups):
 
     A code lies in a group of each slicing, ``member[code]``; codes of a group with one key are added up.
     """
-    sizes, last = np.zeros(groups + 1, np.int64), np.full(groups, -1, np.int64)
+    starts, last = np.zeros(groups + 1, np.int64), np.zeros(groups, np.int64)  # keys from 1 on
     for i in range(words.size):
-        key = np.int64(words[i] >> _HALF)
+        key = np.int64(words[i] >> _HALF) + 1
         for k in range(member.shape[1]):
             g = np.uint64(member[words[i] & _LOW, k])
-            sizes[g + np.uint64(1)] += last[g] != key
+            starts[g + np.uint64(1)] += last[g] != key
             last[g] = key
-    starts = np.cumsum(sizes)
-    cursor, last = starts[:-1] - 1, np.full(groups, -1, np.int64)
-    n, p = np.zeros(starts[-1], np.int64), np.zeros(starts[-1], np.int64)
-    keys = np.empty(starts[-1], np.uint32)
+    cursor = np.zeros(groups, np.int64)
+    for group in range(groups):
+        cursor[group] = starts[group] - 1
+        starts[group + 1] += starts[group]
+        last[group] = 0
+    ties = starts[groups]
+    n, p, keys = np.zeros(ties, np.int64), np.zeros(ties, np.int64), np.zeros(ties, np.uint32)
     for i in range(words.size):
-        key = np.int64(words[i] >> _HALF)
+        key = np.int64(words[i] >> _HALF) + 1
         for k in range(member.shape[1]):
             g = np.uint64(member[words[i] & _LOW, k])
             cursor[g] += last[g] != key
@@ -118,7 +121,7 @@ def unwoven(words, neg, pos, member, groups):
             at = np.uint64(cursor[g])
             n[at] += neg[i]
             p[at] += pos[i]
-            keys[at] = key
+            keys[at] = words[i] >> _HALF
     return starts, n, p, keys
 
 
