@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -45,6 +47,7 @@ def run() -> None:
     if callable(heard):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.meta_path.insert(0, _Lean)
+    atexit.register(gc.disable)  # else the interpreter searches all that was imported for garbage: a tenth of a second
     from streameval.cli import main
 
     try:

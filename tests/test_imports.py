@@ -282,6 +282,18 @@ def test_a_command_works_as_if_what_it_does_not_use_were_not_there() -> None:
     subprocess.run([sys.executable, "-c", lean + work + found], check=True, capture_output=True)
 
 
+def test_a_command_ends_without_a_search_for_garbage() -> None:
+    """It would look at every object of every module, only to free memory that is returned anyway."""
+    code = (
+        "import atexit, gc, sys, streameval.__main__ as m\n"
+        "atexit.register(lambda: print(gc.isenabled()))\n"
+        "sys.argv = ['streameval', '--help']\n"
+        "m.run()\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.split()[-1] == "False"
+
+
 COUNT = """
 import gc
 from click.testing import CliRunner
