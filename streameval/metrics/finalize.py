@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.undefined import HALF
 from streameval.results import Scalar
 from streameval.states.scores.missing import halved_rows
@@ -30,11 +31,17 @@ def partials(
     reads = [getattr(metric, "reads", None) for metric in metrics]
     if any(reads):
         return [[m.partial(getattr(state, str(name))(shard, budget)) for m, name in zip(metrics, reads, strict=True)]]
-    rows = []
+    rows: list[list[Any]] = []
+    bases: list[Any] = []
+    place: dict[Any, int] = {}
+    order: list[int] = []
     for part in chain.from_iterable(state.parts(piece, budget) for piece in _needed(state, shard, metrics)):
-        bases = [m.basis(part) if hasattr(m, "basis") else m for m in metrics]
-        found = {basis: basis.partial(part) for basis in dict.fromkeys(bases)}
-        rows.append([found[basis] for basis in bases])
+        asked = [m.basis(part) if hasattr(m, "basis") else m for m in metrics]
+        if asked != bases:  # hardly ever after the first part; comparing is faster than hashing
+            bases, place = asked, {basis: i for i, basis in enumerate(dict.fromkeys(asked))}
+            order = [place[basis] for basis in bases]
+        found = [basis.partial(part) for basis in place]
+        rows.append([found[i] for i in order])
     return rows
 
 
@@ -52,15 +59,16 @@ def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> li
 
 
 def combine(state: Any, metrics: Sequence[Metric], shards: Iterable[list[list[Any]]]) -> list[Scalar]:
-    """Results from the partials of all shards, one for each metric.
+    """Results from the partials of all shards, one for each metric; what several make of the same partials is shared.
 
     A metric that does not count NaN scores is undefined where the state has NaN scores that count one half.
     """
     rows, halves = [row for shard in shards for row in shard], halved_rows(state) > 0
+    made: dict[Any, Any] = {}
     return [
         Scalar.undefined(metric.name, HALF)
         if halves and not getattr(metric, "counts_nan", False)
-        else metric.combine([row[i] for row in rows], state)
+        else metric.combine(Partials((row[i] for row in rows), made), state)
         for i, metric in enumerate(metrics)
     ]
 

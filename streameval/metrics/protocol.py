@@ -10,9 +10,39 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
-__all__ = ["Metric"]
+__all__ = ["Metric", "Partials"]
+
+
+class Partials(list[Any]):
+    """Partials of one metric, and what metrics of the same state have made of theirs.
+
+    Metrics with equal bases have the same partials, so that what follows from them is the same, too.
+
+    Examples
+    --------
+    >>> rows, made = [object(), object()], {}
+    >>> one, other = Partials(rows, made), Partials(rows, made)
+    >>> one.once("size", one, lambda: len(one)), other.once("size", other, lambda: 1 / 0)
+    (2, 2)
+    """
+
+    def __init__(self, partials: Iterable[Any] = (), made: dict[Any, Any] | None = None) -> None:
+        super().__init__(partials)
+        self._made = {} if made is None else made
+
+    @classmethod
+    def of(cls, partials: Sequence[Any]) -> Partials:
+        """The partials themselves, or those of a list, which share nothing."""
+        return partials if isinstance(partials, cls) else cls(partials)
+
+    def once(self, name: Hashable, things: Sequence[Any], make: Callable[[], Any]) -> Any:
+        """What follows from these objects, made for the first metric that asks; what else decides it is in the name."""
+        key = name, *map(id, things)
+        if key not in self._made:
+            self._made[key] = list(things), make()  # an object that is kept shares its id with no other
+        return self._made[key][1]
 
 
 class Metric(Protocol):
@@ -37,6 +67,8 @@ class Metric(Protocol):
 
     def combine(self, partials: Sequence[Any], state: Any) -> Any:
         """The value, a `Scalar` but for curves, from the partials of all parts and the totals of the state.
+
+        What metrics of equal bases have in common is made once with `Partials.once`.
 
         An iterative metric gives the metric of its next step instead: the state is finalized again with that one.
         """

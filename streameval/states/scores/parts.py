@@ -124,6 +124,8 @@ class ScorePart:
 
     def score(self, i: int) -> float:
         """The threshold of one group."""
+        if "bounds" in self._made:
+            return float(self.scores[i])
         return float(self.ends(slice(i, i + 1))[0][0])
 
     def compared(self, thresholds: Any) -> Array:

@@ -20,7 +20,8 @@ from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.kernels.calibration import drift_counts, stride_counts
 from streameval.metrics.catalogue import CATALOGUE
-from streameval.metrics.finalize import combine, compute, partials
+from streameval.metrics.finalize import combine, compute, computed, partials
+from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration
 from streameval.metrics.scores.calibration.recalibration import LogisticFit, Recalibration
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
 from streameval.metrics.scores.calibration.scoring import LogLoss
@@ -90,6 +91,29 @@ def test_a_fit_to_the_table_is_that_to_the_groups(seed: int, slope: float, rows:
         assert bool(one.reason) == bool(other.reason)
         if not one.reason:
             assert one.value == pytest.approx(other.value, rel=1e-7 if abs(one.value) > 100 else 1e-9, abs=1e-9)
+
+
+def test_what_follows_from_the_same_partials_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table for log loss and the fits, one joint fit for slope and intercept, one isotonic fit, the same values."""
+    table = drawn(rows=MANY)
+    state = fold_arrays(table["label"].to_numpy(), table["score"].to_numpy())
+    metrics = [entry.metric for entry in CATALOGUE if entry.name in NAMES]
+    alone = [compute(state, metric) for metric in metrics]
+    calls: dict[str, int] = {}
+
+    def count(module: Any, name: str) -> None:
+        function, key = getattr(module, name), f"{module.__name__.rpartition('.')[2]}.{name}"
+
+        def counted(*given: Any, **more: Any) -> Any:
+            calls[key] = calls.get(key, 0) + 1
+            return function(*given, **more)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for module, name in ((logit_table, "BinnedLogits"), (recalibration, "_fitted"), (isotonic, "joined")):
+        count(module, name)
+    assert computed(state, metrics) == alone
+    assert calls == {"logit_table.BinnedLogits": 1, "recalibration._fitted": 2, "isotonic.joined": 1}
 
 
 @pytest.mark.parametrize("spread", [5.0, 8.0, 20.0])

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, spread
 from streameval.metrics.scores.sums import BITS, integers, pooled, strides, total
 from streameval.results import Scalar
@@ -77,8 +78,7 @@ class CorpFit:
 
     def combine(self, partials: Sequence[Fit | None], state: Any) -> Fit | None:
         """The fit of all parts."""
-        found = [part for part in partials if part is not None]
-        return joined(found) if found and len(found) == len(partials) else None
+        return None if None in partials or not partials else _fit(partials)
 
 
 def _pooled(
@@ -112,6 +112,18 @@ def joined(parts: Sequence[Fit]) -> Fit:
     n, p, low, high = (np.concatenate(side) for side in zip(*(part[1:5] for part in parts), strict=True))
     brier = tuple(total(side) for side in zip(*(part.brier for part in parts), strict=True))
     return Fit(parts[0].before, *_pooled(n, p, low, high), brier)
+
+
+def _fit(partials: Sequence[Any]) -> Fit:
+    """`joined`, once for all terms and the curve."""
+    found: Fit = Partials.of(partials).once("isotonic fit", partials, lambda: joined(partials))
+    return found
+
+
+def _tied(partials: Sequence[Any]) -> Any:
+    """`_fixed` of the blocks of all parts, once for all terms."""
+    fit = _fit(partials)
+    return Partials.of(partials).once("isotonic Brier score", partials, lambda: _fixed(fit.n, fit.p))
 
 
 def _fixed(n: Array, p: Array) -> Any:
@@ -166,8 +178,7 @@ class Corp:
         N, P = state.totals().n, state.totals().p
         if self.term == "unc":
             return Scalar.certain(self.name, float(N * P / (N + P) ** 2))
-        fit = joined(partials)
-        tied = _fixed(fit.n, fit.p)
+        fit, tied = _fit(partials), _tied(partials)
         finest = tied if fit.finest is None else _fixed(*fit.finest)
         if self.term == "dsc":
             whole = (N * P << _FINE) // (N + P) if isinstance(tied, int) else P * (N / (N + P))

@@ -29,8 +29,9 @@ import numpy as np
 
 from streameval.kernels.calibration import newton_counts
 from streameval.kernels.ranking import exact_parts
-from streameval.metrics.scores.calibration.logit_table import GENTLE, BinnedLogits, joined
-from streameval.metrics.scores.calibration.scoring import Probabilities, bins_of, missing, spread
+from streameval.metrics.protocol import Partials
+from streameval.metrics.scores.calibration.logit_table import GENTLE
+from streameval.metrics.scores.calibration.scoring import Probabilities, bins_of, missing, spread, table_of
 from streameval.metrics.scores.calibration.shift import SLACK, ShiftEnds
 from streameval.metrics.scores.sums import integers
 from streameval.metrics.scores.undefined import NO_LOGIT, ONE_CLASS, OUTSIDE, UNBOUNDED
@@ -39,6 +40,7 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.calibration.logit_table import BinnedLogits
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
@@ -87,7 +89,7 @@ class LogitTable:
             return reason
         if any(part is None for part in partials):
             return None
-        return joined(partials, state.totals().rows)
+        return table_of(Partials.of(partials), partials, state)
 
 
 def _are_ends(partial: Any) -> bool:
@@ -280,10 +282,12 @@ class Recalibration:
         if not self.joint and partials and _are_ends(partials[0]):
             return spread(self.name, partials[0], -math.inf, math.inf, SLACK * (1.0 + max(map(abs, partials[0]))))
         if self.fit is None:
+            partials = Partials.of(partials)
             table = LogitTable().combine(partials, state)
             ends = [part[2] for part in partials if isinstance(part, tuple) and part[2]]
             flat = self.joint and bool(ends) and min(low for low, _ in ends) == max(high for _, high in ends)
-            found = table if isinstance(table, str) else _FLAT if flat else _started(table, joint=self.joint)
+            refused = table if isinstance(table, str) else _FLAT if flat else None
+            found = refused or partials.once(("fit", self.joint), [table], lambda: _started(table, joint=self.joint))
         else:
             found = self.fit.combine(partials, state)
         if isinstance(found, str):

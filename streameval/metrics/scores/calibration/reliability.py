@@ -21,11 +21,13 @@ import itertools
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, strides, sum_of, total
 from streameval.results import Scalar
@@ -158,9 +160,9 @@ class ReliabilityBins:
             msg = f"ece@{self.bins:g} is not a number of bins; write a whole number from 1 to {_MOST_BINS}"
             raise OptionError(msg)
 
-    @property
+    @cached_property
     def edges(self) -> Array:
-        """Edges of bins of equal width, as a float64 array of shape (bins + 1,)."""
+        """Edges of bins of equal width, as a float64 array of shape (bins + 1,); every part asks for them."""
         return np.linspace(0.0, 1.0, int(self.bins) + 1)
 
     def _of_scores(self, scores: Array) -> Array:
@@ -234,7 +236,12 @@ def _spans(at: Array) -> Iterator[tuple[int, slice]]:
 
 
 def cells(partials: Sequence[Any]) -> dict[int, Cell]:
-    """Cells of several parts, added up."""
+    """Cells of several parts, added up; once for all metrics of equal bins."""
+    found: dict[int, Cell] = Partials.of(partials).once("cells", partials, lambda: _added(partials))
+    return found
+
+
+def _added(partials: Sequence[Any]) -> dict[int, Cell]:
     gathered: dict[int, list[Cell]] = defaultdict(list)
     for part in partials:
         for i, cell in part.items():
@@ -277,7 +284,7 @@ class CalibrationError:
     def __post_init__(self) -> None:
         ReliabilityBins(self.bins, self.equal_count)
 
-    @property
+    @cached_property
     def drawn(self) -> ReliabilityBins:
         """The bins, which the curve shows."""
         return ReliabilityBins(self.bins, self.equal_count)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binned, joined
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, strides, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
@@ -27,11 +28,11 @@ from streameval.results import Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.calibration.logit_table import Bins
+    from streameval.metrics.scores.calibration.logit_table import BinnedLogits, Bins
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "bins_of", "missing", "spread"]
+__all__ = ["BrierScore", "Ends", "LogLoss", "Probabilities", "bins_of", "missing", "spread", "table_of"]
 
 Ends = tuple[float, float, float]  # the lower end, the value, the upper end
 _LOG_BITS = 52  # in fixed point: −ln of the smallest float is below 2^10
@@ -70,6 +71,12 @@ class Probabilities(NamedTuple):
 def bins_of(part: ScorePart) -> Bins:
     """The bins of the logit of a part whose scores all have one."""
     found: Bins = part.once("logit bins", lambda: binned(part.n, part.p, part.scores))
+    return found
+
+
+def table_of(partials: Partials, bins: Sequence[Bins], state: Any) -> BinnedLogits:
+    """The bins of all parts, which log loss and recalibration share where they have the same."""
+    found: BinnedLogits = partials.once("logit table", bins, lambda: joined(bins, state.totals().rows))
     return found
 
 
@@ -190,11 +197,11 @@ class LogLoss:
     def _binned(self, part: ScorePart, scores: Array) -> _Binned:
         """Bins of the scores that have a logit and are not clipped, and the sum over the others."""
         clip, rising = self.clip or 0.0, scores[::-1]
+        if not scores.size or (max(clip, LEAST) <= scores[-1] and scores[0] <= min(1.0 - clip, _MOST)):
+            return _Binned(0, bins_of(part))
         first = scores.size - int(np.searchsorted(rising, min(1.0 - clip, _MOST), side="right"))
         stop = scores.size - int(np.searchsorted(rising, max(clip, LEAST)))
         ends = [self._loss(part, g, scores, scores) for g in (slice(first), slice(max(first, stop), None))]
-        if stop - first == scores.size:
-            return _Binned(sum(ends), bins_of(part))
         inside = slice(first, stop)
         return _Binned(sum(ends), binned(part.n[inside], part.p[inside], scores[inside]))
 
@@ -223,7 +230,7 @@ class LogLoss:
         if isinstance(partials[0], _Binned):
             ends, bins = zip(*partials, strict=True)
             loss = math.inf if math.inf in ends else mean(total(ends), size, _LOG_BITS)
-            return Scalar.certain(self.name, loss + joined(bins, state.totals().rows).loss() / size)
+            return Scalar.certain(self.name, loss + table_of(Partials.of(partials), bins, state).loss() / size)
         columns = zip(*partials, strict=True)
         lower, value, upper = (
             math.inf if math.inf in column else mean(total(column), size, _LOG_BITS) for column in columns
