@@ -26,6 +26,8 @@ STRIDE = 64  # groups
 
 _ONE = np.uint64(1 << 62)
 _FIT = 1 << 31  # counts whose products fit a word
+_TAKEN = 4096  # groups of a bin that are summed at a time
+_FEW = 1 << 22  # rows whose sum of words of 40 bits fits a word
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
 
@@ -257,27 +259,36 @@ def logit_counts(neg, pos, score, scale, span, first, table):
         Takes Σn, Σp; Σu·d and Σp·d, each as two rows in units of 2⁻²⁰ and 2⁻⁴⁰; Σu·d² … Σu·d⁵ in units of 2⁻³⁰. u is
         p + n, d the distance from a bin's centre in bins, within (−½, ½).
     """
-    i, size = 0, neg.size
-    found = np.zeros(10, np.int64)
+    i, at, size, way, edge = 0, 0, neg.size, 0.0, 0.0
+    found, words = np.zeros(10, np.int64), np.empty(min(size, _TAKEN), np.int64)
     while i < size:
-        way = 1.0 if score[i] >= 0.5 else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
-        rare = _rare(score[i], way)
-        at = np.int64(np.floor((span - way * np.log(rare / (1.0 - rare))) * scale))
-        edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
-        if way * (rare - edge) > 0.0:
+        side = 1.0 if score[i] >= 0.5 else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
+        rare, follows = _rare(score[i], side), side == way
+        if follows:  # of many groups the next bin is the one below
             at -= 1
             edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
-        elif way * (rare - 1.0 / (1.0 + np.exp(way * ((at + 1) / scale - span)))) <= 0.0:
-            at += 1
+        way = side
+        if not follows or way * (rare - edge) > 0.0:
+            at = np.int64(np.floor((span - way * np.log(rare / (1.0 - rare))) * scale))
             edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+            if way * (rare - edge) > 0.0:
+                at -= 1
+                edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+            elif way * (rare - 1.0 / (1.0 + np.exp(way * ((at + 1) / scale - span)))) <= 0.0:
+                at += 1
+                edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
         centre = 1.0 / (1.0 + np.exp(way * ((at + 0.5) / scale - span)))
         stop = i + 1
+        while stop + 8 < size and way * (_rare(score[stop + 8], way) - edge) <= 0.0:
+            stop += 8
         while stop < size and way * (_rare(score[stop], way) - edge) <= 0.0:
             stop += 1
-        _moments(neg[i:stop], pos[i:stop], score[i:stop], way, centre, scale, found)
-        i = stop
-        for k in range(10):
-            table[k, at - first] += found[k]
+        while i < stop:
+            end = min(stop, i + _TAKEN)
+            _moments(neg[i:end], pos[i:end], score[i:end], way, centre, scale, words, found)
+            for k in range(10):
+                table[k, at - first] += found[k]
+            i = end
 
 
 @inlined
@@ -287,32 +298,39 @@ def _rare(score, way):
 
 
 @jit
-def _moments(neg, pos, score, way, centre, scale, found):
+def _moments(neg, pos, score, way, centre, scale, words, found):
     """Sums over the groups of one bin, as rows of `logit_counts`.
 
     The end of the bin is known and all sums are integers, so that the compiler can take several groups at a time.
     """
     odds, per, unit = centre / (1.0 - centre), 1.0 / centre, -way * scale
     second, third, fourth = (odds**2 - 1.0) / 2, (1.0 + odds**3) / 3, (odds**4 - 1.0) / 4
-    of_neg, of_pos, all_high, all_low, pos_high, pos_low = 0, 0, 0, 0, 0, 0
-    squares, cubes, fourths, fifths = 0, 0, 0, 0
+    of_neg, of_pos, every, hits, squares, cubes, fourths, fifths = 0, 0, 0, 0, 0, 0, 0, 0
     for i in range(neg.size):
         p, u = pos[i], neg[i] + pos[i]
         t = (_rare(score[i], way) - centre) * per
         d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
         word, square = np.int64(np.rint(d * 1099511627776.0)), d * d
+        words[i] = word
         of_neg += neg[i]
         of_pos += p
-        all_high += u * (word >> 20)
-        all_low += u * (word & 1048575)
-        pos_high += p * (word >> 20)
-        pos_low += p * (word & 1048575)
+        every += u * word
+        hits += p * word
         squares += u * np.int64(np.rint(square * 1073741824.0))
         cubes += u * np.int64(np.rint(square * d * 1073741824.0))
         fourths += u * np.int64(np.rint(square * square * 1073741824.0))
         fifths += u * np.int64(np.rint(square * square * d * 1073741824.0))
-    found[0], found[1], found[2], found[3], found[4] = of_neg, of_pos, all_high, all_low, pos_high
-    found[5], found[6], found[7], found[8], found[9] = pos_low, squares, cubes, fourths, fifths
+    found[0], found[1], found[2], found[3] = of_neg, of_pos, every >> 20, every & 1048575
+    found[4], found[5] = hits >> 20, hits & 1048575
+    found[6], found[7], found[8], found[9] = squares, cubes, fourths, fifths
+    if of_neg + of_pos >= _FEW:  # the sums of words may have left theirs
+        found[2:6] = 0
+        for i in range(neg.size):
+            high, low = words[i] >> 20, words[i] & 1048575
+            found[2] += (neg[i] + pos[i]) * high
+            found[3] += (neg[i] + pos[i]) * low
+            found[4] += pos[i] * high
+            found[5] += pos[i] * low
 
 
 @inlined

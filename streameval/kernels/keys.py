@@ -99,11 +99,12 @@ def encode_f4(bits, label, words, codes):
 
 
 @jit
-def decode_f4(keys, bits):
-    """The bits of float32 scores from their rank keys, which may be words of 64 bits."""
+def decode_f4(keys, scores):
+    """Float32 scores as float64, from their rank keys, which may be words of 64 bits."""
     for i in range(keys.size):
         ascending = ~np.uint32(keys[i])
-        bits[i] = ascending ^ (_SIGN4 | ~np.uint32(np.int32(ascending) >> np.int32(31)))
+        bits = ascending ^ (_SIGN4 | ~np.uint32(np.int32(ascending) >> np.int32(31)))
+        scores[i] = np.uint32(bits).view(np.float32)
 
 
 @jit

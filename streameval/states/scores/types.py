@@ -138,9 +138,9 @@ def decode(keys: Array, kind: str) -> Array:
     array([1.])
     """
     if kind == "f4":
-        bits = np.empty(keys.size, np.uint32)
-        decode_f4(keys, bits)
-        return bits.view(np.float32).astype(np.float64)
+        scores = np.empty(keys.size)
+        decode_f4(keys, scores)
+        return scores
     if kind == "i4":
         return (~keys.astype(np.uint32) ^ np.uint32(1 << 31)).view(np.int32).astype(np.float64)
     if kind == "f8":

@@ -116,6 +116,19 @@ def test_what_follows_from_the_same_partials_is_made_once(monkeypatch: pytest.Mo
     assert calls == {"logit_table.BinnedLogits": 1, "recalibration._fitted": 2, "isotonic.joined": 1}
 
 
+@pytest.mark.parametrize("count", [1, 1 << 10, 1 << 19])
+def test_a_bin_of_the_logit_holds_many_groups_and_large_counts(count: int) -> None:
+    """More groups than are summed at a time, and counts whose sums leave a word: the moments by their definition."""
+    score = np.linspace(0.3001, 0.3, 10_000)
+    n, p = np.full(score.size, count), np.arange(score.size) % 5 * count
+    table = logit_table.joined([logit_table.binned(n, p, score)], int((n + p).sum()))
+    assert (table.n.tolist(), table.p.tolist()) == ([n.sum()], [p.sum()])
+    d = np.log(score / (1 - score)) - table.centre[0]
+    expected = [((n + p) * d**k).sum() for k in range(1, 6)]
+    assert table.moments[:, 0] == pytest.approx(expected, rel=1e-9)
+    assert table.hits[0] == pytest.approx((p * d).sum(), rel=1e-9)
+
+
 @pytest.mark.parametrize("spread", [5.0, 8.0, 20.0])
 def test_scores_that_are_far_too_extreme_need_no_step_on_the_groups(
     spread: float, monkeypatch: pytest.MonkeyPatch
