@@ -194,7 +194,7 @@ class Subject:
             {
                 "column": draw(columns(values, self.kind, rows)),
                 "label": pa.array(draw(picks(rows, 2)), pa.uint8()),
-                "weight": draw(columns(WEIGHTS, pa.float64(), rows)),
+                "weight": pa.array(draw(st.lists(WEIGHTS, min_size=rows, max_size=rows)), pa.float64()),
                 "partition": pa.array(["ab"[i] for i in draw(picks(rows, 2))], pa.string()),
                 **others,
             }

@@ -11,7 +11,7 @@ from streameval.evaluation.intervals import differences, estimated, finalized, r
 from streameval.evaluation.resampling import LEVEL, NO_INTERVALS
 from streameval.evaluation.result import Evaluation
 from streameval.evaluation.slice_intervals import SampledSlices, sampled_slices
-from streameval.evaluation.slices import slice_results, sweep
+from streameval.evaluation.slices import SlicedStates, slice_results, sweep
 from streameval.evaluation.slicing import WHOLE
 from streameval.states.protocol import takes_unlabelled
 
@@ -95,6 +95,7 @@ def finalize_all(
         _resampled=resampled,
         counts=counted(resampled, labels.rows, labels.positives or 0, resampling.level or LEVEL),
         slice_estimates=sampled.estimates,
+        _sliced=SlicedStates(engine, slicing, folded.states, wanted) if slicing.keys else None,
     )
 
 

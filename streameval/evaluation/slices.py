@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from streameval.errors import WeightError
 from streameval.evaluation.families import MetricRequest, finalize, scalar
 from streameval.metrics.sliced import Sliced
-from streameval.results import Scalar
+from streameval.results import Scalar, same_slice
 from streameval.states.grouped import rank
 from streameval.states.grouped.sheaf import WHOLE
 
@@ -20,9 +20,37 @@ if TYPE_CHECKING:
     from streameval.evaluation.families import Counted
     from streameval.evaluation.slicing import Slicing
 
-__all__ = ["Swept", "slice_results", "sweep", "usable", "whole_results"]
+__all__ = ["SlicedStates", "Swept", "slice_results", "sweep", "usable", "whole_results"]
 
 _CHUNK = 64  # slices that are finalized together
+
+
+@dataclass(frozen=True, eq=False)
+class SlicedStates:
+    """The states of slices, restored one at a time.
+
+    Attributes
+    ----------
+    engine : Engine
+    slicing : Slicing
+    states : what was folded, by spec
+    wanted : the states and their metrics
+    """
+
+    engine: Engine
+    slicing: Slicing
+    states: Mapping[Any, Any]
+    wanted: Sequence[MetricRequest]
+
+    def state(self, family: str, of: str, slice: Mapping[str, Any]) -> Any:
+        """The state of a column in a slice; None if there is no such slice."""
+        spec = next(w.spec for w in self.wanted if (w.group, w.of) == (family, of))
+        for key in self.slicing.keys:
+            held = self.slicing.grouped(self.states, spec, key)
+            for group in held.groups() if key.columns == tuple(slice) else ():
+                if same_slice(dict(zip(key.columns, group, strict=True)), slice):
+                    return held.several([group], self.engine.budget)[0]
+        return None
 
 
 def slice_results(

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from streameval import evaluate
+from streameval import evaluate, plot_curve
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
 from streameval.states.grouped import builder, cluster_sheaf, strips, woven_clusters
@@ -454,3 +454,25 @@ def test_halved_scores_of_slices(by: Any) -> None:
     for rows, named in ((table, None), (alone, {"country": "DE"})):
         own = [repr(replace(one, slice=None)) for one in found if one.slice == named]
         assert own == [repr(one) for one in evaluate(rows, score="score", nan="half").results]
+
+
+def test_curves_of_slices_are_those_of_their_rows() -> None:
+    """Every curve of a slice, drawn on one picture with the others, named by its slice; unknown slices are refused."""
+    random = np.random.default_rng(2)
+    score = random.random(400).astype(np.float32)
+    columns = {"label": random.random(400) < score, "score": score, "cluster": random.integers(0, 60, 400)}
+    data = pa.table({**columns, "country": np.array(["DE", "FR"])[random.integers(0, 2, 400)]})
+    options = {"score": "score", "cluster": "cluster", "metrics": ["roc_auc", "aul"]}
+    found, ax = evaluate(data, by="country", **options), None
+    for country in ("DE", "FR"):
+        own = evaluate(data.filter(pc.field("country") == country), **options)
+        for name in ("roc", "precision_recall", "gain", "lift", "reliability", "corp"):
+            curve, expected = found.curve(name, slice={"country": country}), own.curve(name)
+            assert np.array_equal(curve.x, expected.x)
+            assert np.array_equal(curve.y, expected.y)
+            assert curve.area == expected.area
+        ax = plot_curve(found.curve("roc", slice={"country": country}), ax=ax)
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert [text.partition(" ")[0] for text in texts[:2]] == ["score{country=DE}", "score{country=FR}"]
+    with pytest.raises(OptionError, match=r"there is no slice \{'country': 'DEE'\}; did you mean \{'country': 'DE'\}"):
+        found.curve("roc", slice={"country": "DEE"})

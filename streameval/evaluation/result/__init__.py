@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.judging import Judged
+    from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.resampling import Resampled
     from streameval.report.elements import Section
     from streameval.report.evaluation import Evidence
@@ -89,6 +90,7 @@ class Evaluation(Estimates, Drawing, Costs, Saved):
     counts: tuple[Scalar, ...] = field(default=(), repr=False, compare=False)
     _more: Callable[[Evaluation], Sequence[Section]] | None = field(default=None, repr=False, compare=False)
     judgements: tuple[Judged, ...] = field(default=(), repr=False, compare=False)
+    _sliced: SlicedStates | None = field(default=None, repr=False, compare=False)
     unit_hash: int = field(default=UNIT_HASH, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Callable[..., Evaluation], tuple[Any, ...]]:

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from streameval.errors import OptionError
 from streameval.evaluation.resampling import LEVEL
 from streameval.evaluation.result.counts import Counts
 from streameval.evaluation.result.curves import curves_of, with_bands
+from streameval.evaluation.result.lookup import LookUp
 from streameval.metrics.curves import curve_kind
 from streameval.metrics.finalize import in_rounds, recalled
 from streameval.metrics.scores.distribution import ScoreRange
 from streameval.options.kinds import of_column
+from streameval.results import same_slice, slice_name
 from streameval.states.scores.missing import numbers_only
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.resampling import Resampled
     from streameval.results import Curve, Distribution
 
 __all__ = ["Drawing"]
 
 
-class Drawing(Counts):
+class Drawing(Counts, LookUp):
     """What of an evaluation is drawn."""
 
     ci_level: float | None
     _threshold: Any
     _resampled: Mapping[tuple[str, str], Resampled]
+    _sliced: SlicedStates | None
 
-    def curve(self, name: str, of: str | None = None) -> Curve:
+    def curve(self, name: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> Curve:
         """A curve for drawing.
 
         At most 10,000 points; the area is that of the full curve, without NaN scores whatever `nan` says. The states of
@@ -45,11 +51,14 @@ class Drawing(Counts):
             ``corp`` (the isotonic fit). Of a cluster column: ``lift``, ``purity`` (share of positives by size).
         of : str, optional
             The score or cluster column, where there are several.
+        slice : mapping, optional
+            A slice of `by`, such as ``{"country": "DE"}``; without a band. `streameval.plot_curve` draws the curves of
+            several slices on one `ax`.
 
         Raises
         ------
         OptionError
-            If there is no such curve, or `of` is needed, or the curve is not defined.
+            If there is no such curve or slice, or `of` is needed, or the curve is not defined.
 
         Examples
         --------
@@ -62,12 +71,27 @@ class Drawing(Counts):
         """
         kind = curve_kind(name)
         engine, column, state = self._counts(kind.family, of, f"{name} curve", kind.default)
+        if slice is not None:
+            state = self._state_of(slice, kind.family, column)
         state = kind.drawn(state)
         threshold = of_column(self._threshold, column)
         metrics = kind.metrics(threshold)
         values = recalled(state, metrics) or engine.finalize([(state, metrics)])[0]
         curve = kind.make(values, state, column, threshold)
+        if slice is not None:
+            return replace(curve, of=f"{column}{slice_name(slice)}")
         return with_bands([curve], self._resampled, self._threshold, self.ci_level or LEVEL)[0]
+
+    def _state_of(self, slice: Mapping[str, Any], family: str, column: str) -> Any:
+        """The state of a column in a slice."""
+        known = any(same_slice(one.slice, slice) for one in self.results if one.slice)
+        if known and self._sliced is None:
+            msg = "the curve of a slice needs the states of a run over files: evaluate them with by (--by)"
+            raise OptionError(msg, "slice")
+        state = self._sliced.state(family, column, slice) if known and self._sliced else None
+        if state is None:
+            raise self._no_slice(slice)
+        return state
 
     def curves(self, *names: str) -> tuple[Curve, ...]:
         """The curves of these names of all columns, kind by kind; those that are not defined are left out.

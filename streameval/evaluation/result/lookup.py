@@ -26,7 +26,7 @@ class LookUp:
     def _find(self, metric: str, of: str | None, slice: Mapping[str, Any] | None) -> Scalar:
         results = [r for r in self.results if same_slice(r.slice, slice)]
         if not results:
-            raise OptionError(_no_slice(slice or {}, [r.slice for r in self.results if r.slice]))
+            raise self._no_slice(slice or {})
         names = {metric, canonical(metric)}
         found = [r for r in results if r.metric in names and (r.of == of if of else r.baseline is None)]
         if len(found) == 1:
@@ -38,6 +38,9 @@ class LookUp:
             have = ", ".join(sorted({f"{r.metric} of {r.of}" for r in results}))
             msg = f"{metric}{f' of {of}' if of else ''} was not computed; there are: {have}"
         raise OptionError(msg)
+
+    def _no_slice(self, given: Mapping[str, Any]) -> OptionError:
+        return OptionError(_no_slice(given, [r.slice for r in self.results if r.slice]))
 
     def value(self, metric: str, of: str | None = None, slice: Mapping[str, Any] | None = None) -> float:
         """Value of a metric; `of` names the score or cluster column where there are several.
