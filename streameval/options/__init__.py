@@ -42,7 +42,7 @@ def honoured(verb: str) -> dict[str, Option]:
     Examples
     --------
     >>> list(honoured("vacuum"))
-    ['memory', 'spill', 'threads', 'dry_run', 'keep', 'grace', 'storage_options']
+    ['dry_run', 'keep', 'grace', 'storage_options', 'memory', 'spill', 'threads']
     """
     return _EVALUATE if verb == "evaluate" else {option.name: option for option in OPTIONS if verb in option.verbs}
 
