@@ -131,6 +131,7 @@ def evaluate(
         the top k), ``share=0.01`` (precision, recall and lift of that share of the rows), ``threshold=0.8`` (precision,
         recall, false positive rate and share flagged). Float32 scores are compared with the float32 number
         nearest to a threshold, as NumPy, pandas and `where` do: a score written as 0.9 reaches ``threshold=0.9``.
+        Float16 scores count as float32.
     clip : float, optional
         For `log_loss`: scores are moved into [clip, 1 − clip] first, such as 1e-15. Without it, `log_loss` is infinite
         where a score of 0 or 1 is wrong.

@@ -63,8 +63,8 @@ class OperatingPoint:
 
     Counts are compared exactly, with `at` as the decimal it is written as; weights with a relative tolerance of 1e-12.
     From a histogram, value and threshold are those at a bin's edge, and the interval spans the extremes over every
-    order within the bins. Float32 scores are compared with the float32 number nearest to a
-    threshold, as NumPy and pandas compare them.
+    order within the bins. Float32 scores are compared with the float32 number nearest to a threshold, as NumPy and
+    pandas compare them.
 
     Attributes
     ----------

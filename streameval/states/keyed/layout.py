@@ -218,6 +218,8 @@ def cut(sizes: Array, items: int, used: Array | None = None) -> list[Interval]:
 def stretches(sizes: Array, most: int, dense: int) -> Iterator[Interval]:
     """Intervals of at most `most` items, as long as possible; a bucket of more than `dense` items stands alone.
 
+    `dense` is at most `most`, so that every other bucket fits into an interval.
+
     Examples
     --------
     >>> list(stretches(np.array([0, 2, 1, 9, 0, 1]), 10, 5))

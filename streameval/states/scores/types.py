@@ -75,9 +75,10 @@ def numbers(array: pa.Array, kind: str) -> Array:
 
 
 def compared(thresholds: Any, kind: str) -> Array:
-    """What scores are compared with: of float32 scores the nearest float32 number, as NumPy, pandas and SQL do.
+    """What scores are compared with: of float32 scores the nearest float32 number, as NumPy and pandas do.
 
-    So 0.9 is reached by a float32 score that is written as 0.9.
+    So 0.9 is reached by a float32 score that is written as 0.9. Float16 scores count as float32, also in `where`:
+    0.9 as float16 is 0.8999, which does not reach 0.9.
 
     Parameters
     ----------
