@@ -27,6 +27,8 @@ _UNIT = np.uint64(0x3FF0 << 48)  # bits of 1
 _LEAST = np.uint64(0x3C90 << 48)  # bits of 2⁻⁵⁴, the power of two below the smallest nonzero 1 − x
 _NAN = np.uint64(0xFFFFFFFFFFFFFFFF)  # in place of a code
 _AT_ONCE = 1 << 9  # rows
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # 2⁶⁴ divided by the golden ratio
+_WORD = np.uint64(32)
 _CARRY = np.uint32(1 << 8)
 _CACHED = 1 << 20  # bytes of a table that need not be asked for beforehand
 
@@ -95,6 +97,12 @@ def scores_of(codes: np.ndarray) -> np.ndarray:
     return np.where(codes < _MIDDLE, (~(codes << _ONE_BIT)).view(np.float64), found)
 
 
+@inlined
+def _slot(prefix, slots):
+    """The slot where the search for a prefix begins: neighbouring prefixes lie apart, so that runs do not pile up."""
+    return ((prefix * _SPREAD) >> _WORD) * np.uint64(slots) >> _WORD
+
+
 @jit
 def take_slots(prefixes, bin_ends, finder, ends):
     """Free all slots, and give some bins theirs, as `count_blocks` reads them.
@@ -108,7 +116,7 @@ def take_slots(prefixes, bin_ends, finder, ends):
     for at in range(finder.size):
         ends[at, 0], ends[at, 1] = _NAN, _ZERO
     for i in range(prefixes.size):
-        at = prefixes[i] & mask
+        at = _slot(prefixes[i], finder.size)
         while ends[at, 0] <= ends[at, 1]:
             at = (at + _ONE_BIT) & mask
         finder[at], ends[at, 0], ends[at, 1] = i, bin_ends[i, 0], bin_ends[i, 1]
@@ -118,7 +126,7 @@ def take_slots(prefixes, bin_ends, finder, ends):
 def _place(code, down, finder, prefixes, used, ends):
     """The slot of a code, whose bin is made or extended; `_NAN` where there is no room for a bin more."""
     mask, prefix = np.uint64(finder.size - 1), code >> down
-    at = prefix & mask
+    at = _slot(prefix, finder.size)
     while ends[at, 0] <= ends[at, 1]:
         if ends[at, 0] >> down == prefix:
             ends[at, 0] = min(ends[at, 0], code)
@@ -136,12 +144,11 @@ def _place(code, down, finder, prefixes, used, ends):
 @jit
 def _seek(scores, down, finder, prefixes, used, ends, found):
     """Find the bins of some scores, `_NAN` for NaN. Returns their number; fewer if the bins run out."""
-    mask = np.uint64(finder.size - 1)
     for i in range(scores.size):
         found[i] = _code(np.float64(scores[i]))
     for i in range(scores.size):
         code = found[i]
-        at = (code >> down) & mask
+        at = _slot(code >> down, finder.size)
         if not ((ends[at, 0] <= code) & (code <= ends[at, 1])):
             if code == _NAN:
                 continue

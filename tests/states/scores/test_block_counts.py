@@ -37,3 +37,15 @@ def test_rows_are_counted_by_bin_block_and_label(bins: int, blocks: int, *, weig
         np.add.at(sums, (bin_[there], block[there], label[there]), weight[there])
         assert state.sums == pytest.approx(sums, rel=1e-12)
         assert state.nan_weights.sum() == pytest.approx(weight[~there].sum())
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e-6])
+def test_runs_of_prefixes_do_not_pile_up_in_the_hash_table(scale: float) -> None:
+    """Prefixes come in runs, one for each sign and power of two: slots by their lower bits made searches very long."""
+    scores = np.random.default_rng(3).normal(scale / 2, scale, 200_000)
+    builder = BlockSpec("s", "f8", unit=None).builder(None, 0)  # type: ignore[arg-type]
+    builder.update(Batch(np.zeros(scores.size, np.uint8), None, {"s": pa.array(scores)}))
+    taken = np.flatnonzero(builder._ends[:, 0] <= builder._ends[:, 1])
+    free = np.setdiff1d(np.arange(len(builder._ends)), taken)
+    assert taken.size == builder._used[0] > 1000
+    assert np.diff(free, prepend=-1, append=len(builder._ends)).max() < 32
