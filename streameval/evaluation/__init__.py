@@ -218,7 +218,7 @@ def evaluate(
         there is one and `threads` is not given. `memory` is then the budget of each worker, by default a quarter of
         its memory limit, and `spill` a directory of its machine.
     scheduler_timeout : float
-        Seconds to wait for a first worker of `client`.
+        Seconds to wait for the scheduler, if `client` is an address, and then for a first worker.
     progress : callable, optional
         Called with (rows folded, rows in all); the latter is −1 if unknown. For small objects both are estimated from
         their sizes.

@@ -313,6 +313,6 @@ OPTIONS = (
     Option("scheduler_timeout", real_number("a number of seconds, at least 0", 0), 10.0,
            _CLUSTER, "nothing",
            metavar="SECONDS",
-           help="How long to wait for a first worker.", needs="a scheduler"),
+           help="How long to wait for the scheduler, and then for a first worker.", needs="a scheduler"),
     Option("progress", ANY, None, (), "nothing", "Called with the rows folded and the rows in all."),
 )  # fmt: skip

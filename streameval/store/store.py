@@ -50,7 +50,7 @@ class Store(Changing, Evaluating, Judging):
         Workers read and write the states, so the store must be on storage that they share with this process; `memory`
         and `spill` then apply to each worker.
     scheduler_timeout : float
-        Seconds to wait for a worker of `client` if none answers.
+        Seconds to wait for the scheduler, if `client` is an address, and then for a worker if none answers.
 
     Examples
     --------

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Connection", "connect", "key_factory"]
 
 _POLL = 0.1  # seconds between two looks for a worker
+_CONNECT = 1.0  # seconds that a scheduler has to answer, even if nobody waits for a worker
 _LOG = logging.getLogger(__name__)
 _GONE = (CommClosedError, asyncio.CancelledError, distributed.CancelledError, TimeoutError)
 
@@ -110,7 +111,7 @@ def connect(client: Any, threads: int | None, scheduler_timeout: float = 10.0) -
     threads : int, optional
         Threads of this process to run on, even if a client is active.
     scheduler_timeout : float
-        Seconds to wait for a worker if no worker answers.
+        Seconds to wait for the scheduler of an address, at least 1, and then for a worker if none answers.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def _active() -> Any:
 def _owned(address: str, scheduler_timeout: float) -> Connection:
     """A connection with a new client, which is closed when the connection is garbage collected."""
     try:
-        client = distributed.Client(address, set_as_default=False)
+        client = distributed.Client(address, set_as_default=False, timeout=max(scheduler_timeout, _CONNECT))
     except (OSError, ValueError, TimeoutError) as error:
         msg = f"{address}: no Dask scheduler answers there; check the address and that it runs"
         raise ClusterError(msg) from error
