@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,6 +273,7 @@ def test_many_centroids_are_merged_and_still_right(monkeypatch: pytest.MonkeyPat
     assert abs(compute(state, AgcApprox(1, 200)).value - exact) < 5e-4
 
 
+@cache
 def _golden() -> dict[str, Any]:
     """The states that the files in ``tests/data/states`` hold, folded again."""
     table = tabled([(False, 0.125), (True, 0.875), (True, 0.5), (False, 0.5), (True, None), (False, -2.0)])
@@ -284,7 +286,7 @@ def _golden() -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(_golden()))
+@pytest.mark.parametrize("name", ["quantile_sketch", "sampled_bins", "sampled_digests"])
 def test_states_stored_by_earlier_versions_are_read(name: str) -> None:
     """A file of every kind and version that was ever written loads as the state it was: the draw never changes."""
     [*paths] = sorted(DATA.glob(f"{name}.v*.parquet"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
+    from streameval import Attribution, Evaluation
+
 
 def table(rows: int = 600) -> pa.Table:
     """Two scores, clusters, classes and a country."""
@@ -57,15 +60,27 @@ def table(rows: int = 600) -> pa.Table:
 
 
 DATA = table()
-ALL = evaluate(
-    DATA,
-    score=["score", "other"],
-    cluster="cluster",
-    by="country",
-    at=["recall=0.9", "precision=0.8"],
-    metrics=["roc_auc", "ece", "aul"],
-)
-COSTS = attribute(DATA, cluster="cluster", classes="campaign", label="label", top=5)
+
+
+@cache
+def everything() -> Evaluation:
+    """Results of all kinds that pictures show."""
+    return evaluate(
+        DATA,
+        score=["score", "other"],
+        cluster="cluster",
+        by="country",
+        at=["recall=0.9", "precision=0.8"],
+        metrics=["roc_auc", "ece", "aul"],
+    )
+
+
+@cache
+def costs() -> Attribution:
+    """What the clusters cost."""
+    return attribute(DATA, cluster="cluster", classes="campaign", label="label", top=5)
+
+
 DIFFERENCES = [
     Scalar("roc_auc", 0.02, of="b − a", baseline="a", ci_lower=0.01, ci_upper=0.03, ci_level=0.95, p_value=0.001,
            verdict="better"),
@@ -75,15 +90,15 @@ DIFFERENCES = [
 ]  # fmt: skip
 
 PICTURES: dict[str, Callable[..., Any]] = {
-    "reliability": lambda **to: plot_reliability(ALL, **to),
-    "corp": lambda **to: plot_corp(ALL, **to),
-    "distributions": lambda **to: plot_score_distributions(ALL, "score", **to),
-    "thresholds": lambda **to: plot_thresholds(ALL, "score", **to),
-    "slices": lambda **to: plot_slices(ALL, "country", "roc_auc", "score", **to),
+    "reliability": lambda **to: plot_reliability(everything(), **to),
+    "corp": lambda **to: plot_corp(everything(), **to),
+    "distributions": lambda **to: plot_score_distributions(everything(), "score", **to),
+    "thresholds": lambda **to: plot_thresholds(everything(), "score", **to),
+    "slices": lambda **to: plot_slices(everything(), "country", "roc_auc", "score", **to),
     "differences": lambda **to: plot_differences(DIFFERENCES, **to),
-    "attribution": lambda **to: plot_attribution(COSTS, **to),
-    "purity": lambda **to: plot_purity_by_size(ALL, **to),
-    "worst": lambda **to: plot_worst_clusters(ALL, COSTS, **to),
+    "attribution": lambda **to: plot_attribution(costs(), **to),
+    "purity": lambda **to: plot_purity_by_size(everything(), **to),
+    "worst": lambda **to: plot_worst_clusters(everything(), costs(), **to),
 }
 
 
@@ -127,7 +142,7 @@ def test_every_picture(name: str, tmp_path: Path) -> None:
 
 def test_reliability_draws_the_bins() -> None:
     """Points are means and shares; rows stand below; several scores share the diagonal."""
-    curve = ALL.curve("reliability", "score")
+    curve = everything().curve("reliability", "score")
     ax = plot_reliability(curve)
     x, y = line(ax, 1)
     np.testing.assert_array_equal(x, curve.x)
@@ -136,7 +151,7 @@ def test_reliability_draws_the_bins() -> None:
     [rows] = ax.child_axes
     assert rows.get_ylabel() == "Rows"
     assert line(rows, 0)[1].max() == curve.counts.max()
-    both = plot_reliability(ALL, log=True)
+    both = plot_reliability(everything(), log=True)
     assert len(legend(both)) == 3
     assert both.child_axes[0].get_yscale() == "log"
 
@@ -162,24 +177,24 @@ def test_a_curve_is_drawn_by_its_own_function() -> None:
     """Others say which."""
     for name, own in (("reliability", "plot_reliability"), ("corp", "plot_corp"), ("purity", "plot_purity_by_size")):
         with pytest.raises(OptionError, match=f"draw it with {own}"):
-            plot_curve(ALL.curve(name, None if name == "purity" else "score"))
+            plot_curve(everything().curve(name, None if name == "purity" else "score"))
     with pytest.raises(OptionError, match="a curve named 'corp' is not a reliability curve"):
-        plot_reliability(ALL.curve("corp", "score"))
+        plot_reliability(everything().curve("corp", "score"))
     with pytest.raises(OptionError, match="no curve to draw"):
         plot_corp([])
     with pytest.raises(OptionError, match=r"of='score' chooses a column of an evaluation"):
-        plot_corp(ALL.curve("corp", "score"), "score")
+        plot_corp(everything().curve("corp", "score"), "score")
     with pytest.raises(OptionError, match="of='score' chooses"):
-        plot_score_distributions(ALL.distribution("score"), "score")
+        plot_score_distributions(everything().distribution("score"), "score")
     with pytest.raises(OptionError, match="name the score column"):
-        plot_thresholds(ALL)
+        plot_thresholds(everything())
     with pytest.raises(OptionError, match="no purity curve, since no cluster column"):
         plot_purity_by_size(evaluate(DATA, score="score"))
 
 
 def test_distributions_by_class() -> None:
     """Counts in the legend, a logarithmic axis when asked."""
-    ax = plot_score_distributions(ALL, "score", log=True)
+    ax = plot_score_distributions(everything(), "score", log=True)
     positives = int(np.sum(DATA["label"].to_numpy()))
     assert legend(ax) == [f"negative ({DATA.num_rows - positives:,})", f"positive ({positives:,})"]
     assert ax.get_yscale() == "log"
@@ -189,7 +204,7 @@ def test_distributions_by_class() -> None:
 
 def test_thresholds_give_what_a_count_gives() -> None:
     """Precision, recall and the share flagged at every threshold drawn; operating points are marked."""
-    ax = plot_thresholds(ALL, "other")
+    ax = plot_thresholds(everything(), "other")
     label, score = DATA["label"].to_numpy(), DATA["other"].to_numpy()
     at = line(ax, 0)[0]
     assert at.tolist() == np.unique(score).tolist()
@@ -199,7 +214,7 @@ def test_thresholds_give_what_a_count_gives() -> None:
     np.testing.assert_allclose(line(ax, 2)[1], [f.mean() for f in flagged])
     assert ax.get_lines()[0].get_drawstyle() == "steps-pre"
     assert "recall=0.9" in texts(ax)
-    assert plot_thresholds(ALL.curve("gain", "score"), log=True).get_xscale() == "log"
+    assert plot_thresholds(everything().curve("gain", "score"), log=True).get_xscale() == "log"
     negative = evaluate(pa.table({"label": [0, 1], "score": [-2.0, -1.0]}), score="score")
     with pytest.raises(OptionError, match="above 0: leave out log"):
         plot_thresholds(negative, log=True)
@@ -220,18 +235,18 @@ def test_names_of_close_thresholds_stand_apart(log: bool) -> None:
 
 def test_slices_have_their_rows() -> None:
     """Sorted by value; null and the text that reads like it are told apart; the line is that of all rows."""
-    ax = plot_slices(ALL, "country", "roc_auc", "score")
-    rows = ALL.slices("country").to_pylist()
+    ax = plot_slices(everything(), "country", "roc_auc", "score")
+    rows = everything().slices("country").to_pylist()
     best = max(rows, key=lambda row: row["roc_auc[score]"])
     names = [tick.get_text() for tick in ax.get_yticklabels()]
     assert sorted(names) == ["'null'", "DE", "FR", "null"]
     assert names[-1] == {None: "null", "null": "'null'"}.get(best["country"], best["country"])
     assert sorted(texts(ax)) == sorted(f"{row['rows']:,} rows" for row in rows)
-    assert legend(ax) == [f"all rows: {ALL.value('roc_auc', 'score'):.4f}"]
+    assert legend(ax) == [f"all rows: {everything().value('roc_auc', 'score'):.4f}"]
     with pytest.raises(OptionError, match=r"computed of score, other; say which with of="):
-        plot_slices(ALL, "country", "roc_auc")
+        plot_slices(everything(), "country", "roc_auc")
     with pytest.raises(OptionError, match=r"no roc_auc by 'night'; there are: roc_auc by country"):
-        plot_slices(ALL, "night", "roc_auc")
+        plot_slices(everything(), "night", "roc_auc")
     with pytest.raises(OptionError, match="by was not given"):
         plot_slices(evaluate(DATA, score="score"), "country", "roc_auc")
 
@@ -243,7 +258,7 @@ def test_slices_with_intervals_and_without_values() -> None:
         for i in range(60)
     ]
     made[59] = replace(Scalar.undefined("roc_auc", "one class only"), of="s", rows=1000, slice={"c": 59})
-    ax = plot_slices(replace(ALL, results=tuple(made)), "c", "roc_auc")
+    ax = plot_slices(replace(everything(), results=tuple(made)), "c", "roc_auc")
     assert "40 of 60 slices" in ax.get_title()
     assert texts(ax)[0] == "1,000 rows: one class only"
     assert line(ax, 1)[0].tolist() == [0.8, 0.95]
@@ -258,7 +273,7 @@ def test_a_slice_without_the_interval_of_others_is_hollow() -> None:
         Scalar("roc_auc", 0.8, "score", **ends),
     ]
     made[1] = replace(made[1], rows=2, slice=dict.fromkeys(names, 5))
-    ax = plot_slices(replace(ALL, results=tuple(made)), ",".join(names), "roc_auc")
+    ax = plot_slices(replace(everything(), results=tuple(made)), ",".join(names), "roc_auc")
     assert texts(ax) == ["2 rows", "1 row, no interval"]
     dots = [drawn.get_markerfacecolor() for drawn in ax.get_lines() if drawn.get_marker() == "o"]
     assert (dots[0] != "white", dots[1]) == (True, "white")
@@ -273,19 +288,21 @@ def test_differences_say_their_verdict() -> None:
     assert "95% interval" in ax.get_xlabel()
     markers = [drawn.get_marker() for drawn in ax.get_lines() if drawn.get_marker() not in ("None", None, "")]
     assert markers == ["o", "v", "D"]
-    assert len(texts(plot_differences(replace(ALL, results=(*ALL.results, *DIFFERENCES)), "agc"))) == 1
+    assert (
+        len(texts(plot_differences(replace(everything(), results=(*everything().results, *DIFFERENCES)), "agc"))) == 1
+    )
     with pytest.raises(OptionError, match=r"no differences of aul; name a baseline \(--baseline\)"):
         plot_differences(DIFFERENCES, "aul")
 
 
 def test_attribution_ends_at_the_last_group() -> None:
     """The running share of each table, dotted from the last group found to the last there is."""
-    ax = plot_attribution(COSTS)
-    assert COSTS.merges is not None
-    np.testing.assert_array_equal(line(ax, 0)[1], COSTS.merges["running_share"].to_numpy())
-    assert line(ax, 1)[0].tolist() == [5, COSTS.totals["merged_clusters"]]
+    ax = plot_attribution(costs())
+    assert costs().merges is not None
+    np.testing.assert_array_equal(line(ax, 0)[1], costs().merges["running_share"].to_numpy())
+    assert line(ax, 1)[0].tolist() == [5, costs().totals["merged_clusters"]]
     assert ax.get_xscale() == "log"
-    assert legend(ax)[0] == f"false pairs (5 of {COSTS.totals['merged_clusters']:,} clusters of several classes)"
+    assert legend(ax)[0] == f"false pairs (5 of {costs().totals['merged_clusters']:,} clusters of several classes)"
     pure = attribute(pa.table({"c": [1, 1, 2], "k": [1, 1, 2]}), cluster="c", classes="k")
     with pytest.raises(OptionError, match="nothing was lost"):
         plot_attribution(pure)
@@ -293,7 +310,7 @@ def test_attribution_ends_at_the_last_group() -> None:
 
 def test_purity_is_that_of_the_clusters() -> None:
     """Rows and positives of clusters of similar size add up."""
-    curve = ALL.curve("purity")
+    curve = everything().curve("purity")
     sizes = DATA.group_by("cluster").aggregate([("label", "count"), ("label", "sum")]).to_pandas()
     for low, high, share, rows in zip(curve.low, curve.high, curve.y, curve.counts, strict=True):
         chosen = sizes[(sizes["label_count"] >= low) & (sizes["label_count"] <= high)]
@@ -307,14 +324,14 @@ def test_purity_is_that_of_the_clusters() -> None:
 
 def test_the_worst_clusters_are_marked() -> None:
     """Numbered on the curve, listed with their rows; without impure clusters there are none."""
-    ax = plot_worst_clusters(ALL, COSTS, most=2)
-    assert COSTS.impure is not None
-    worst = COSTS.impure.to_pylist()[0]
+    ax = plot_worst_clusters(everything(), costs(), most=2)
+    assert costs().impure is not None
+    worst = costs().impure.to_pylist()[0]
     assert texts(ax)[:2] == ["1", "2"]
     listed = texts(ax)[2].splitlines()
     assert listed[0] == f"1  {worst['cluster']}: {worst['rows']:,} rows, {worst['positives']:,} positive"
     with pytest.raises(OptionError, match=r"attribute with a label \(--label\)"):
-        plot_worst_clusters(ALL, attribute(DATA, cluster="cluster", classes="campaign"))
+        plot_worst_clusters(everything(), attribute(DATA, cluster="cluster", classes="campaign"))
 
 
 def test_differences_of_totals_leave_room_for_those_of_shares() -> None:
@@ -330,7 +347,7 @@ def test_differences_of_totals_leave_room_for_those_of_shares() -> None:
 
 def test_a_figure_divides_many_differences_among_panels() -> None:
     """As many as a panel holds, so that no names overlap."""
-    found = replace(ALL, results=DIFFERENCES[:1] * 23)
+    found = replace(everything(), results=DIFFERENCES[:1] * 23)
     titles = [ax.get_title() for ax in plot(found).axes]
     assert titles[-3:] == [f"Differences, {part} of 23" for part in ("1 to 10", "11 to 20", "21 to 23")]
 
@@ -347,7 +364,7 @@ def test_bands_by_different_units_are_all_in_the_legend() -> None:
 
 def test_one_figure_of_everything(tmp_path: Path) -> None:
     """Every panel that a report has, and the reason where one is not defined."""
-    figure = plot(replace(ALL, results=(*ALL.results, *DIFFERENCES)), save_to=tmp_path / "all.png")
+    figure = plot(replace(everything(), results=(*everything().results, *DIFFERENCES)), save_to=tmp_path / "all.png")
     titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
     assert titles[:5] == [
         "ROC curve", "Precision-recall curve", "Gain curve", "Distribution of score", "Distribution of other"

@@ -21,7 +21,7 @@ import random
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from functools import reduce
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -374,8 +374,8 @@ def test_a_maximum_in_place_of_a_sum_is_caught(subject: Subject, monkeypatch: py
 # -- stored states --------------------------------------------------------------------------------------------------
 
 
-def _golden() -> dict[str, Any]:
-    """The states that the files in ``tests/data/states`` hold, folded again."""
+def _golden() -> dict[str, tuple[Any, pa.Table]]:
+    """Specs and rows of the states that the files in ``tests/data/states`` hold."""
     label, scores = [0, 1, 1, 0, 1, 0], [0.125, 0.875, 0.5, 0.5, None, -2.0]
     table = pa.table(
         {
@@ -389,29 +389,34 @@ def _golden() -> dict[str, Any]:
     texts = table.set_column(0, "column", pa.array(["x", "x", None, "long " * 9, "", "x"], pa.string()))
     numbers = table.set_column(0, "column", pa.array([0, 1, 1, 0, None, 0], pa.int8()))
     grouped = table.append_column("user", pa.array([7, 7, -1, None, 2**40, 7], pa.int64()))
-    return {
-        name: Subject(name, spec, data.schema.field("column").type, st.nothing()).fold(data)
-        for name, spec, data in (
-            ("score_counts-f4", ScoreSpec("column", "f4", nan="half"), table),
-            ("score_counts-f4-weighted", ScoreSpec("column", "f4", weighted=True, nan="drop"), table),
-            ("score_counts-u8", ScoreSpec("column", "u8"), integers),
-            ("score_histogram-f4", HistogramSpec("column", "f4", nan="drop"), table),
-            ("score_histogram-f4-weighted", HistogramSpec("column", "f4", weighted=True, nan="drop"), table),
-            ("cluster_counts-unsigned", ClusterSpec("column", "unsigned"), integers),
-            ("cluster_counts-hash-partition", ClusterSpec("column", "hash", "partition", "singleton"), texts),
-            ("group_scores-f4", GroupScoreSpec("column", "f4", "user", nan="drop"), grouped),
-            ("group_scores-u8-hash", GroupScoreSpec("column", "u8", "partition", "hash"), integers),
-            ("score_blocks-f4", BlockSpec("column", "f4", nan="half", unit="partition", count=4, bins=2), table),
-            (
-                "score_block_slices-f4",
-                BlockSlicesSpec(BlockSpec("column", "f4", nan="half", count=4, bins=2), By(("partition",))),
-                table,
-            ),
-            ("label_counts", LabelSpec("column", nulls="drop"), numbers),
-            ("grouped-score_counts", GroupedSpec(ScoreSpec("column", "f4", nan="half"), By(("partition",))), table),
-            ("grouped-cluster_counts", GroupedSpec(ClusterSpec("column", "unsigned"), Blocks("column", 4)), integers),
-        )
-    }
+    found = (
+        ("score_counts-f4", ScoreSpec("column", "f4", nan="half"), table),
+        ("score_counts-f4-weighted", ScoreSpec("column", "f4", weighted=True, nan="drop"), table),
+        ("score_counts-u8", ScoreSpec("column", "u8"), integers),
+        ("score_histogram-f4", HistogramSpec("column", "f4", nan="drop"), table),
+        ("score_histogram-f4-weighted", HistogramSpec("column", "f4", weighted=True, nan="drop"), table),
+        ("cluster_counts-unsigned", ClusterSpec("column", "unsigned"), integers),
+        ("cluster_counts-hash-partition", ClusterSpec("column", "hash", "partition", "singleton"), texts),
+        ("group_scores-f4", GroupScoreSpec("column", "f4", "user", nan="drop"), grouped),
+        ("group_scores-u8-hash", GroupScoreSpec("column", "u8", "partition", "hash"), integers),
+        ("score_blocks-f4", BlockSpec("column", "f4", nan="half", unit="partition", count=4, bins=2), table),
+        (
+            "score_block_slices-f4",
+            BlockSlicesSpec(BlockSpec("column", "f4", nan="half", count=4, bins=2), By(("partition",))),
+            table,
+        ),
+        ("label_counts", LabelSpec("column", nulls="drop"), numbers),
+        ("grouped-score_counts", GroupedSpec(ScoreSpec("column", "f4", nan="half"), By(("partition",))), table),
+        ("grouped-cluster_counts", GroupedSpec(ClusterSpec("column", "unsigned"), Blocks("column", 4)), integers),
+    )
+    return {name: (spec, data) for name, spec, data in found}
+
+
+@cache
+def _folded(name: str) -> Any:
+    """A golden state, folded again."""
+    spec, data = _golden()[name]
+    return Subject(name, spec, data.schema.field("column").type, st.nothing()).fold(data)
 
 
 @pytest.mark.parametrize("name", sorted(_golden()))
@@ -420,7 +425,7 @@ def test_states_stored_by_earlier_versions_are_read(name: str) -> None:
     [*paths] = sorted(DATA.glob(f"{name}.v*.parquet"))
     assert paths, f"no stored {name}: write it with python tests/states/test_laws.py"
     for path in paths:
-        assert codec.load(pq.read_table(path).to_batches() or [pq.read_table(path)]) == _golden()[name]
+        assert codec.load(pq.read_table(path).to_batches() or [pq.read_table(path)]) == _folded(name)
 
 
 def _parts(state: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
@@ -430,7 +435,7 @@ def _parts(state: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
 
 def _with(change: Callable[[dict[bytes, bytes]], Any]) -> list[pa.RecordBatch]:
     """A stored state whose metadata were changed."""
-    schema, batches = _parts(_golden()["score_counts-f4"])
+    schema, batches = _parts(_folded("score_counts-f4"))
     facts = dict(schema.metadata)
     change(facts)
     return [batch.replace_schema_metadata(facts) for batch in batches]
@@ -462,7 +467,7 @@ def test_foreign_and_damaged_metadata_are_refused(change: Callable[[dict[bytes, 
 
 def test_damaged_tables_are_refused() -> None:
     """No batches, lost batches, other columns and nulls are refused."""
-    schema, batches = _parts(_golden()["score_counts-f4"])
+    schema, batches = _parts(_folded("score_counts-f4"))
     [batch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
     with pytest.raises(FormatError, match="no batches"):
         codec.load([])
@@ -487,7 +492,7 @@ def test_every_kind_of_state_has_its_reader() -> None:
 
 def test_a_header_is_plain_json() -> None:
     """Headers hold plain values only, so that any reader of JSON can look into a stored state."""
-    for state in _golden().values():
+    for state in map(_folded, _golden()):
         assert json.loads(json.dumps(state.header())) == state.header()
 
 
@@ -499,7 +504,8 @@ def test_keys_decode_to_their_scores() -> None:
 
 if __name__ == "__main__":
     DATA.mkdir(parents=True, exist_ok=True)
-    for stored, golden in _golden().items():
+    for stored in _golden():
+        golden = _folded(stored)
         target = DATA / f"{stored}.v{golden.spec.version}.parquet"
         if not target.exists():
             pq.write_table(pa.Table.from_batches(codec.dump(golden)[1]), target)
