@@ -7,12 +7,10 @@ two files that run at the same time compile different loops, so that few loops a
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
-
-if TYPE_CHECKING:
-    import pytest
 
 LONG = """
     laws simulate imports contingency_state store_faults cluster store_cluster ranges s3 evaluate store_s3 catalogue
@@ -33,3 +31,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Bring long files forward; the order within a file stays."""
     place = {f"test_{name}": number for number, name in enumerate(LONG.split())}
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
+def pytest_collection_finish() -> None:
+    """Every pytest worker collects all files: one that compiles loops on import does so in each, before any test."""
+    if "numba" in sys.modules:
+        msg = "a test file evaluates something while it is imported; move that into a test or a fixture"
+        raise pytest.UsageError(msg)
