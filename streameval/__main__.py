@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import gc
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 __all__ = ["run"]
@@ -47,14 +47,36 @@ def run() -> None:
     if callable(heard):
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.meta_path.insert(0, _Lean)
-    atexit.register(gc.disable)  # else the interpreter searches all that was imported for garbage: a tenth of a second
     from streameval.cli import main
 
     try:
         signal.signal(signal.SIGINT, heard)
-        main(prog_name="streameval")
-    except KeyboardInterrupt:  # before the command has begun
+        try:
+            main(prog_name="streameval")
+        except SystemExit as end:
+            _leave(end.code)
+            raise
+    except KeyboardInterrupt:  # before the command has begun, or after it has ended
         os._exit(130)
+
+
+def _leave(status: Any) -> None:
+    """End the process as `multiprocessing` ends its own: without taking modules apart, which takes 0.3 s.
+
+    Threads are waited for and exit handlers run. Returns where the interpreter has to tell something: a status that is
+    no number, or output that cannot be written.
+    """
+    if not isinstance(status, int | None):
+        return
+    threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as in multiprocessing
+    atexit._run_exitfuncs()  # noqa: SLF001
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except (OSError, ValueError):  # a full disk, a closed pipe or a closed stream
+        return
+    os._exit(status or 0)
 
 
 if __name__ == "__main__":
