@@ -305,6 +305,25 @@ def test_a_command_ends_without_taking_modules_apart(arguments: list[str], statu
     assert found.stdout.splitlines()[-2:] == ["waited", "handled"]
 
 
+def test_a_command_searches_for_garbage_after_its_imports() -> None:
+    """Modules are not garbage; what the work leaves behind is collected as ever."""
+    code = (
+        "import atexit, gc, sys, streameval.__main__ as m\n"
+        "usual, found = gc.get_threshold(), []\n"
+        "gc.callbacks.append(lambda phase, info: found.append(info))\n"
+        "def more():\n"
+        "    assert not found, found\n"
+        "    kept = [[] for _ in range(m._MODULES)]\n"
+        "    assert len(found) > 1 and gc.get_threshold() == usual and gc.get_freeze_count()\n"
+        "    print('collected')\n"
+        "atexit.register(more)\n"
+        "sys.argv = ['streameval', 'evaluate', '--help']\n"
+        "m.run()\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.splitlines()[-1] == "collected", found.stderr
+
+
 def test_output_that_cannot_be_written_is_told() -> None:
     """Text in the buffer of stdout is written last; a full disk is an error then as well."""
     with Path("/dev/full").open("w") as full:
