@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 
 __all__ = [
     "UNIT",
@@ -37,6 +37,7 @@ UNIT = 1 << 62
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_GROUPS_AT_ONCE = 1 << 9
 
 
 @jit
@@ -62,39 +63,55 @@ def _hold(words, first, upper, lower):
     words[2], words[3] = add_words(words[2], words[3], upper, lower)
 
 
+@inlined
+def _held_squares(counts, factors):
+    """Σ c·f, and Σ c·f² from the upper and the lower halves of f², of words of 32 bits."""
+    first, upper, lower = np.uint64(0), np.uint64(0), np.uint64(0)
+    for i in range(counts.size):
+        count, factor = np.uint64(counts[i]), np.uint64(factors[i])
+        square = factor * factor
+        first += count * factor
+        upper += count * (square >> _HALF)
+        lower += count * (square & _LOW)
+    return first, upper, lower
+
+
+@inlined
+def _add_squares(words, counts, factors):
+    """Add Σ c·f and Σ c·f² to two sums of 128 bits, however large the counts."""
+    for i in range(counts.size):
+        count, factor = np.uint64(counts[i]), np.uint64(factors[i])
+        words[0], words[1] = multiply_add(words[0], words[1], count, factor)
+        words[2], words[3] = multiply_add(words[2], words[3], count, factor * factor)
+
+
 @jit
 def delong_counts(neg, pos, before_neg, before_pos, total_pos, drop_neg, drop_pos):
     """Σ p·a, Σ p·a², Σ n·b and Σ n·b², with a = 2F + n and b = 2(P − T) − p, which are halved counts of pairs.
 
     F and T count rows above the group. `a` and `b` are shifted right by `drop` bits, so that they fit into 32 bits.
+    Groups are taken some hundred at a time; where their counts fit into 32 bits too, several are multiplied at once.
     """
-    words, zero = np.zeros(8, np.uint64), np.uint64(0)
-    a1, a2_upper, a2_lower, b1, b2_upper, b2_lower, held = zero, zero, zero, zero, zero, zero, np.int64(0)
+    words = np.zeros(8, np.uint64)
+    a, b = np.empty(_GROUPS_AT_ONCE, np.uint32), np.empty(_GROUPS_AT_ONCE, np.uint32)
+    n, p = np.empty_like(a), np.empty_like(a)
     true, false = np.int64(total_pos - before_pos), np.int64(before_neg)
-    for i in range(neg.size):
-        n, p = np.uint64(neg[i]), np.uint64(pos[i])
-        a = np.uint64((2 * false + neg[i]) >> drop_neg)
-        b = np.uint64((2 * true - pos[i]) >> drop_pos)
-        held += neg[i] + pos[i]
-        if held >= HELD:
-            _hold(words[:4], a1, a2_upper, a2_lower)
-            _hold(words[4:], b1, b2_upper, b2_lower)
-            a1, a2_upper, a2_lower, b1, b2_upper, b2_lower, held = zero, zero, zero, zero, zero, zero, np.int64(0)
-            words[0], words[1] = multiply_add(words[0], words[1], p, a)
-            words[2], words[3] = multiply_add(words[2], words[3], p, a * a)
-            words[4], words[5] = multiply_add(words[4], words[5], n, b)
-            words[6], words[7] = multiply_add(words[6], words[7], n, b * b)
+    for first in range(0, neg.size, _GROUPS_AT_ONCE):
+        some_neg, some_pos = neg[first : first + _GROUPS_AT_ONCE], pos[first : first + _GROUPS_AT_ONCE]
+        start = false + total_pos - true
+        for i in range(some_neg.size):
+            a[i] = (2 * false + some_neg[i]) >> drop_neg
+            b[i] = (2 * true - some_pos[i]) >> drop_pos
+            n[i], p[i] = some_neg[i], some_pos[i]
+            false += some_neg[i]
+            true -= some_pos[i]
+        size = some_neg.size
+        if false + total_pos - true - start < HELD:
+            _hold(words[:4], *_held_squares(p[:size], a[:size]))
+            _hold(words[4:], *_held_squares(n[:size], b[:size]))
         else:
-            a1 += p * a
-            a2_upper += p * ((a * a) >> _HALF)
-            a2_lower += p * ((a * a) & _LOW)
-            b1 += n * b
-            b2_upper += n * ((b * b) >> _HALF)
-            b2_lower += n * ((b * b) & _LOW)
-        false += neg[i]
-        true -= pos[i]
-    _hold(words[:4], a1, a2_upper, a2_lower)
-    _hold(words[4:], b1, b2_upper, b2_lower)
+            _add_squares(words[:4], some_pos, a[:size])
+            _add_squares(words[4:], some_neg, b[:size])
     return words
 
 

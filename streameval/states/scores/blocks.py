@@ -338,6 +338,11 @@ class BlockCounts(Small):
         """The weights of rows, or their number: an array of shape (n_bins, n_blocks, 2)."""
         return self.sums if self.spec.weighted else self.table
 
+    @property
+    def whole_measure(self) -> Array:
+        """The weights of the rows of all blocks, or their number: an array of shape (n_bins, 2)."""
+        return self.whole[self.spec.weighted]
+
     @cached_property
     def scores(self) -> tuple[Array, Array]:
         """The lowest and the highest score of each bin, ascending."""
@@ -348,7 +353,10 @@ class BlockCounts(Small):
     def whole(self) -> tuple[Array, Array, Array, Array]:
         """Rows and weights of all blocks, by bin and label, and missing ones by label."""
         tables = self.table, self.sums, self.nan_rows, self.nan_weights
-        rows, weights, nan_rows, nan_weights = (np.einsum("...bl->...l", each) for each in tables)
+        # a label at a time, because NumPy is slow at sums of two numbers
+        rows, weights, nan_rows, nan_weights = (
+            np.stack([each[..., side].sum(axis=-1) for side in (0, 1)], axis=-1) for each in tables
+        )
         return rows, weights, nan_rows, nan_weights
 
     def totals(self) -> Totals:
@@ -357,10 +365,10 @@ class BlockCounts(Small):
 
     @cached_property
     def _totals(self) -> Totals:
-        neg, pos = (int(self.table[..., side].sum()) for side in (0, 1))
+        neg, pos = self.whole[0].sum(axis=0).tolist()
         if not self.spec.weighted:
             return Totals(neg, pos, float(neg), float(pos))
-        weights = [float(self.sums[..., side].sum()) for side in (0, 1)]
+        weights = self.whole[1].sum(axis=0).tolist()
         unit = unit_of(sum(weights) + float(self.nan_weights.sum()))
         scaled = np.ldexp(weights, -unit).tolist()
         return Totals(neg, pos, scaled[0], scaled[1], weighted=True, unit=unit)

@@ -57,6 +57,16 @@ def test_a_grid_that_is_sure_passes_the_exact_check(shape: str, bins: int, weigh
         assert doubtful.certified(lambda metrics: computed(exact, metrics)) is None
 
 
+def test_scores_that_tell_the_classes_apart_well_need_no_exact_check() -> None:
+    """What is unknown within a bin is bounded by its mean square over the bin's rows, not by its largest value."""
+    rng = np.random.default_rng(1)
+    label = (rng.random(30_000) < 0.3).astype(np.uint8)
+    score = (rng.normal(size=label.size) + 2 * label).astype(np.float32)
+    builder = BlockSpec("s", "f4").builder(Budget(), label.size)
+    builder.update(Batch(label, None, {"s": pa.array(score)}))
+    assert BlockReplicates(builder.state(), "row", 128, exact=True).sure
+
+
 def test_the_exact_counts_are_asked_only_where_the_grid_is_not_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     """Values of a histogram are always checked: its bins may be wider than those of the grid."""
     asked: list[int] = []

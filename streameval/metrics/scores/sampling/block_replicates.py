@@ -248,11 +248,15 @@ class BlockReplicates:
     def sure(self) -> bool:
         """Whether the grid passes its check wherever scores lie in their bins, so that exact counts need not tell.
 
-        In a bin of n negatives and p positives, V10 is uncertain by n/N and V01 by p/P. The standard error is a norm of
-        their deviations, so it is uncertain by at most the norm of these: the root of Σ p·n·(p + n)/(N·P)².
+        The standard error is a norm of deviations of V10 and V01, so it is uncertain by at most the norm of what these
+        are uncertain by. In a bin of n negatives, V10 of the positive at a share x of the bin's is taken to be x·n/N
+        above the bin; it rises with x, from 0 to n/N. The mean square of the difference is greatest if all of them lie
+        above all negatives, or below: n²/(3·N²). With p positives in the bin, and the same of V01, the norm is at most
+        the root of Σ p·n·(p + n)/3/(N·P)².
         """
         low, high = self.state.scores
-        bins, whole = self.state.measure.sum(axis=1), self.state.measure.sum(axis=(0, 1))
+        bins = self.state.whole_measure
+        whole = bins.sum(axis=0)
         if not (self.exact and whole.all()):
             return False
         several = low < high
@@ -260,7 +264,7 @@ class BlockReplicates:
             several |= (low < 0.5) | (high > 1)  # two of these numbers may share a code
         bins = bins[several]
         n, p = (bins / whole).T  # shares, whose products do not overflow
-        doubt = math.sqrt(float((p * n * (p / whole[0] + n / whole[1])).sum()))
+        doubt = math.sqrt(float((p * n * (p / whole[0] + n / whole[1])).sum()) / 3)
         return doubt < (1 - _LEAST_RATIO) * (1 - _ROUNDING) * self._grid_error
 
     @cached_property

@@ -72,23 +72,25 @@ class GroupsNear:
         high, low = codes(np.ascontiguousarray(ends, np.float64)) >> np.uint64(self.shift)
         if not ((firsts <= high) & (lasts >= low)).any():
             return None
-        prefixes = codes(np.ascontiguousarray(part.scores, np.float64)) >> np.uint64(self.shift)
-        span = np.searchsorted(lasts, prefixes)
-        near = np.flatnonzero((span < lasts.size) & (firsts[np.minimum(span, lasts.size - 1)] <= prefixes))
-        if not near.size:
-            return None
-        measure = np.stack([part.n[near], part.p[near]], axis=1)
-        return self._merged(NearGroups(prefixes[near], part.scores[near], part.rows[near], measure))
+        code = codes(np.ascontiguousarray(part.scores, np.float64))
+        upward = (code >> np.uint64(self.shift))[::-1]
+        stops = code.size - upward.searchsorted(firsts)
+        starts = code.size - upward.searchsorted(lasts, side="right")
+        spans = [slice(a, b) for a, b in zip(starts[::-1].tolist(), stops[::-1].tolist(), strict=True) if a < b]
+        columns = code, part.scores, part.rows, part.n, part.p
+        found = [self._merged(*(column[span] for column in columns)) for span in spans]
+        return NearGroups(*map(np.concatenate, zip(*found, strict=True))) if found else None
 
-    def _merged(self, groups: NearGroups) -> NearGroups:
+    def _merged(self, code: Array, scores: Array, rows: Array, neg: Array, pos: Array) -> NearGroups:
         """Groups from the best score to the worst, of which those of one cell on one side of each threshold are one."""
-        code = codes(np.ascontiguousarray(groups.scores))
         cell = code >> np.uint64(max(0, self.shift - _CELL_BITS))
-        side = np.searchsorted(self.thresholds, groups.scores, side="right")
-        first = np.flatnonzero(np.append(True, (cell[1:] != cell[:-1]) | (side[1:] != side[:-1])))
-        last = np.append(first[1:], cell.size) - 1
-        rows, measure = (np.add.reduceat(column, first, axis=0) for column in (groups.rows, groups.measure))
-        return NearGroups(groups.prefixes[last], groups.scores[last], rows, measure)
+        begins = np.append(True, cell[1:] != cell[:-1])
+        below = code.size - scores[::-1].searchsorted(self.thresholds)  # where those below a threshold begin
+        begins[below[below < code.size]] = True
+        first = np.flatnonzero(begins)
+        last = np.append(first[1:], code.size) - 1
+        rows, neg, pos = (np.add.reduceat(column, first) for column in (rows, neg, pos))
+        return NearGroups(code[last] >> np.uint64(self.shift), scores[last], rows, np.stack([neg, pos], axis=1))
 
     def combine(self, partials: Sequence[NearGroups | None], state: Any) -> NearGroups:
         """The groups of all parts; how a state is cut into parts changes nothing."""
@@ -99,5 +101,6 @@ class GroupsNear:
             return NearGroups(np.empty(0, np.uint64), np.empty(0), np.empty(0, np.int64), measure)
         columns = [np.concatenate(column) for column in zip(*found, strict=True)]
         order = np.argsort(-columns[1], kind="stable")
-        merged = self._merged(NearGroups(*(column[order] for column in columns)))
+        _, scores, rows, measure = (column[order] for column in columns)
+        merged = self._merged(codes(np.ascontiguousarray(scores)), scores, rows, *measure.T)
         return merged._replace(measure=np.ldexp(merged.measure, total.unit)) if total.weighted else merged
