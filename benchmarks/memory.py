@@ -1,9 +1,12 @@
-"""Peak memory, and files left behind by a kill.
+"""Peak memory, whether budgets hold, and files left behind by a kill.
 
     python benchmarks/memory.py            # makes the data of evaluate.py first
+    python benchmarks/memory.py --rows 10_000_000 --budget 128MiB --budget 512MiB    # on the shapes of shapes.py
 
-Each case runs in a separate process, on hard links to the files, repeated to give the number of rows. The peak is the
-process's maximum resident size, which includes Python and its libraries.
+Each case runs in a separate process. Without budgets, it runs on hard links to the files, repeated to give the number
+of rows; the peak is the process's maximum resident size, which includes Python and its libraries. With budgets, the
+same evaluation of a few thousand rows comes first, and the figures are by how much the peak exceeds what the process
+has after it, divided by the budget: at most 1.15.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data import data_options, make
+from shapes import make_shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +36,31 @@ CASES = {
     "exact float64 in 1 GiB, five times the rows": ({"score": "score64", "memory": "1GiB"}, 5),
     "AUL in 1 GiB, five times the rows": ({"cluster": "cluster", "memory": "1GiB"}, 5),
 }
+
+AUL, PAIRS = {"cluster": "cluster", "metrics": "aul"}, {"cluster": "cluster", "classes": "campaign"}
+SCORE, WEIGHTED = {"score": "score"}, {"score": "score", "weight": "weight"}
+BUDGETED = {
+    "score": ("float32", SCORE),
+    "score, float64": ("float64", SCORE),
+    "score, float64, weights": ("float64", WEIGHTED),
+    "score, atom, weights": ("atom", WEIGHTED),
+    "AUL, hot": ("hot", AUL),
+    "AUL, zipf": ("zipf1.2", AUL),
+    "AUL, uniform": ("uniform", AUL),
+    "AUL, strings": ("uuid", AUL),
+    "pairs, hot": ("hot_pair", PAIRS),
+    "pairs, zipf": ("zipf1.2", PAIRS),
+    "pairs, uniform": ("uniform", PAIRS),
+    "score by 60": ("float32", SCORE | {"by": "country"}),
+    "score by 60, weights": ("float32", WEIGHTED | {"by": "country"}),
+    "score by 60, float64": ("float64", SCORE | {"by": "country"}),
+    "score by 60, float64, weights": ("float64", WEIGHTED | {"by": "country"}),
+    "AUL by 60, hot": ("hot", AUL | {"by": "country"}),
+    "AUL by 60, uniform": ("uniform", AUL | {"by": "country"}),
+    "pairs by 60, hot": ("hot_pair", PAIRS | {"by": "country"}),
+    "pairs by 60, uniform": ("uniform", PAIRS | {"by": "country"}),
+}
+SMALL = 1 << 13  # rows of the small call
 
 
 @contextmanager
@@ -54,6 +83,54 @@ def run(case: str, folder: str, spill: str) -> None:
     print(json.dumps({"rows": found.rows, "seconds": seconds, "peak": peak}))
 
 
+def status(field: str) -> int:
+    """Bytes that the system knows of this process."""
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) << 10
+
+
+def run_budgeted(case: str, folder: str, budget: str) -> None:
+    """Evaluate a few rows, then all, and print by how much the peak of that exceeds what the process has before it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from streameval import evaluate
+
+    files, options = sorted(Path(folder).glob("*.parquet")), BUDGETED[case][1]
+    with tempfile.TemporaryDirectory() as small:
+        for i, file in enumerate(files[:2]):
+            rows = next(pq.ParquetFile(file).iter_batches(batch_size=SMALL))
+            pq.write_table(pa.Table.from_batches([rows]), f"{small}/{i}.parquet")
+        evaluate(small, **options)
+    base = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew
+    start = time.perf_counter()
+    found = evaluate(files, **options, memory=budget)
+    seconds = time.perf_counter() - start
+    print(json.dumps({"rows": found.rows, "seconds": seconds, "base": base, "peak": status("VmHWM")}))
+
+
+def show_budgets(budgets: list[str], cases: list[str], data: Path, rows: int, files: int) -> None:
+    """Run every case under every budget, and print peaks above the base by the budget."""
+    from streameval.budget import parse_bytes
+
+    print(f"{rows:,} rows\n\n| case | {' | '.join(budgets)} |\n|---|{'---|' * len(budgets)}")
+    for case in cases:
+        folder, cells = Path(make_shape(BUDGETED[case][0], data, rows, files)[0]).parent, []
+        for budget in budgets:
+            command = [sys.executable, sys.argv[0], "--case", case, "--folder", str(folder), "--budget", budget]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+            found = json.loads(done.stdout) if not done.returncode else None
+            above = (found["peak"] - found["base"]) if found else 0
+            each = (
+                f"{above / parse_bytes(budget):.2f} ({above / 2**20:.0f} MiB, {found['seconds']:.1f} s)"
+                if found
+                else "-"
+            )
+            cells.append(each)
+        print(f"| {case} | {' | '.join(cells)} |", flush=True)
+
+
 def spilled_bytes(child: subprocess.Popen[str], folder: str) -> int:
     """Bytes in the spill file of a process, once it has any; 0 if the process ends first."""
     while child.poll() is None:
@@ -73,8 +150,16 @@ def main() -> None:
     parser = data_options(__doc__)
     parser.add_argument("--case", help="run this case alone on --folder and print JSON")
     parser.add_argument("--folder")
+    parser.add_argument("--budget", action="append", help="show whether runs stay within it; may be repeated")
+    parser.add_argument("--only", action="append", choices=BUDGETED, help="of the cases with a budget")
     parser.add_argument("--spill", default="/var/tmp", help="spill directory of that case")
     given = parser.parse_args()
+    if given.case in BUDGETED:
+        run_budgeted(given.case, given.folder, *given.budget)
+        return
+    if given.budget:
+        show_budgets(given.budget, given.only or [*BUDGETED], given.data, given.rows, given.files)
+        return
     if given.case:
         run(given.case, given.folder, given.spill)
         return

@@ -3,7 +3,7 @@
     python benchmarks/shapes.py --rows 20000000        # writes every shape below /var/tmp
 
 Each id shape has `label`, `cluster` and `campaign` (the class of nine rows in ten is its cluster's); each score shape
-has `label`, `score` and `weight`.
+has `label`, `score` and `weight`; each has `country`, 60 values that follow Zipf's law.
 
 ==============  ====================================================================================================
 lone            70 % of the rows are singleton clusters
@@ -118,6 +118,9 @@ def part(shape: str, folder: Path, rows: int, files: int, number: int) -> None:
         other = IDS[shape](rng, rows, rows * files)
         campaigns = np.where(rng.random(rows) < 0.9, ids, ids if shape == "hot_pair" else other)
         columns |= {"cluster": column(shape, ids), "campaign": column(shape, campaigns)}
+    share = 1 / np.arange(1, 61)
+    country = pa.array(rng.choice(60, rows, p=share / share.sum()).astype(np.int32))
+    columns["country"] = pa.DictionaryArray.from_arrays(country, [f"c{i:02}" for i in range(60)])
     pq.write_table(pa.table(columns), folder / f"part-{number:02d}.parquet", compression="snappy")
 
 

@@ -4,6 +4,10 @@ A `Budget` counts the bytes of the arrays that states hold. When they exceed the
 to the spill file until the rest fits. A spilled array is read back slice by slice. The file is unlinked as soon as it
 is open, so that a killed process leaves nothing behind.
 
+What is no state takes memory too. Reading and collecting rows is reserved from the limit while it lasts
+(`Budget.reserved`), what a thread gathers or sorts at a time is a share of it (`Budget.scratch`), and what the
+allocators keep of freed memory goes back to the system where the limit is near (`Budget.relieve`).
+
 Spilling costs time and changes no result.
 """
 
@@ -11,14 +15,16 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import heapq
 import itertools
 import os
 import re
 import tempfile
 import threading
+import time
 import weakref
 from collections import deque
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +43,10 @@ __all__ = ["Budget", "Buffer", "Computed", "available_memory", "available_thread
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _DISK = Path("/var/tmp")  # noqa: S108 - a spill file is unlinked, so its name cannot be taken; /tmp is often memory
-_SMALL = 1 << 16  # bytes; spilling less than this frees nothing worth a system call
+_PAGES = Path("/proc/self/statm")
+_SMALL = 1 << 13  # bytes; spilling less than this frees nothing worth a system call
+_SPARE = 1 << 16  # bytes of an array that is worth keeping for another builder
+_GIVEN_BACK = 0.05  # seconds between two times that freed memory is given back
 
 
 def parse_bytes(text: str | int) -> int:
@@ -119,6 +128,13 @@ def give_back_freed() -> None:
     pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # the C library of Linux alone, but for musl's
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def process_memory() -> int:
+    """Bytes of memory that this process has; 0 where the system does not tell."""
+    with suppress(OSError):
+        return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
 
 
 class _SpillFile:
@@ -291,6 +307,8 @@ class Budget:
         Bytes; None for a quarter of the memory this process may use.
     directory : path, optional
         Where the spill file is made, when it is needed. See `spill_directory`.
+    threads : int
+        Threads that gather and sort at the same time.
 
     Examples
     --------
@@ -301,18 +319,40 @@ class Budget:
     (True, [5, 5])
     """
 
-    def __init__(self, limit: int | None = None, directory: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, limit: int | None = None, directory: str | os.PathLike[str] | None = None, threads: int = 2
+    ) -> None:
         self.limit = available_memory() // 4 if limit is None else limit
         self.directory = spill_directory(directory)
+        self.threads = threads
+        self.room = self.limit  # for arrays: the limit without what is reserved
         self.resident = 0
         self.spilled = 0
         self.learned: dict[Any, Any] = {}  # by spec, what one builder learned of the data for those after it
         self._held: dict[int, weakref.ref[Buffer]] = {}
+        self._largest: list[tuple[int, int]] = []  # a heap of −bytes and key of what may be spilled; also of the dead
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
         self._keys = itertools.count()
         self._spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
         self._lock = threading.Lock()
         self._file: _SpillFile | None = None
+        self._base = process_memory()
+        self._relieved = 0.0
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that one thread may decode, gather or sort at a time: all of them take a quarter of the limit."""
+        return self.limit // (4 * self.threads)
+
+    @contextmanager
+    def reserved(self, nbytes: int) -> Iterator[None]:
+        """Leave this much of the limit to what is no state, but at least an eighth of the limit to states."""
+        self.room = max(self.limit - nbytes, self.limit // 8)
+        self._spill_excess()
+        try:
+            yield
+        finally:
+            self.room = self.limit
 
     def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised array for a builder, reused if one of this shape was given back: fresh memory is slow."""
@@ -325,7 +365,7 @@ class Budget:
 
     def give_back(self, array: Array) -> None:
         """Return a borrowed array that nothing else refers to."""
-        if array.nbytes >= _SMALL:
+        if array.nbytes >= _SPARE:
             with self._lock:
                 self._spare.setdefault((array.shape, array.dtype), []).append(array)
 
@@ -341,24 +381,39 @@ class Budget:
         if self.resident > self.limit // 2:
             give_back_freed()
 
+    def relieve(self) -> None:
+        """Give back freed memory as in `release_spares`, now and then, where the process has grown by the limit."""
+        now = time.monotonic()
+        if now - self._relieved > _GIVEN_BACK and process_memory() - self._base > self.limit:
+            self._relieved = now
+            give_back_freed()
+
     def hold(self, array: Array) -> Buffer:
         """Count an array in the budget; this may spill it or others."""
         buffer = Buffer(array)
-        if buffer.nbytes < _SMALL:
+        if not buffer.nbytes:
             return buffer
         with self._lock:
-            self._forget_dead()
             key = next(self._keys)
             self.resident += buffer.nbytes
             self._held[key] = weakref.ref(buffer)
             weakref.finalize(buffer, self._dead.append, (key, buffer.nbytes)).atexit = False
-            while self.resident > self.limit:
-                live = [(held, key) for key, ref in self._held.items() if (held := ref()) is not None]
-                if not live:
-                    break
-                self._spill(*max(live, key=lambda pair: pair[0].nbytes))
-                self._forget_dead()
+            if buffer.nbytes >= _SMALL:
+                heapq.heappush(self._largest, (-buffer.nbytes, key))
+        self._spill_excess()
         return buffer
+
+    def _spill_excess(self) -> None:
+        """Spill the largest arrays until the rest fits."""
+        with self._lock:
+            self._forget_dead()
+            while self.resident > self.room and self._largest:
+                _, key = heapq.heappop(self._largest)
+                held = self._held.get(key)
+                buffer = None if held is None else held()
+                if buffer is not None:
+                    self._spill(buffer, key)
+                    self._forget_dead()
 
     def _spill(self, buffer: Buffer, key: int) -> None:
         if self._file is None:
@@ -373,3 +428,6 @@ class Budget:
             key, nbytes = self._dead.popleft()
             if self._held.pop(key, None) is not None:
                 self.resident -= nbytes
+        if len(self._largest) > 2 * len(self._held) + 64:
+            self._largest = [entry for entry in self._largest if entry[1] in self._held]
+            heapq.heapify(self._largest)

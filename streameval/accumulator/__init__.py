@@ -149,7 +149,7 @@ class Accumulator:
     def _ready(self, found: Scan, plan: Plan) -> tuple[list[Batch], Any]:
         """The rows of a batch, decoded, and their labels; raises for whatever is wrong with them."""
         reader = label_reader(plan, "the batch")
-        rows = batch_rows(plan.schema, self._engine.capacity(plan))
+        rows = batch_rows(plan.schema, self._engine.capacity(plan), self._engine.budget)
         ready = [
             each
             for piece, row, raw in raw_batches(found.pieces, plan.schema, rows)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
+from streameval.scan.pieces import LARGE_CHUNK
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, takes_unlabelled
@@ -45,7 +46,9 @@ __all__ = [
     "merge",
     "prepared",
     "raw_batches",
+    "row_width",
     "run_capacity",
+    "scratch_bytes",
     "task_threads",
     "tasks",
 ]
@@ -56,6 +59,7 @@ RUN_ROWS = 1 << 21  # rows that a builder collects before it partitions them; fe
 TASK_ROWS = 1 << 20  # rows that make a task worthwhile
 TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time
 FIXED_TASKS = 2  # the same where no state grows with the rows: then the tables of each task take the time
+_ROW_SCRATCH = 80  # bytes that a row takes while it is decoded, hashed, moved to its group and encoded
 ROWS_A_TASK = 1 << 22  # for states that depend on how tasks are cut
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 HEAVIEST = 1e280  # largest weight: no sum of weights overflows a float64
@@ -158,9 +162,10 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
     due = sum(piece.rows for piece in pieces if piece.estimated)  # what progress reports of them, whatever they hold
     try:
-        for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity)):
+        for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget)):
             for rows_ready in prepared(piece, row, batch, plan, reader):
                 hand_over(rows_ready, builders)
+            budget.relieve()
             done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
             due -= done if piece.estimated else 0
             progress(done)
@@ -195,12 +200,45 @@ def raw_batches(pieces: Sequence[Piece], schema: pa.Schema, rows: int) -> Iterat
             row += batch.num_rows
 
 
-def batch_rows(schema: pa.Schema, capacity: int) -> int:
-    """Rows to read at a time; fewer if a column has values of variable length, or if builders collect few rows."""
+def batch_rows(schema: pa.Schema, capacity: int, budget: Budget) -> int:
+    """Rows to read at a time; fewer if a column has values of variable length, or the builders or the budget are small.
+
+    Examples
+    --------
+    >>> from streameval.budget import Budget
+    >>> schema = pa.schema({"label": pa.int8(), "score": pa.float32()})
+    >>> batch_rows(schema, RUN_ROWS, Budget(1 << 30)), batch_rows(schema, RUN_ROWS, Budget(1 << 26))
+    (1048576, 93206)
+    """
     long = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
     if any(test(kind) for kind in schema.types for test in long):
         return LONG_BATCH_ROWS
-    return min(BATCH_ROWS, max(LONG_BATCH_ROWS, capacity * BATCH_ROWS // RUN_ROWS))
+    fit = budget.scratch // (_ROW_SCRATCH + 2 * row_width(schema))
+    return min(BATCH_ROWS, max(LONG_BATCH_ROWS, min(fit, capacity * BATCH_ROWS // RUN_ROWS)))
+
+
+def row_width(schema: pa.Schema) -> int:
+    """Bytes of a row as it is read, a guess where values may have any length.
+
+    Examples
+    --------
+    >>> row_width(pa.schema({"label": pa.bool_(), "score": pa.float32(), "country": pa.string()}))
+    69
+    """
+    return sum(_width(kind) for kind in schema.types)
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:
+        return 64
+
+
+def scratch_bytes(pieces: Sequence[Piece], threads: int) -> int:
+    """Bytes that reading takes on all threads beside batches: twice the largest row groups, as they are stored."""
+    groups = (piece.nbytes // len(getattr(piece.source, "groups", "1")) for piece in pieces)
+    return 2 * threads * min(max(groups, default=0), LARGE_CHUNK)
 
 
 def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:

@@ -18,6 +18,7 @@ from streameval.engine.fold import (
     fold,
     merge,
     run_capacity,
+    scratch_bytes,
     task_threads,
     tasks,
 )
@@ -94,7 +95,8 @@ class ThreadEngine:
             nonlocal total
             total = total + rows if min(total, rows) >= 0 else -1
 
-        return cls(limit, Budget(int(limit * STATE_SHARE), spill), thread_count(threads), Progress(report), begin)
+        count = thread_count(threads)
+        return cls(limit, Budget(int(limit * STATE_SHARE), spill, count), count, Progress(report), begin)
 
     def check(self, metrics: Iterable[Metric]) -> None:
         """Accept all metrics: they are in this process already."""
@@ -103,7 +105,8 @@ class ThreadEngine:
         """One pass: fold tasks, whose states are merged as a tree."""
         self.begin(rows)
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
-        folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
+        with self.budget.reserved(scratch_bytes(pieces, self.threads)):
+            folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
         self.budget.release_spares()
         return folded
 
@@ -146,7 +149,9 @@ class ThreadEngine:
 
         def one(item: Any) -> Any:
             self.progress(0)
-            return function(item)
+            found = function(item)
+            self.budget.relieve()
+            return found
 
         return map_tasks(one, items, name, self.threads)
 

@@ -11,7 +11,7 @@ import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from streameval.engine.fold import batch_rows, builder_bytes
+from streameval.engine.fold import batch_rows, builder_bytes, row_width
 from streameval.saving import AsJson
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.ranges import row_bytes
@@ -19,8 +19,6 @@ from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from streameval.engine import Engine
     from streameval.engine.fold import Plan
@@ -162,14 +160,6 @@ def _fold_bytes(
     rows = max(max(sum(piece.rows for piece in task), 0) for task in work)
     kept = sum(state.bytes * rows // max(found.rows, 1) if state.shards else state.bytes for state in states)
     group = max(piece.nbytes // max(1, piece.rows // SLAB) for task in work for piece in task)
-    batch = sum(_width(kind) for kind in found.schema.types) * batch_rows(found.schema, engine.capacity(plan))
+    batch = row_width(found.schema) * batch_rows(found.schema, engine.capacity(plan), engine.budget)
     builders = engine.capacity(plan) * builder_bytes(plan.specs)
     return int(group + 2 * batch + builders + min(max(kept, 0), engine.limit))
-
-
-def _width(kind: pa.DataType) -> int:
-    """Bytes of a value, a guess where it may have any length."""
-    try:
-        return -(-int(kind.bit_width) // 8)
-    except ValueError:
-        return 64

@@ -98,6 +98,69 @@ def test_many_threads_hold_and_read_at_once(tmp_path: Path) -> None:
     assert not wrong
 
 
+def test_small_arrays_count_and_large_ones_make_room_for_them(tmp_path: Path) -> None:
+    """Many arrays too small to spill, as the pieces of slices are, push out those that are not."""
+    budget = Budget(1_000_000, tmp_path)
+    large = [budget.hold(np.full(50_000, i)) for i in range(2)]
+    small = [budget.hold(np.full(500, i)) for i in range(200)]
+    assert budget.resident <= budget.limit
+    assert [int(buffer.read(3, 4)[0]) for buffer in large] == [0, 1]
+    assert not large[0].resident
+    assert not large[1].resident
+    assert all(buffer.resident for buffer in small)
+    del small
+    budget.release_spares()
+    assert budget.resident == 0
+
+
+def test_what_is_reserved_and_what_is_held_are_within_the_limit(tmp_path: Path) -> None:
+    """States make room when memory is reserved, and get it back afterwards; an eighth is always theirs."""
+    budget = Budget(1_000_000, tmp_path)
+    held = [budget.hold(np.full(10_000, i)) for i in range(10)]
+    with budget.reserved(600_000):
+        assert budget.resident + 600_000 <= budget.limit
+        held.append(budget.hold(np.full(20_000, 10)))
+        assert budget.resident + 600_000 <= budget.limit
+    with budget.reserved(10**12):
+        held.append(budget.hold(np.full(10_000, 11)))
+        assert 0 < budget.resident <= budget.limit // 8
+    before = budget.spilled
+    held.append(budget.hold(np.full(10_000, 12)))
+    assert budget.spilled == before
+    assert [int(buffer.read(5, 6)[0]) for buffer in held] == list(range(13))
+
+
+@pytest.mark.parametrize("memory", ["32MiB", "256MiB", "4GiB"])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_batches_take_a_share_of_the_budget(memory: str, threads: int) -> None:
+    """Rows of all threads, as read and as they are worked on, take a quarter of the limit, but for the least batch."""
+    schema = pa.schema({"label": pa.int8(), "score": pa.float64(), "weight": pa.float64()})
+    budget = Budget(parse_bytes(memory), threads=threads)
+    rows = fold.batch_rows(schema, fold.RUN_ROWS, budget)
+    row = 2 * (1 + 8 + 8) + fold._ROW_SCRATCH
+    assert rows == fold.LONG_BATCH_ROWS or threads * rows * row <= budget.limit // 4
+    assert rows == fold.BATCH_ROWS or (threads * (rows + 1) * row > budget.limit // 4)
+
+
+def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """States have less room as long as row groups are decoded."""
+    pq.write_table(_table(50_000), tmp_path / "0.parquet", row_group_size=10_000)
+    rooms: list[tuple[int, int]] = []
+    add = SegmentBuilder.add
+
+    def watched(self: SegmentBuilder, *given: Any, **named: Any) -> None:
+        rooms.append((self.budget.limit, self.budget.room))
+        add(self, *given, **named)
+
+    monkeypatch.setattr(SegmentBuilder, "add", watched)
+    evaluate(tmp_path, score="score", memory="8MiB", threads=1)
+    stored = sum(pq.read_metadata(tmp_path / "0.parquet").row_group(0).column(i).total_compressed_size for i in (0, 1))
+    for limit, room in rooms:
+        assert limit - 4 * stored < room <= limit - stored
+
+
 @pytest.mark.parametrize(
     ("text", "size"), [("2GiB", 2 << 30), ("100kB", 100_000), ("64", 64), (64, 64), ("1.5 MB", 1_500_000)]
 )
@@ -445,6 +508,25 @@ def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
     held.clear()
     budget.release_spares()
     assert given == [560_000]
+
+
+def test_freed_memory_is_given_back_where_the_process_has_grown_by_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not more often than every few milliseconds, and not where there is room."""
+    given: list[int] = []
+    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(1))
+    monkeypatch.setattr(memory, "process_memory", lambda: 5_000_000)
+    budget = Budget(1_000_000, tmp_path)
+    budget.relieve()
+    monkeypatch.setattr(memory, "process_memory", lambda: 6_000_001)
+    assert not given
+    for _ in range(3):
+        budget.relieve()
+    assert len(given) == 1
+    monkeypatch.setattr(memory, "_GIVEN_BACK", 0.0)
+    budget.relieve()
+    assert len(given) == 2
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back")

@@ -202,7 +202,7 @@ class ClusterEngine:
         return max(ranges, 1), dict(sum((count_table_tasks(ranges, matched=matched) for matched in tables), each))
 
     def _resources(self, capacity: int) -> work.Resources:
-        return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity)
+        return work.Resources(int(self.limit * STATE_SHARE), self.spill, capacity, self.connection.width)
 
     def _range_count(self, nbytes: int) -> int:
         """Ranges for `nbytes` bytes of rows: none larger than a task's share, the same number for every thread."""

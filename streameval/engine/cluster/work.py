@@ -58,21 +58,23 @@ class Resources:
     limit : bytes that states may hold in memory
     spill : directory of the spill file; None for the worker's default
     capacity : rows that a builder collects at a time
+    threads : of a worker
     """
 
     limit: int
     spill: str | None
     capacity: int
+    threads: int = 2
 
     @property
     def budget(self) -> Budget:
         """The budget that all tasks of this process share."""
-        return _budget(self.limit, self.spill)
+        return _budget(self.limit, self.spill, self.threads)
 
 
 @lru_cache(maxsize=1)
-def _budget(limit: int, spill: str | None) -> Budget:
-    return Budget(limit, spill)
+def _budget(limit: int, spill: str | None, threads: int) -> Budget:
+    return Budget(limit, spill, threads)
 
 
 def release() -> None:
