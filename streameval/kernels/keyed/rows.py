@@ -16,22 +16,25 @@ __all__ = ["SLOT_BITS", "absorb_rows", "collect_words", "scatter_ids", "slots_of
 
 SLOT_BITS = 13  # so that the table of hot keys stays in the second-level cache
 
-_SLOT_SHIFT = np.uint64(64 - SLOT_BITS)
+_PAIR_SHIFT = np.uint64(64 - (SLOT_BITS - 1))
+_ONE = np.uint64(1)
 _MIX = np.uint64(MIX)
 _FURTHER = np.uint64(0xFF51AFD7ED558CCD)
 _LINE_WORDS = LINE // 8
 
 
 def slots_of_rows(keys: np.ndarray) -> np.ndarray:
-    """The slot in which `absorb_rows` looks for each key, as a uint64 array; a key of zeros has slot 0.
+    """The first of the two slots of each key in `absorb_rows`, as a uint64 array; a key of zeros has slots 0 and 1.
 
     Examples
     --------
     >>> slots_of_rows(np.array([[0, 0], [1, 0], [2**64 - 1, 2**64 - 1]], np.uint64)).tolist()
-    [0, 5062, 3116]
+    [0, 5062, 3106]
     """
     hashed = keys[:, 0] * _MIX
-    return (hashed ^ keys[:, -1] * _FURTHER if keys.shape[1] > 1 else hashed) >> _SLOT_SHIFT
+    hashed = hashed - keys[:, -1] * _FURTHER if keys.shape[1] > 1 else hashed
+    pairs: np.ndarray = (hashed >> _PAIR_SHIFT) << _ONE
+    return pairs
 
 
 @jit
@@ -44,7 +47,7 @@ def collect_words(words, shift, out, counts):
 
 @jit
 def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
-    """Count the rows whose key is in its slot and collect the others as `collect_words`; returns how many are left.
+    """Count rows whose key is in one of its two slots and collect the others as `collect_words`; returns how many.
 
     Parameters
     ----------
@@ -60,12 +63,15 @@ def absorb_rows(words, rest, further, table, shift, out, out_rest, counts):
     for i in range(words.size):
         word = words[i]
         mixed = word * _MIX
-        hashed = mixed ^ rest[columns - 1, i] * _FURTHER if columns else mixed
-        slot = hashed >> _SLOT_SHIFT
-        hit = table[slot, np.uint64(0)] == word
+        hashed = mixed - rest[columns - 1, i] * _FURTHER if columns else mixed
+        slot = (hashed >> _PAIR_SHIFT) << _ONE
+        first = table[slot, np.uint64(0)] == word
+        second = table[slot + _ONE, np.uint64(0)] == word
         for c in range(columns):
-            hit &= table[slot, np.uint64(1 + c)] == rest[c, i]
-        table[slot, np.uint64(1 + columns)] += np.uint64(hit)
+            first &= table[slot, np.uint64(1 + c)] == rest[c, i]
+            second &= table[slot + _ONE, np.uint64(1 + c)] == rest[c, i]
+        hit = first | second
+        table[slot + np.uint64(second), np.uint64(1 + columns)] += np.uint64(hit)
         counts[mixed >> shift] += np.int64(not hit)
         out[kept] = word
         for c in range(columns):

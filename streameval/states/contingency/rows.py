@@ -59,8 +59,12 @@ class HotRows:
         """Take keys, from the least to the most frequent one."""
         self.keys = keys
         self._table = np.zeros((1 << SLOT_BITS, keys.shape[1] + 1), np.uint64)
-        self._table[0, :-1] = ~np.uint64(0)  # a free slot holds a key of another slot, so that no row is found there
-        self._table[slots_of_rows(keys), :-1] = keys
+        self._table[:2, :-1] = ~np.uint64(0)  # a free slot holds a key of other slots, so that no row is found there
+        slots = slots_of_rows(keys)
+        for _ in range(2):  # of the keys that share a slot the last one keeps it
+            self._table[slots, :-1] = keys
+            left = (self._table[slots, :-1] != keys).any(axis=1)
+            keys, slots = keys[left], slots[left] + np.uint64(1)
         self._further = tuple(range(keys.shape[1] - 1))
         self._rows = 0
 

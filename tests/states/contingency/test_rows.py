@@ -75,3 +75,28 @@ def test_builders_of_a_run_learn_from_each_other(monkeypatch: pytest.MonkeyPatch
         assert len(times) == expected
         assert found(keyed) == {(7, 9): 60}
         assert keyed.items.sum() == 1
+
+
+def test_a_thousand_hot_pairs_are_counted_before_they_are_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys whose ids are equal do not crowd into the same slots; before, a tenth of them was stored row by row."""
+    monkeypatch.setattr(hot, "LEARN", 40)
+    ids = (np.arange(1000, dtype=np.uint64) * np.uint64(0xD1B54A32D192ED03)) >> np.uint64(2)
+    rows = np.random.default_rng(1).permutation(np.repeat(ids, 60))
+    layout = Layout(ID_BUCKETS, 64, words=2)
+    builder = RowBuilder(layout, Budget(), rows.size)
+    builder.add([rows, rows])
+    keyed = KeyedCounts(layout, builder.finish())
+    assert keyed.items.sum() <= 1010
+    assert found(keyed) == {(i, i): 60 for i in ids.tolist()}
+
+
+def test_a_few_repetitive_pieces_are_left_alone() -> None:
+    """To count the rows of one would copy all others; where they are many, they are counted."""
+    layout, rng = Layout(ID_BUCKETS, 64), np.random.default_rng(1)
+    for rows, counted in ((3000, False), (30000, True)):
+        ids = np.concatenate((np.full(rows, 7, np.uint64), rng.integers(1 << 40, 1 << 62, 30000).astype(np.uint64)))
+        builder = RowBuilder(layout, Budget(), ids.size)
+        builder.add([ids])
+        keyed = KeyedCounts(layout, builder.finish())
+        assert keyed.counted is counted
+        assert found(keyed)[7,] == rows
