@@ -31,10 +31,10 @@ def slots_of_rows(keys: np.ndarray) -> np.ndarray:
     >>> slots_of_rows(np.array([[0, 0], [1, 0], [2**64 - 1, 2**64 - 1]], np.uint64)).tolist()
     [0, 5062, 3106]
     """
-    hashed = keys[:, 0] * _MIX
-    hashed = hashed - keys[:, -1] * _FURTHER if keys.shape[1] > 1 else hashed
-    pairs: np.ndarray = (hashed >> _PAIR_SHIFT) << _ONE
-    return pairs
+    found = keys[:, 0] * _MIX
+    if keys.shape[1] > 1:
+        found -= keys[:, -1] * _FURTHER
+    return (found >> _PAIR_SHIFT) << _ONE
 
 
 @jit

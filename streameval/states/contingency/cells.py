@@ -24,6 +24,7 @@ Mapper = Callable[[Callable[[Any], Any], Sequence[Any], str], Sequence[Any]]
 
 ITEMS = (1 << 14, 1 << 22)  # items of an interval, at least and at most
 _PARTS = 16  # intervals at least, for many threads, if there are many items
+_WORTH = 1 << 17  # items of an interval for which its arrays and calls cost little
 NARROW = 1 << 32  # rows below which n and c share a word
 _SHARE = 1 << 10  # bytes of the budget per item: the memory of an interval in several threads, and spare room
 
@@ -112,9 +113,9 @@ def parted(items: int, room: int) -> int:
     Examples
     --------
     >>> parted(1 << 20, 1 << 22), parted(100, 1 << 22)
-    (65536, 16384)
+    (131072, 131072)
     """
-    return min(room, max(items // _PARTS, ITEMS[0]))
+    return min(room, max(items // _PARTS, _WORTH))
 
 
 def class_layouts(keys: Keys, rows: int, owner: int = 0) -> tuple[Layout, Layout]:

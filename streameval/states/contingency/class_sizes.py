@@ -36,6 +36,7 @@ _FEW = 2  # counting stops if classes have fewer rows on average
 _CACHED = 1 << 16  # slots of a table that the second-level cache holds
 _GLANCE = 1 << 12  # rows of a sample
 _SAMPLED = 1 << 8  # one id in this many is checked to see whether a batch has small integers
+_ENOUGH = 32  # positions of the array of small integers for each row of a batch, at most: it is cleared and read
 _LARGEST = 1 << 31  # count of a small integer: batches are smaller
 
 
@@ -97,8 +98,9 @@ class ClassRows:
             self._plain.add((first, *rest.T))
 
     def _without_small(self, first: Array, rest: Array) -> tuple[Array, Array]:
-        """Count small integers, if a sample of the batch has any; returns the other rows."""
-        if first.size and first[::_SAMPLED].min() >= self._most:
+        """Count small integers, if a sample of the batch has any, and enough for their array; returns the others."""
+        few = self._small is None and first.size * _ENOUGH < self._most
+        if few or (first.size and first[::_SAMPLED].min() >= self._most):
             return first, rest
         if self._small is None:
             self._small = self._budget.borrow(self._most, np.uint32)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["by_class", "lone_classes", "without_cluster"]
 
+_SMALL = 1 << 16  # cluster sizes that are numbered without a look at each
+
 
 def by_class(cells: ClassCells, interval: Interval, budget: Budget, watcher: Watcher | None = None) -> Summary:
     """Second pass: partial summary of the classes, and of the cells, whose class and cluster sizes are known.
@@ -119,10 +121,10 @@ def lone_classes(sizes: Array, times: Array) -> Summary:
 
 
 def known_cells(codes: Array, n: Array, totals: Array, c: Array, times: Array | None) -> Summary:
-    """Partial summary of cells whose class and cluster sizes are known; lines of equal size are taken together."""
-    numbers, classes = _distinct(totals)
-    columns, clusters = _distinct(c)
-    return summarize_cells(numbers[codes], columns, n, classes, clusters, times)
+    """Partial summary of cells whose class and cluster sizes are known; clusters of equal size are taken together."""
+    most = int(c.max(initial=0))
+    columns, clusters = (c, np.arange(most + 1)) if most < _SMALL else _distinct(c)  # a size is its own number
+    return summarize_cells(codes, columns, n, totals, clusters, times)
 
 
 def _distinct(sizes: Array) -> tuple[Array, Array]:
