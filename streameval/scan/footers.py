@@ -22,7 +22,7 @@ from streameval.errors import DataError
 from streameval.scan.columns import Holding
 from streameval.scan.deferred_footers import Sample
 from streameval.scan.files.paths import File, labels
-from streameval.scan.layout import Layout
+from streameval.scan.layout import Layout, coded_in
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
 from streameval.scan.pieces import KeptRows, Piece, RowGroups, Source
 
@@ -70,7 +70,9 @@ def holdings(
                 raise footer
             if footer.num_rows:
                 layout = Layout.of(footer, columns, file.name, file.keys, layout)
-                yield Holding(file.name, layout.kinds, tuple(_pieces(file, footer, layout, *label)))
+                groups = _groups(file, footer, layout)
+                kinds = layout.kinds_where(columns, coded_in(groups))
+                yield Holding(file.name, kinds, tuple(_pieces(file, footer, layout, groups, *label)))
             else:
                 yield Holding(file.name, (), ())
         except DataError:
@@ -106,21 +108,30 @@ def _footer(file: File) -> Any:
         return error
 
 
-def _pieces(file: File, footer: Any, layout: Layout, partition: str, origin: str) -> Iterator[Piece]:
-    """The file's pieces: runs of neighbouring row groups of about `GATHER_ROWS` rows."""
-    constants = tuple((column, file.keys[column]) for column in layout.absent)
+def _groups(file: File, footer: Any, layout: Layout) -> list[Group]:
+    """The file's row groups that are wanted."""
     wanted = None if file.fragment is None else {group.id for group in file.fragment.row_groups}
-    runs = list(_runs(layout.groups(footer, wanted)))
-    held = sum(group.rows for run in runs for group in run)
+    groups = list(layout.groups(footer, wanted))
+    held = sum(group.rows for group in groups)
     if wanted is None and held != footer.num_rows:
         msg = f"its footer says {footer.num_rows:,} rows, and its row groups hold {held:,}"
         raise OSError(msg)
+    return groups
+
+
+def _pieces(
+    file: File, footer: Any, layout: Layout, groups: Sequence[Group], partition: str, origin: str
+) -> Iterator[Piece]:
+    """The file's pieces: runs of neighbouring row groups of about `GATHER_ROWS` rows."""
+    constants = tuple((column, file.keys[column]) for column in layout.absent)
+    runs = list(_runs(groups))
     # of an object Arrow does not notice a short answer: its footer is read again, with the data, and compared
     kept = footer if len(runs) > 1 and isinstance(file.filesystem, fs.LocalFileSystem) else None
     for run in runs:
         rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)
-        plain = RowGroups(file.filesystem, file.path, numbers, nbytes, (file.size, file.mtime), kept)
+        listed = file.size, file.mtime
+        plain = RowGroups(file.filesystem, file.path, numbers, nbytes, listed, coded_in(run), kept)
         source: Source = plain
         left = rows
         if file.deleted:

@@ -5,26 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pyarrow as pa
+
 from streameval.scan.columns import find
 from streameval.scan.fields import nested_path
+from streameval.scan.widen import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Set as AbstractSet
 
     from streameval.scan.pieces import Constant
 
-__all__ = ["Group", "Layout"]
+__all__ = ["Group", "Layout", "coded_in"]
+
+
+_PLAIN_BYTES = 4  # that a text takes at least which is not written as a code: those of its length
 
 
 class Group(NamedTuple):
-    """A row group: its number, the row it starts at, its rows, and the bytes of the requested columns."""
+    """A row group: its number, the row it starts at, its rows, the bytes of the requested columns, and those coded."""
 
     number: int
     row: int
     rows: int
     nbytes: int
+    coded: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +42,14 @@ class Layout:
     writer : what tells one writer from another
     kinds : type of each requested column
     leaves : positions of the columns among the file's
+    texts : those of them that hold strings or binaries of any length, by position
     absent : names that its path must give
     """
 
     writer: tuple[Any, ...]
     kinds: tuple[pa.DataType, ...]
     leaves: tuple[int, ...]
+    texts: Mapping[int, str]
     absent: tuple[str, ...]
 
     @classmethod
@@ -63,14 +71,39 @@ class Layout:
         kinds = find(schema, columns, name, keys)
         paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
         leaves = tuple(i for i, path in enumerate(paths) if path in columns)
-        return cls(writer, kinds, leaves, tuple(column for column in columns if not nested_path(schema, column)))
+        kind_of = dict(zip(columns, kinds, strict=True))
+        texts = {i: paths[i] for i in leaves if paths[i] in schema.names and is_text(kind_of[paths[i]])}
+        absent = tuple(column for column in columns if not nested_path(schema, column))
+        return cls(writer, kinds, leaves, texts, absent)
 
     def groups(self, footer: Any, wanted: set[int] | None = None) -> Iterator[Group]:
-        """The row groups that have rows, of those wanted where not all are."""
+        """The row groups that have rows, of those wanted where not all are.
+
+        A column of texts is *coded* if it was written as a dictionary and codes. A writer that gives up on a dictionary
+        goes on with plain texts, which the footer does not always tell, but its bytes do.
+        """
         row = 0
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
             if group.num_rows and (wanted is None or number in wanted):
-                nbytes = sum(group.column(leaf).total_compressed_size for leaf in self.leaves)
-                yield Group(number, row, group.num_rows, nbytes)
+                chunks = {leaf: group.column(leaf) for leaf in self.leaves}
+                nbytes = sum(chunk.total_compressed_size for chunk in chunks.values())
+                coded = frozenset(name for leaf, name in self.texts.items() if _is_coded(chunks[leaf]))
+                yield Group(number, row, group.num_rows, nbytes, coded)
             row += group.num_rows
+
+    def kinds_where(self, columns: Sequence[str], coded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
+        """The types of the requested columns where some of them are read as codes."""
+        pairs = zip(columns, self.kinds, strict=True)
+        return tuple(pa.dictionary(pa.int32(), kind) if column in coded else kind for column, kind in pairs)
+
+
+def coded_in(groups: Sequence[Group]) -> frozenset[str]:
+    """The columns that are coded in every one of some row groups."""
+    return frozenset.intersection(*(group.coded for group in groups)) if groups else frozenset()
+
+
+def _is_coded(chunk: Any) -> bool:
+    """Whether the texts of a column chunk were written as codes."""
+    few = chunk.total_uncompressed_size < _PLAIN_BYTES * chunk.num_values
+    return bool(few and chunk.has_dictionary_page)

@@ -17,7 +17,7 @@ from streameval.scan.files.paths import File, distinct, locate
 from streameval.scan.files.tables import Tables, as_uri
 from streameval.scan.files.uris import shown
 from streameval.scan.pieces import Scan, StreamSource
-from streameval.scan.widen import widen
+from streameval.scan.widen import plain, widen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -179,8 +179,8 @@ def _clash(column: str, first: dict[pa.DataType, Holding]) -> SchemaError:
     pairs = itertools.combinations(first.items(), 2)
     (kind, one), (other, two) = next(((a, b) for a, b in pairs if widen([a[0], b[0]]) is None), list(first.items())[:2])
     return SchemaError(
-        f"{two.name}: column {column!r} is {other}, but {kind} in {one.name}: no type holds both without loss; "
-        "rewrite one of the files"
+        f"{two.name}: column {column!r} is {plain(other)}, but {plain(kind)} in {one.name}: "
+        "no type holds both without loss; rewrite one of the files"
     )
 
 

@@ -33,7 +33,7 @@ from pyarrow import types
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-__all__ = ["conform", "plain", "widen"]
+__all__ = ["conform", "is_text", "plain", "widen"]
 
 SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -106,6 +106,15 @@ def _stored(kind: pa.DataType) -> pa.DataType:
 def _is_text_dictionary(kind: pa.DataType) -> bool:
     """Whether `kind` is a dictionary of strings or bytes."""
     return types.is_dictionary(kind) and (_is_string(kind.value_type) or _is_binary(kind.value_type))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether `kind` is a type of strings or binaries of any length.
+
+    >>> is_text(pa.string()), is_text(pa.binary(4)), is_text(pa.dictionary(pa.int8(), pa.string()))
+    (True, False, False)
+    """
+    return (_is_string(kind) or _is_binary(kind)) and not types.is_fixed_size_binary(kind)
 
 
 def _is_string(kind: pa.DataType) -> bool:
