@@ -12,7 +12,7 @@ import numpy as np
 from streameval.kernels.exact import multiply_add
 from streameval.kernels.jit import jit
 
-__all__ = ["MIX32", "areas", "encode", "narrow_ties", "precisions", "quotients", "sizes", "tops", "unmix"]
+__all__ = ["MIX32", "areas", "encode", "id_starts", "narrow_ties", "precisions", "quotients", "sizes", "tops", "unmix"]
 
 MIX32 = 0x9E3779B1  # odd, so that multiplying by it permutes the 32-bit integers
 _UNMIX32 = pow(MIX32, -1, 1 << 32)
@@ -74,6 +74,21 @@ def narrow_ties(words):
         groups += 1
         starts[groups] = ties
     return starts[: groups + 1], neg[:ties], pos[:ties]
+
+
+@jit
+def id_starts(words, rest):
+    """The first tie of each group, and the number of ties; ids of sorted ties are `words` and `rest` but its last."""
+    starts = np.zeros(words.size + 1, np.int64)
+    group = np.int64(0)
+    for i in range(1, words.size):
+        same = words[i] == words[i - 1]
+        for c in range(rest.shape[1] - 1):
+            same &= rest[i, c] == rest[i - 1, c]
+        group += np.int64(not same)
+        starts[group] = i if not same else starts[group]
+    starts[group + 1] = words.size
+    return starts[: group + 2]
 
 
 @jit

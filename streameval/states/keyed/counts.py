@@ -29,7 +29,16 @@ from streameval.errors import ClusterError, IncompatibleStatesError
 from streameval.kernels import segments as kernels
 from streameval.kernels.exact import add_at
 from streameval.states.keyed.builder import SegmentBuilder
-from streameval.states.keyed.grouping import Columns, Counts, Labelled, aligned, distinct, tallied, words_counted
+from streameval.states.keyed.grouping import (
+    Columns,
+    Counts,
+    Labelled,
+    aligned,
+    distinct,
+    grouped,
+    tallied,
+    words_counted,
+)
 from streameval.states.keyed.layout import (
     NO_COUNTS,
     NO_WEIGHTS,
@@ -316,7 +325,7 @@ class KeyedCounts:
         """Distinct keys of parts of an interval, numbered from its start; none at all where it is empty."""
         if self.items_in(start, stop).any():
             sides = self.gather(start, stop)
-            yield from (aligned(*(distinct(*side.cut(i, j)) for side in sides)) for i, j in parts)
+            yield from (grouped(*(side.cut(i, j) for side in sides)) for i, j in parts)
 
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
         """As `stretches`, of an interval that fits into memory."""
@@ -332,7 +341,7 @@ class KeyedCounts:
                     (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
                     for part, side in zip(parts, sides, strict=True)
                 ]
-            yield aligned(*(distinct(*part) for part in parts))
+            yield grouped(*parts)
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:
         """Gather an interval of buckets from all segments: negatives bucket by bucket, then positives."""

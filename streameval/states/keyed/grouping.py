@@ -1,8 +1,8 @@
 """Grouping: items of one stretch of buckets → distinct keys with their counts by label.
 
-Three ways, for three kinds of items. Plain words of both labels are sorted together, the label in a bit that the bucket
-makes redundant. Words that come with counts, weights or further words are sorted label by label and aligned. 16-bit
-words are counted in a table.
+Four ways, for four kinds of items. Plain words of both labels are sorted together, the label in a bit that the bucket
+makes redundant; with further words they are sorted as rows that end with the label. Words that come with counts or
+weights are sorted label by label and aligned. 16-bit words are counted in a table.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels import segments as kernels
+from streameval.kernels.keyed import wide
 from streameval.kernels.keyed.sorting import sorted_order, sorted_words
 from streameval.kernels.keyed.words import WORDS, tally_words
 from streameval.typing import Array
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from streameval.kernels.singletons import Addresses
 
-__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "taken_out", "tallied", "words_counted"]
+__all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "grouped", "taken_out", "tallied", "words_counted"]
 
 _TABLES: list[tuple[Array, Array]] = []  # of zeros, one pair a thread: fresh memory is slow
 _ROOM = 1 << 17  # keys that are counted at a time
@@ -109,6 +110,22 @@ def taken_out(words: Array, counted: Counts) -> tuple[Array, Counts]:
     neg, pos = counted.neg.copy(), counted.pos.copy()
     left = kernels.take_out(words, counted.keys << np.uint64(1), neg, pos)
     return words[:left], replace(counted, neg=neg, pos=pos)
+
+
+def grouped(neg: Columns, pos: Columns) -> Counts:
+    """Distinct keys of the items of both labels."""
+    (words, rest, *_), (more, further, *_) = neg, pos
+    if not rest.shape[1] or any(column.size for column in (*neg[2:], *pos[2:])):
+        return aligned(distinct(*neg), distinct(*pos))
+    size, width = words.size + more.size, 2 + rest.shape[1]
+    rows = np.empty((size, width), np.uint64)
+    wide.labelled_rows(words, rest, 0, rows[: words.size])
+    wide.labelled_rows(more, further, 1, rows[words.size :])
+    flat, columns = rows.reshape(-1), (0,) * width
+    wide.sort_rows(flat, np.empty_like(flat), columns)
+    room = np.empty(size, np.uint64), np.empty((size, width - 2), np.uint64), *np.empty((2, size), np.int64)
+    n = wide.count_rows(flat, columns, *room)
+    return Counts(*(column[:n] for column in room))
 
 
 def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Columns:

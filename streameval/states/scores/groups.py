@@ -334,12 +334,8 @@ def _distinct(words: Array, top: int) -> Array:
 
 def _part(name: str, counts: Counts) -> GroupPart:
     """The groups of sorted keys."""
-    if name == "null":
-        ids = np.zeros((counts.keys.size, 1), np.uint64)
-    elif name == "narrow":
-        ids = (counts.keys >> WORD).reshape(-1, 1)
-    else:
-        ids = np.column_stack((counts.keys, counts.rest[:, :-1]))
-    starts = np.flatnonzero(np.append(True, (ids[1:] != ids[:-1]).any(axis=1)))
-    first, last = ((name, *ids[at].tolist()) for at in (0, -1))
-    return GroupPart(np.append(starts, len(ids)), counts.neg, counts.pos, first, last)
+    words = counts.keys
+    if name != "wide":
+        words = words >> WORD if name == "narrow" else np.zeros_like(words)
+    first, last = ((name, int(words[at]), *counts.rest[at, :-1].tolist()) for at in (0, -1))
+    return GroupPart(kernels.id_starts(words, counts.rest), counts.neg, counts.pos, first, last)

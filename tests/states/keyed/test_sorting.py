@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.kernels.keyed.sorting import sorted_order, sorted_words
-from streameval.states.keyed.grouping import distinct
+from streameval.states.keyed.grouping import distinct, grouped
 from streameval.states.keyed.layout import stretches
 
 RANDOM = np.random.default_rng(3)
@@ -91,3 +91,23 @@ def test_many_rows_of_a_word_are_sorted_by_their_further_words(rows: int) -> Non
     expected, counts = np.unique(keys, axis=0, return_counts=True)
     np.testing.assert_array_equal(np.column_stack(found[:2]), expected)
     np.testing.assert_array_equal(found[2], counts)
+
+
+@pytest.mark.parametrize("first", WORDS)
+@pytest.mark.parametrize("last", ["even", "equal", "skewed", "steps", "hot"])
+@pytest.mark.parametrize("further", [1, 2])
+def test_rows_of_both_labels_are_grouped(first: str, last: str, further: int) -> None:
+    """By all words of their keys, in ascending order, however the words lie."""
+    size = min(WORDS[first].size, WORDS[last].size)
+    columns = [WORDS[first][:size], WORDS["same high bits"][:size] >> np.uint64(10), WORDS[last][:size]]
+    keys = np.column_stack(columns[:: 3 - further]).astype(np.uint64)
+    label = RANDOM.random(size) < 0.3
+    sides = [
+        (keys[rows, 0].copy(), keys[rows, 1:].copy(), np.empty(0, np.int64), np.empty(0)) for rows in (~label, label)
+    ]
+    found = grouped(*sides)
+    expected, inverse = np.unique(keys, axis=0, return_inverse=True)
+    np.testing.assert_array_equal(np.column_stack((found.keys, found.rest)), expected)
+    counts = np.zeros((2, len(expected)), np.int64)
+    np.add.at(counts, (label.astype(int), inverse.reshape(-1)), 1)
+    np.testing.assert_array_equal((found.neg, found.pos), counts)
