@@ -10,9 +10,9 @@ import numpy as np
 
 from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
 from streameval.kernels.jit import inlined, jit
+from streameval.kernels.ranking import STRIDE
 
 __all__ = [
-    "STRIDE",
     "drift_counts",
     "drift_weights",
     "logit_counts",
@@ -21,8 +21,6 @@ __all__ = [
     "pool_weights",
     "stride_counts",
 ]
-
-STRIDE = 64  # groups
 
 _ONE = np.uint64(1 << 62)
 _FIT = 1 << 31  # counts whose products fit a word
@@ -45,34 +43,31 @@ def _word(share):
 
 @jit
 def stride_counts(neg, pos, score):
-    """What Brier score, cumulative error, reliability and the isotonic fit sum up, in one loop.
+    """What Brier score, cumulative error and reliability sum up, in one loop.
 
     Returns
     -------
-    sums : int64 array of shape (2, n_strides), negatives and positives of each stride of 64 groups
     starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶²
     squares : two words, Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
     full : bool, whether every group holds something
     """
     strides = (neg.size + STRIDE - 1) // STRIDE
-    sums, starts = np.empty((2, strides), np.int64), np.zeros((strides + 1, 2), np.uint64)
+    starts = np.zeros((strides + 1, 2), np.uint64)
     high, low, square_high, square_low, empty = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), 0
     for k in range(strides):
         n, p = neg[k * STRIDE : (k + 1) * STRIDE], pos[k * STRIDE : (k + 1) * STRIDE]
         s = score[k * STRIDE : (k + 1) * STRIDE]
-        of_neg, of_pos, upper, lower = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        rows, upper, lower = np.int64(0), np.int64(0), np.int64(0)
         square_upper, square_lower = np.int64(0), np.int64(0)
         for i in range(n.size):
             word, hit, miss = _word(s[i]), _square(1.0 - s[i]), _square(s[i])
-            of_neg += n[i]
-            of_pos += p[i]
+            rows += n[i] + p[i]
             empty += n[i] + p[i] == 0
             upper += (n[i] + p[i]) * (word >> 32)
             lower += (n[i] + p[i]) * (word & 0xFFFFFFFF)
             square_upper += p[i] * (hit >> 32) + n[i] * (miss >> 32)
             square_lower += p[i] * (hit & 0xFFFFFFFF) + n[i] * (miss & 0xFFFFFFFF)
-        sums[0, k], sums[1, k] = of_neg, of_pos
-        if of_neg + of_pos < HELD:
+        if rows < HELD:
             high, low = add_words(high, low, np.uint64(upper), np.uint64(lower))
             more = np.uint64(square_upper), np.uint64(square_lower)
             square_high, square_low = add_words(square_high, square_low, more[0], more[1])
@@ -83,7 +78,7 @@ def stride_counts(neg, pos, score):
                 square_high, square_low = multiply_add(square_high, square_low, np.uint64(p[i]), hit)
                 square_high, square_low = multiply_add(square_high, square_low, np.uint64(n[i]), miss)
         starts[k + 1, 0], starts[k + 1, 1] = high, low
-    return sums, starts, (square_high, square_low), empty == 0
+    return starts, (square_high, square_low), empty == 0
 
 
 @jit
@@ -93,19 +88,18 @@ def _less(high, low, other_high, other_low):
 
 
 @jit
-def drift_counts(neg, pos, score, sums, starts):
+def drift_counts(neg, pos, score, levels, starts):
     """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
 
-    The least and the greatest also range over the empty sum, 0. The sums at the ends of strides are known
-    (`stride_counts`). Within a stride a sum rises and falls by no more than its positives, so few strides may hold an
-    extreme: these are followed group by group.
+    The least and the greatest also range over the empty sum, 0. The sums at the ends of strides are known, from
+    `stride_levels` and `stride_counts`. Within a stride a sum rises and falls by no more than its positives, so few
+    strides may hold an extreme: these are followed group by group.
     """
-    strides = sums.shape[1]
+    strides = levels.shape[1] - 1
     found, ends = np.zeros((3, 2), np.uint64), np.zeros((strides + 1, 2), np.uint64)
-    hits = np.int64(0)
     for k in range(strides):
-        hits += sums[1, k]
-        high, low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(hits), _ONE)
+        hits = np.uint64(levels[1, k + 1] - levels[1, 0])
+        high, low = multiply_add(np.uint64(0), np.uint64(0), hits, _ONE)
         high = high - starts[k + 1, 0] - np.uint64(low < starts[k + 1, 1])
         low = low - starts[k + 1, 1]
         ends[k + 1, 0], ends[k + 1, 1] = high, low
@@ -113,8 +107,9 @@ def drift_counts(neg, pos, score, sums, starts):
         _rise(found, high, low)
     found[0] = ends[strides]
     for k in range(strides):
-        up_high, up_low = multiply_add(ends[k, 0], ends[k, 1], np.uint64(sums[1, k]), _ONE)
-        by_high, by_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(sums[1, k]), _ONE)
+        hits = np.uint64(levels[1, k + 1] - levels[1, k])
+        up_high, up_low = multiply_add(ends[k, 0], ends[k, 1], hits, _ONE)
+        by_high, by_low = multiply_add(np.uint64(0), np.uint64(0), hits, _ONE)
         down_high = ends[k + 1, 0] - by_high - np.uint64(ends[k + 1, 1] < by_low)
         down_low = ends[k + 1, 1] - by_low
         if _less(found[2, 0], found[2, 1], up_high, up_low) or _less(down_high, down_low, found[1, 0], found[1, 1]):
@@ -174,7 +169,7 @@ def _at_least(a, b, c, d):
 
 
 @jit
-def pool_counts(neg, pos, sums):
+def pool_counts(neg, pos, levels):
     """Pool adjacent violators: the blocks of the isotonic fit as negatives, positives and last group of each.
 
     The share of positives falls strictly from block to block, so the blocks are unique: the vertices of the convex hull
@@ -186,10 +181,12 @@ def pool_counts(neg, pos, sums):
     Parameters
     ----------
     neg, pos : of each group
-    sums : negatives and positives of each stride (`stride_counts`), or none
+    levels : of these groups (`stride_levels`), or an array of shape (2, 0)
     """
-    if sums.shape[1] < 4 or sums.sum() >= HELD:
+    strides = levels.shape[1] - 1
+    if strides < 4 or (levels[:, strides] - levels[:, 0]).sum() >= HELD:
         return _pooled(neg, pos)
+    sums = levels[:, 1:] - levels[:, :-1]
     n, p, edges = _pooled(sums[0], sums[1])
     kept, place = np.empty((2, neg.size), np.int64), np.empty(neg.size, np.int64)
     count, first = 0, 0

@@ -15,6 +15,7 @@ from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
 from streameval.kernels.jit import inlined, jit
 
 __all__ = [
+    "STRIDE",
     "UNIT",
     "area_counts",
     "area_weights",
@@ -30,13 +31,16 @@ __all__ = [
     "precision_counts",
     "precision_weights",
     "product_counts",
+    "stride_levels",
     "thin",
 ]
 
 UNIT = 1 << 62
+STRIDE = 64  # groups
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
+_CLOSE = 1e-14  # relative; floats can order quotients of int64 that differ by more
 _GROUPS_AT_ONCE = 1 << 9
 
 
@@ -284,10 +288,25 @@ def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):
     return kept[:n], trues[:n], falses[:n]
 
 
-# The best threshold: scans over T and F after each group, compared by 128-bit products where floats cannot decide.
+# The best threshold: scans over T and F up to and including each group. The sums before and after a stride of groups
+# bound what any of its groups may give, so that a scan follows few of them; quotients of counts are compared by 128-bit
+# products where floats cannot decide.
 
-_CLOSE = 1e-14  # relative; floats can order quotients of int64 that differ by more
-_STRIDE = 64  # groups
+
+@jit
+def stride_levels(neg, pos, before_neg, before_pos):
+    """F and T before each stride of 64 groups and after the last, as an int64 array of shape (2, n_strides + 1)."""
+    strides = (neg.size + STRIDE - 1) // STRIDE
+    levels = np.empty((2, strides + 1), np.int64)
+    false, true = np.int64(before_neg), np.int64(before_pos)
+    levels[0, 0], levels[1, 0] = false, true
+    for k in range(strides):
+        n, p = neg[k * STRIDE : (k + 1) * STRIDE], pos[k * STRIDE : (k + 1) * STRIDE]
+        for i in range(n.size):
+            false += n[i]
+            true += p[i]
+        levels[0, k + 1], levels[1, k + 1] = false, true
+    return levels
 
 
 @jit
@@ -302,33 +321,24 @@ def _compared(a, b, c, d):
 
 
 @jit
-def best_counts(neg, pos, before_neg, before_pos, least, fixed, scale, later):
+def best_counts(neg, pos, levels, least, fixed, scale, later):
     """The group after which T/(fixed + scale·(T + F)) is largest where T ≥ `least` > 0, with its T and F; −1 if none.
 
-    Of equals the last where `later`, else the first. Strides of groups are added up first. The quotients at their ends
-    bound the best from below; that of a stride whose positives all came first bounds its own quotients from above. Only
-    strides whose upper bound reaches the lower one are followed group by group.
+    Of equals the last where `later`, else the first. `levels` are those of `stride_levels`. The quotients at the ends
+    of strides bound the best from below; that of a stride whose positives all came first bounds its own quotients from
+    above. Only strides whose upper bound reaches the lower one are followed group by group.
     """
-    strides = (neg.size + _STRIDE - 1) // _STRIDE
-    sums = np.empty((strides, 2), np.int64)
-    true, false, bound = np.int64(before_pos), np.int64(before_neg), 0.0
-    for k in range(strides):
-        n, p = neg[k * _STRIDE : (k + 1) * _STRIDE].sum(), pos[k * _STRIDE : (k + 1) * _STRIDE].sum()
-        sums[k, 0], sums[k, 1] = n, p
-        true += p
-        false += n
-        if true >= least:
-            bound = max(bound, true / (fixed + scale * (true + false)))
+    strides, bound = levels.shape[1] - 1, 0.0
+    for k in range(1, strides + 1):
+        if levels[1, k] >= least:
+            bound = max(bound, levels[1, k] / (fixed + scale * (levels[1, k] + levels[0, k])))
     bound *= 1.0 - _CLOSE
-    true, false = np.int64(before_pos), np.int64(before_neg)
     best, where, best_true, best_false = 0.0, -1, np.int64(0), np.int64(0)
     for k in range(strides):
-        most = true + sums[k, 1]
+        false, true, most = levels[0, k], levels[1, k], levels[1, k + 1]
         if most < least or most / (fixed + scale * (most + false)) < bound:
-            true = most
-            false += sums[k, 0]
             continue
-        for i in range(k * _STRIDE, min((k + 1) * _STRIDE, neg.size)):
+        for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
             true += pos[i]
             false += neg[i]
             if true < least:
@@ -363,19 +373,27 @@ def best_weights(neg, pos, before_neg, before_pos, least, fixed, scale, later):
 
 
 @jit
-def deepest_counts(neg, pos, before_neg, before_pos, part, whole):
-    """The first group with the largest T among those where T/(T + F) ≥ part/whole and T > 0, with its T and F."""
-    true, false = np.int64(before_pos), np.int64(before_neg)
+def deepest_counts(neg, pos, levels, part, whole):
+    """The first group with the largest T among those where T/(T + F) ≥ part/whole and T > 0, with its T and F.
+
+    It is the last group with positives of the last stride that has one; `levels` are those of `stride_levels`.
+    """
     where, best_true, best_false = -1, np.int64(0), np.int64(0)
-    for i in range(neg.size):
-        true += pos[i]
-        false += neg[i]
-        if true > best_true and pos[i]:
-            found, due = float(true) * whole, float(part) * (true + false)
-            if found < due * (1.0 - _CLOSE):
-                continue
-            if found > due * (1.0 + _CLOSE) or _compared(true, whole, part, true + false) >= 0:
-                where, best_true, best_false = i, true, false
+    for k in range(levels.shape[1] - 2, -1, -1):
+        false, true, most = levels[0, k], levels[1, k], levels[1, k + 1]
+        if most == true or float(most) * whole < float(part) * (most + false) * (1.0 - _CLOSE):
+            continue  # too low even with all positives first
+        for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
+            true += pos[i]
+            false += neg[i]
+            if pos[i]:
+                found, due = float(true) * whole, float(part) * (true + false)
+                if found < due * (1.0 - _CLOSE):
+                    continue
+                if found > due * (1.0 + _CLOSE) or _compared(true, whole, part, true + false) >= 0:
+                    where, best_true, best_false = i, true, false
+        if where >= 0:
+            break
     return where, best_true, best_false
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.undefined import HALF
@@ -33,16 +33,52 @@ def partials(
         return [[m.partial(getattr(state, str(name))(shard, budget)) for m, name in zip(metrics, reads, strict=True)]]
     rows: list[list[Any]] = []
     bases: list[Any] = []
-    place: dict[Any, int] = {}
-    order: list[int] = []
+    asked: _Asked | None = None
+    own = [(metric, getattr(metric, "basis", None)) for metric in metrics]
     for part in chain.from_iterable(state.parts(piece, budget) for piece in _needed(state, shard, metrics)):
-        asked = [m.basis(part) if hasattr(m, "basis") else m for m in metrics]
-        if asked != bases:  # hardly ever after the first part; comparing is faster than hashing
-            bases, place = asked, {basis: i for i, basis in enumerate(dict.fromkeys(asked))}
-            order = [place[basis] for basis in bases]
-        found = [basis.partial(part) for basis in place]
-        rows.append([found[i] for i in order])
+        due = [basis(part) if basis else metric for metric, basis in own]
+        if asked is None or due != bases:  # hardly ever after the first part; comparing is faster than hashing
+            bases, asked = due, _Asked.of(due, part)
+        rows.append(asked.partials(part))
     return rows
+
+
+class _Asked(NamedTuple):
+    """What takes the partials of a part.
+
+    Attributes
+    ----------
+    single : bases, for one partial each
+    several : what takes the partials of bases of one kind together
+    order : for each metric the place of its partial among those of `single` and then of `several`
+    """
+
+    single: list[Any]
+    several: list[Any]
+    order: list[int]
+
+    @classmethod
+    def of(cls, bases: Sequence[Any], part: Any) -> _Asked:
+        """Bases that are equal are asked once, those that know how together."""
+        kinds: dict[Any, list[Any]] = {}
+        for basis in dict.fromkeys(bases):
+            kinds.setdefault(getattr(type(basis), "together", None), []).append(basis)
+        single, joined, several = kinds.pop(None, []), [], []
+        for together, alike in kinds.items():
+            if found := together(alike, part):
+                several.append(found)
+                joined += alike
+            else:
+                single += alike
+        place = {basis: i for i, basis in enumerate([*single, *joined])}
+        return cls(single, several, [place[basis] for basis in bases])
+
+    def partials(self, part: Any) -> list[Any]:
+        """One partial for each metric."""
+        found = [basis.partial(part) for basis in self.single]
+        for bases in self.several:
+            found += bases.partial(part)
+        return [found[i] for i in self.order]
 
 
 def _needed(state: Any, shard: tuple[int, int], metrics: Sequence[Metric]) -> list[tuple[int, int]]:

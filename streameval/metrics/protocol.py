@@ -48,10 +48,12 @@ class Partials(list[Any]):
 class Metric(Protocol):
     """One number of one state; frozen, so that equal metrics are equal.
 
-    Four members are optional:
+    Five members are optional:
 
     - ``basis(part)`` returns a frozen object that takes the partial in place of the metric. Metrics with equal bases
       share its partials, which are computed once.
+    - ``together(bases, part)``, a static method, returns an object whose ``partial(part)`` lists the partials of many
+      bases of a class, for this part and the next ones; or None, and each is asked on its own.
     - ``counts_nan`` says what ``nan="half"`` means for a metric of a score: True where its `combine` counts NaN scores
       as halves; otherwise it is undefined as soon as there are any.
     - ``scores`` lists ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing.

@@ -89,7 +89,7 @@ class FbetaMax:
         """The best vertex; None without positives."""
         at, true, false = best_share(part, fixed=self._square)
         inside, square = 0.0, float(self._square)
-        if not part.exact and part.open.any():
+        if not part.certain:
             T, F = (running(side, 0).astype(float) for side in (part.p, part.n))
             T, F = T[part.open], (F - part.n)[part.open]
             whole = square * float(part.total.p) + T + F
@@ -175,7 +175,7 @@ class CostMin:
         else:
             cost = of_fp * false - of_fn * true
         at, inside = int(np.argmin(cost)), math.inf
-        if not part.exact and part.open.any():
+        if not part.certain:
             T, F = true[part.open].astype(float), (false - part.n)[part.open].astype(float)
             inside = float((self.fp * F + self.fn * (float(part.total.p) - T)).min())
         return _Best(true[at].item(), false[at].item(), part.score(at), inside, rounding(part.total))

@@ -17,7 +17,8 @@ asked for        the threshold                                                  
 
 Notation as in `streameval.metrics.scores.ranking`: groups of equal score in descending order have p positives and n
 negatives, with T positives and F negatives before them, of P and N in all. Rates are of weights; `k` and `share` count
-points. Bounds from a histogram: `streameval.metrics.scores.point_bounds`.
+points. Where a part holds them: `streameval.metrics.scores.point_search`; bounds from a histogram:
+`streameval.metrics.scores.point_bounds`.
 """
 
 from __future__ import annotations
@@ -28,11 +29,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from streameval.errors import OptionError
-from streameval.metrics.scores.point_bounds import Vertex, bounds
-from streameval.metrics.scores.sums import best_share, deepest, held, integers, last_within, limit, reached
+from streameval.metrics.scores.point_bounds import bounds
+from streameval.metrics.scores.point_search import Search
+from streameval.metrics.scores.sums import limit
 from streameval.metrics.scores.undefined import NO_POSITIVES, NO_ROWS, NO_WEIGHT, NOTHING_FLAGGED, ONE_CLASS
 from streameval.results import Scalar
 from streameval.wording import format_number
@@ -40,6 +40,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.point_bounds import Vertex
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
 
@@ -158,56 +159,12 @@ class OperatingPoint:
 
     def partial(self, part: ScorePart) -> Any:
         """The best vertex of exact groups, None if there is none; of bins the result."""
-        if not part.exact:
-            return bounds(self, part)
-        found = self._vertex(part)
-        if self.kind != "precision" or found is not None:
-            return found
-        at, true, false = part.once("best", lambda: best_share(part))  # how near a part comes that does not reach it
-        return Vertex(-1, true, false, part.score(at)) if at >= 0 else None
+        return Search((self,), part).partial(part)[0] if part.exact else bounds(self, part)
 
-    def _vertex(self, part: ScorePart) -> Vertex | None:
-        """The best vertex of exact groups."""
-        if self.kind in ("precision", "recall"):
-            at, true, false = deepest(part, self.at) if self.kind == "precision" else self._most_precise(part)
-            if at < 0:
-                return None
-            rows = true + false if part.counts is None else part.before.rows + held(part, at + 1)[0]
-            return Vertex(rows, true, false, part.score(at))
-        last = self._last(part)
-        if last is None or last < 0:
-            return None
-        before, (rows, n, p) = part.before, held(part, last + 1)
-        return Vertex(before.rows + rows, before.p + p, before.n + n, part.score(last))
-
-    def _most_precise(self, part: ScorePart) -> tuple[int, Any, Any]:
-        """The last of the groups with the largest precision that reach the recall, with its T and F; −1 if none."""
-        due, before = self.due(part.total), part.before.p
-        if integers(part.n):
-            if before + held(part, part.n.size)[2] < due:
-                return -1, 0, 0
-            if before >= due:  # every group does, whatever the recall
-                found: tuple[int, Any, Any] = part.once("most_precise", lambda: best_share(part, later=True))
-                return found
-        return best_share(part, due, later=True)
-
-    def _last(self, part: ScorePart) -> int | None:
-        """The last group that is taken; −1 or None if there is none."""
-        if self.kind == "threshold":
-            return _reaching(part, float(part.compared(self.at))) - 1
-        due = self.due(part.total)
-        if self.kind in ("k", "share"):
-            rows = part.before.rows
-            return reached(part.rows, rows, due) if rows < due <= rows + held(part, part.n.size)[0] else None
-        if self.kind == "fpr":
-            return last_within(part, due)
-        last = 0 if part.before.p >= due and part.n.size else reached(part.p, part.before.p, due)
-        if last is None:
-            return None
-        misses = part.n[last + 1 :] > 0
-        free = part.p[last + 1 :][: misses.argmax() if misses.any() else None]  # groups that add no negatives
-        hits = np.flatnonzero(free > 0)
-        return last + (int(hits[-1]) + 1 if hits.size else 0)
+    @staticmethod
+    def together(points: Sequence[OperatingPoint], part: ScorePart) -> Search | None:
+        """What takes the partials of several points; None for bins, which are all in one part."""
+        return Search(points, part) if part.exact else None
 
     def _best(self, found: Sequence[Vertex]) -> Vertex:
         """The best vertex of all parts."""
@@ -219,7 +176,9 @@ class OperatingPoint:
             return min(found, key=lambda v: (v.false, -v.true))
         if self.kind == "precision":
             return max(found, key=lambda v: (v.true, -v.false))
-        return max(found, key=lambda v: (Fraction(v.true) / (Fraction(v.true) + Fraction(v.false)), v.rows))
+        most = max(v.true / (v.true + v.false) for v in found) * (1 - 1e-14)  # floats leave few to compare exactly
+        close = [v for v in found if v.true / (v.true + v.false) >= most]
+        return max(close, key=lambda v: (Fraction(v.true) / (Fraction(v.true) + Fraction(v.false)), v.rows))
 
     def undefined(self, total: Totals) -> str | None:
         """Why the value is undefined whatever the threshold."""
@@ -267,22 +226,6 @@ class OperatingPoint:
             value = best.true / (best.true + best.false)
             reason += f"; the highest is {value:.6g}, at threshold {best.threshold:.6g}"
         return Scalar.undefined(self.name, reason)
-
-
-def _reaching(part: ScorePart, threshold: float) -> int:
-    """Groups at or above a threshold, by bisection: a score is decoded when it is asked for."""
-    low, high = 0, part.n.size
-    if high and part.score(high - 1) >= threshold:
-        return high
-    if high and part.score(0) < threshold:
-        return 0
-    while low < high:
-        middle = (low + high) // 2
-        if part.score(middle) >= threshold:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def _no_point(text: str) -> OptionError:

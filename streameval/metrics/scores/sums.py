@@ -19,6 +19,7 @@ import numpy as np
 
 from streameval.kernels import calibration, gain, ranking
 from streameval.kernels.exact import HELD
+from streameval.kernels.ranking import STRIDE
 from streameval.states.scores.missing import total_weight
 
 if TYPE_CHECKING:
@@ -30,8 +31,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BITS",
+    "FALSE",
+    "ROWS",
     "SLACK",
+    "TRUE",
     "Strides",
+    "above",
     "best_gap",
     "best_share",
     "counted",
@@ -39,6 +44,7 @@ __all__ = [
     "dot",
     "doubt",
     "exact_sum",
+    "first_reaching",
     "gain_sums",
     "held",
     "integers",
@@ -62,6 +68,8 @@ __all__ = [
 BITS = 62  # of a share in fixed point
 
 SLACK = 1e-14  # bounds the rounding error of a value in [0, 1], generously
+FALSE, TRUE, ROWS = 0, 1, 2  # sides of the running sums: F, T and both
+
 _TOLERANCE = 1e-12  # relative, of a sum of weights that is compared with a limit
 
 
@@ -136,9 +144,9 @@ class Strides(NamedTuple):
     Attributes
     ----------
     n, p, scores : of each group
-    sums : int64 array of shape (2, n_strides), negatives and positives of each stride
-    before : int64 array of shape (2, n_strides + 1), those of the groups before each stride
-    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of these in units of 2⁻⁶², as two words
+    levels : see `ScorePart.levels`
+    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶², as
+        two words
     squares : Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
     full : whether every group holds something
     """
@@ -146,31 +154,29 @@ class Strides(NamedTuple):
     n: Array
     p: Array
     scores: Array
-    sums: Array
-    before: Array
+    levels: Array
     starts: Array
     squares: int
     full: bool
 
     def upto(self, end: int) -> tuple[int, int, int]:
-        """Negatives, positives and Σ (p + n)·s of the first `end` groups."""
-        stride = end // calibration.STRIDE
-        rest = slice(stride * calibration.STRIDE, end)
+        """Negatives and positives above the end of the first `end` groups, and Σ (p + n)·s of these."""
+        stride = end // STRIDE
+        rest = slice(stride * STRIDE, end)
         n, p, scores = self.n[rest], self.p[rest], self.scores[rest]
-        of_neg, of_pos = self.before[:, stride].tolist()
+        of_neg, of_pos = self.levels[:, stride].tolist()
         return of_neg + int(n.sum()), of_pos + int(p.sum()), _integer(self.starts[stride]) + int(dot(n + p, scores))
 
 
 def strides(part: ScorePart, scores: Array) -> Strides:
     """The sums of a part of counts whose groups have these probabilities."""
-    found: Strides = part.once("strides", lambda: _strides(part.n, part.p, scores))
+    found: Strides = part.once("strides", lambda: _strides(part, scores))
     return found
 
 
-def _strides(n: Array, p: Array, scores: Array) -> Strides:
-    sums, starts, found, full = calibration.stride_counts(n, p, scores)
-    before = np.concatenate((np.zeros((2, 1), np.int64), sums.cumsum(axis=1)), axis=1)
-    return Strides(n, p, scores, sums, before, starts, _integer(found), bool(full))
+def _strides(part: ScorePart, scores: Array) -> Strides:
+    starts, found, full = calibration.stride_counts(part.n, part.p, scores)
+    return Strides(part.n, part.p, scores, part.levels, starts, _integer(found), bool(full))
 
 
 def mean(sums: Any, size: Any, bits: int = BITS) -> float:
@@ -251,13 +257,13 @@ def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:
 _NONE = np.empty((2, 0), np.int64)
 
 
-def pooled(n: Array, p: Array, sums: Array = _NONE) -> tuple[Array, Array, Array]:
+def pooled(n: Array, p: Array, levels: Array = _NONE) -> tuple[Array, Array, Array]:
     """Blocks of the isotonic fit of groups that hold something: negatives, positives, and the last group of each.
 
-    `sums` are the negatives and positives of each stride where they are known (`Strides`), which is faster.
+    `levels` are those of the part where they are known (`ScorePart.levels`), which is faster.
     """
     found: tuple[Array, Array, Array]
-    found = calibration.pool_counts(n, p, sums) if integers(n) else calibration.pool_weights(n, p)
+    found = calibration.pool_counts(n, p, levels) if integers(n) else calibration.pool_weights(n, p)
     return found
 
 
@@ -273,8 +279,30 @@ def held(part: ScorePart, end: int) -> tuple[int, Any, Any]:
 
 
 def _held(part: ScorePart, end: int) -> tuple[int, Any, Any]:
+    if integers(part.n) and part.counts is None:
+        n, p = above(part, end)
+        return n + p - part.before.rows, n - part.before.n, p - part.before.p
     n, p = sum_of(part.n[:end]), sum_of(part.p[:end])
     return n + p if part.counts is None else int(part.counts[:end].sum()), n, p
+
+
+def above(part: ScorePart, end: int) -> tuple[int, int]:
+    """F and T after the first `end` groups of counts."""
+    stride = end // STRIDE if end < part.n.size else -1
+    n, p = part.levels[:, stride].tolist()
+    if stride < 0 or not (rest := end - stride * STRIDE):
+        return n, p
+    start = end - rest
+    return n + int(part.n[start:end].sum()), p + int(part.p[start:end].sum())
+
+
+def first_reaching(part: ScorePart, side: int, bound: int) -> int:
+    """The first group of counts at which F, T or their sum reaches a bound beyond those above; all if none does."""
+    levels = part.levels.sum(axis=0) if side == ROWS else part.levels[side]
+    stride = int(np.searchsorted(levels, bound)) - 1  # the last that begins below
+    groups = slice(stride * STRIDE, (stride + 1) * STRIDE)
+    values = part.n[groups] + part.p[groups] if side == ROWS else (part.n, part.p)[side][groups]
+    return min(part.n.size, groups.start + int(np.searchsorted(np.cumsum(values), bound - int(levels[stride]))))
 
 
 def best_share(
@@ -293,14 +321,14 @@ def best_share(
         at = best_share(_weighing(part), float(least), fixed, later=later)[0]
         _, n, p = held(part, at + 1)
         return (at, before.p + p, before.n + n) if at >= 0 else (-1, 0, 0)
-    found = ranking.best_counts(part.n, part.p, before.n, before.p, max(least, 1), share, scale, later)
+    found = ranking.best_counts(part.n, part.p, part.levels, max(least, 1), share, scale, later)
     return int(found[0]), int(found[1]), int(found[2])
 
 
 def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     """The first group with the largest T among those whose precision reaches a share, with its T and F; −1 if none."""
-    at = part.n, part.p, part.before.n, part.before.p
     if not integers(part.n):
+        at = part.n, part.p, part.before.n, part.before.p
         found = ranking.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
         return int(found[0]), float(found[1]), float(found[2])
     share = _decimal(float(precision))
@@ -309,7 +337,7 @@ def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     most = part.before.p + held(part, part.n.size)[2]
     if most * share.denominator < share.numerator * (most + part.before.n):
         return -1, 0, 0  # even with all positives first
-    found = ranking.deepest_counts(*at, share.numerator, share.denominator)
+    found = ranking.deepest_counts(part.n, part.p, part.levels, share.numerator, share.denominator)
     return int(found[0]), int(found[1]), int(found[2])
 
 

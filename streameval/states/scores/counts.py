@@ -307,9 +307,10 @@ def score_part(counts: Counts, before: Totals, total: Totals, spec: ScoreSpec) -
 def _after(counts: Counts, part: ScorePart) -> Totals:
     """Totals of a part and of everything above it."""
     before = part.before
-    neg, pos = before.neg + int(counts.neg.sum()), before.pos + int(counts.pos.sum())
     if not before.weighted:
+        neg, pos = part.after
         return Totals(neg, pos, float(neg), float(pos))
+    neg, pos = before.neg + int(counts.neg.sum()), before.pos + int(counts.pos.sum())
     weights = before.neg_weight + total_weight(part.n), before.pos_weight + total_weight(part.p)
     return Totals(neg, pos, *weights, weighted=True, unit=before.unit)
 

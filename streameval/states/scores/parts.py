@@ -10,11 +10,14 @@ its value adds to the sum over the groups, each taken as tied, the doubt of the 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
+from operator import neg
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streameval.kernels.ranking import stride_levels
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Totals
     from streameval.typing import Array
 
-__all__ = ["Ends", "ScorePart", "known"]
+__all__ = ["Ends", "ScorePart", "known", "leading"]
 
 Ends = tuple["Array", "Array", "Array"]  # the score to report, the lowest and the highest
 
@@ -91,7 +94,15 @@ class ScorePart:
     @property
     def open(self) -> Array:
         """Which groups may hold several scores, as a bool array of shape (n_groups,)."""
-        return np.zeros(self.n.size, np.bool_) if self.bins is None else self.bins
+        if self.bins is not None:
+            return self.bins
+        found: Array = self.once("open", lambda: np.zeros(self.n.size, np.bool_))
+        return found
+
+    @property
+    def certain(self) -> bool:
+        """Whether no group is open."""
+        return self.bins is None or not self.bins.any()
 
     @property
     def rows(self) -> Array:
@@ -100,6 +111,23 @@ class ScorePart:
             return self.counts
         found: Array = self.once("rows", lambda: self.n + self.p)
         return found
+
+    @property
+    def levels(self) -> Array:
+        """Where the measure is a count: what lies above each stride of 64 groups, and above the end of the last.
+
+        Negatives and positives, as an int64 array of shape (2, n_strides + 1).
+        """
+        found: Array = self.once("levels", lambda: stride_levels(self.n, self.p, self.before.n, self.before.p))
+        return found
+
+    @property
+    def after(self) -> tuple[int, int]:
+        """Where the measure is a count: negatives and positives above the end."""
+        if "levels" in self._made:
+            n, p = self.levels[:, -1].tolist()
+            return n, p
+        return self.before.neg + int(self.n.sum()), self.before.pos + int(self.p.sum())
 
     @property
     def bounds(self) -> Ends:
@@ -139,6 +167,20 @@ class ScorePart:
 
 def _swapped(t: Totals) -> Totals:
     return replace(t, neg=t.pos, pos=t.neg, neg_weight=t.pos_weight, pos_weight=t.neg_weight)
+
+
+def leading(scores: Array, value: float, *, above: bool = False) -> int:
+    """How many scores, which descend, are at least a value, or are above it.
+
+    By bisection in place: `numpy.searchsorted` copies an array that is reversed.
+
+    Examples
+    --------
+    >>> scores = np.array([0.9, 0.5, 0.5, 0.1])
+    >>> leading(scores, 0.5), leading(scores, 0.5, above=True)
+    (3, 1)
+    """
+    return (bisect_left if above else bisect_right)(scores, -value, key=neg)
 
 
 def known(scores: Array) -> Callable[[Any], Ends]:

@@ -19,6 +19,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 from streameval import evaluate
 from streameval.errors import OptionError
 from streameval.kernels.calibration import drift_counts, stride_counts
+from streameval.kernels.ranking import stride_levels
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, computed, partials
 from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration
@@ -323,6 +324,8 @@ def test_cumulative_sums_of_many_groups(most: int) -> None:
             for n, p, s in zip((size - pos).tolist(), pos.tolist(), score.tolist(), strict=True):
                 at += (p << 62) - (n + p) * round(s * 2**62)
                 sums.append(at)
-            found = drift_counts(size - pos, pos, score, *stride_counts(size - pos, pos, score)[:2]).tolist()
+            counts = size - pos, pos
+            levels, (starts, *_) = stride_levels(*counts, 5, 3), stride_counts(*counts, score)
+            found = drift_counts(*counts, score, levels, starts).tolist()
             told = [((high << 64) | low) - (high >> 63 << 128) for high, low in found]
             assert told == [at, min(sums), max(sums)]

@@ -14,7 +14,8 @@ from sklearn.isotonic import IsotonicRegression
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration import pool_counts, stride_counts
+from streameval.kernels.calibration import pool_counts
+from streameval.kernels.ranking import stride_levels
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.calibration.isotonic import CorpFit
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins
@@ -248,9 +249,9 @@ def test_the_blocks_of_many_groups(most: int, power: int) -> None:
         while len(blocks) > 1 and blocks[-1][1] * sum(blocks[-2][:2]) >= blocks[-2][1] * sum(blocks[-1][:2]):
             n, p, last = blocks.pop()
             blocks[-1] = [blocks[-1][0] + n, blocks[-1][1] + p, last]
-    sums, *_ = stride_counts(size - pos, pos, share)
-    for strides in (sums, sums[:, :0]):
-        assert np.stack(pool_counts(size - pos, pos, strides.copy()), axis=1).tolist() == blocks
+    known = stride_levels(size - pos, pos, 7, 11)
+    for levels in (known, known[:, :0]):
+        assert np.stack(pool_counts(size - pos, pos, levels.copy()), axis=1).tolist() == blocks
 
 
 @pytest.mark.parametrize("nan", ["drop", "half"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import pickle
 from fractions import Fraction
@@ -18,10 +19,13 @@ from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 from streameval import evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.kernels.ranking import best_counts
-from streameval.metrics.finalize import combine, partials
+from streameval.kernels.ranking import best_counts, stride_levels
+from streameval.metrics.finalize import combine, compute, partials
+from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
 from streameval.metrics.scores.threshold import TablesAt
+from streameval.states.protocol import Totals
 from streameval.states.scores.counts import fold_arrays
+from streameval.states.scores.parts import ScorePart, known
 
 POINTS = ["fpr=0.01", "tpr=0.9", "recall=0.9", "precision=0.9", "k=100", "share=0.01", "threshold=0.4321"]
 NAMES = ["f1_max", "fbeta_max@2", "ks", "max_informedness", "cost_min@fp=1,fn=10", "cost_min@fp=2.5,fn=1"]
@@ -208,6 +212,45 @@ def test_no_split_changes_a_table() -> None:
     assert (whole[2].flagged, whole[3].flagged) == (0, 2000)
 
 
+class Cut:
+    """A state whose parts hold a few of its groups each, in any order of the parts."""
+
+    def __init__(self, state: Any, cuts: list[int]) -> None:
+        [part] = state.parts()
+        self.spec, self.totals, self._parts = state.spec, state.totals, []
+        for start, stop in itertools.pairwise([0, *cuts, part.n.size]):
+            n, p = (int(side[:start].sum()) for side in (part.n, part.p))
+            groups, before, scores = slice(start, stop), Totals(n, p, float(n), float(p)), part.scores[start:stop]
+            self._parts.append(ScorePart(part.n[groups], part.p[groups], before, part.total, known(scores)))
+
+    def parts(self, shard: Any = None, budget: Any = None) -> list[ScorePart]:
+        """The parts, the last first."""
+        return self._parts[::-1]
+
+
+@pytest.mark.parametrize("levels", [4, 40, 4000])
+def test_points_are_looked_for_together(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the groups are cut, all points at once give what each gives alone in one part; none is asked alone."""
+    random = np.random.default_rng(levels)
+    at = [f"{kind}={x}" for kind in ("fpr", "tpr", "recall", "precision") for x in (0.001, 0.3, 0.5, 0.7, 0.99, 1)]
+    at += [*(f"k={x}" for x in (1, 7, 200, 3000)), "share=0.5", "fpr=0", "threshold=2", "threshold=0"]
+    at += [f"threshold={x}" for x in (0.5, 0.75, 1)]
+    points = operating_points(at)
+    for chance in (0.02, 0.5, 0.97):
+        score = random.integers(0, levels, 1500) / levels
+        label = (random.random(1500) < (chance + score) / 2).astype(np.uint8)
+        label[score > 0.9] = round(chance)
+        state = fold_arrays(label, score)
+        [part] = state.parts()
+        alone = [compute(state, point) for point in points]
+        for count in (0, 1, 3, 30):
+            cuts = np.sort(random.integers(0, part.n.size + 1, count)).tolist()
+            with monkeypatch.context() as patched:
+                patched.delattr(OperatingPoint, "partial")
+                split = Cut(state, cuts)
+                assert combine(split, points, [partials(split, (0, 0), points)]) == alone
+
+
 def test_the_command_prints_them(tmp_path: Any) -> None:
     """Below the results, with the reasons; not where none was asked for."""
     import pyarrow.parquet as pq
@@ -236,11 +279,12 @@ def test_the_best_of_many_groups(size: int, most: int, later: bool) -> None:
         neg = rows - pos
         for neg_before, pos_before in ((0, 0), (7 * most, 3 * most)):
             true, false = pos_before + np.cumsum(pos), neg_before + np.cumsum(neg)
+            levels = stride_levels(neg, pos, neg_before, pos_before)
             cells = list(zip(true.tolist(), false.tolist(), strict=True))
             for share in (0.0, 0.5, 0.99, 2.0):
                 for fixed, scale in ((0, 1), (3 * size * most, 4)):
                     least = max(1, int(share * int(true[-1])))
-                    found = best_counts(neg, pos, neg_before, pos_before, least, fixed, scale, later)
+                    found = best_counts(neg, pos, levels, least, fixed, scale, later)
                     values = [Fraction(t, fixed + scale * (t + f)) if t >= least else Fraction(-1) for t, f in cells]
                     best = max(values)
                     at = size - 1 - values[::-1].index(best) if later else values.index(best)

@@ -61,11 +61,14 @@ class Drift:
             return None
         if counted(part.total):
             known = strides(part, found.middle)
-            rows = drift_counts(part.n, part.p, found.middle, known.sums, known.starts).tolist()
+            rows = drift_counts(part.n, part.p, found.middle, known.levels, known.starts).tolist()
             last, least, most = ((high << 64 | low) - (high >> 63 << 128) for high, low in rows)
         else:
             last, least, most = drift_weights(part.n, part.p, found.middle).tolist()
         return _Sums(part.before.rows, last, least, most, None if part.exact else _ends(part, found))
+
+
+_DRIFT = Drift()
 
 
 def _ends(part: ScorePart, found: Probabilities) -> _Ends:
@@ -112,7 +115,7 @@ class CumulativeError:
 
     def basis(self, part: ScorePart) -> Drift:
         """The running sums."""
-        return Drift()
+        return _DRIFT
 
     def partial(self, part: ScorePart) -> Any:
         """The partial of the basis."""

@@ -73,7 +73,7 @@ class CorpFit:
             return None
         known = strides(part, found.middle) if integers(part.n) else None
         n, p, low, high = _pooled(part.n, part.p, found.low, found.high, known)
-        finest = _pooled(*_split(part))[:2] if part.open.any() else None
+        finest = _pooled(*_split(part))[:2] if not part.certain else None
         return Fit(part.before.rows, n, p, low, high, BrierScore().partial(part), finest)
 
     def combine(self, partials: Sequence[Fit | None], state: Any) -> Fit | None:
@@ -81,12 +81,15 @@ class CorpFit:
         return None if None in partials or not partials else _fit(partials)
 
 
+_FIT = CorpFit()
+
+
 def _pooled(
     n: Array, p: Array, low: Array, high: Array, known: Strides | None = None
 ) -> tuple[Array, Array, Array, Array]:
     """Pooled groups, and the ends of the scores of each block; `known` are sums of these groups."""
     if known is not None and known.full:
-        blocks, hits, last = pooled(n, p, known.sums)
+        blocks, hits, last = pooled(n, p, known.levels)
     else:
         some = n + p > 0
         n, p, low, high = n[some], p[some], low[some], high[some]
@@ -165,7 +168,7 @@ class Corp:
 
     def basis(self, part: ScorePart) -> CorpFit:
         """The fit, which the terms share."""
-        return CorpFit()
+        return _FIT
 
     def partial(self, part: ScorePart) -> Any:
         """The partial of the basis."""

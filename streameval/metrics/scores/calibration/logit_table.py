@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streameval.kernels.calibration import logit_counts
+from streameval.states.scores.parts import leading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,7 +92,7 @@ def binned(n: Array, p: Array, scores: Array) -> Bins:
     if not scores.size:
         return 0, np.zeros((_COLUMNS, 0), np.int64), None
     ends = [float(np.log(s / (1.0 - s))) for s in scores[[-1, 0]]]
-    inside = slice(scores.size - int(np.searchsorted(scores[::-1], LEAST)))
+    inside = slice(leading(scores, LEAST))
     first, last = (int(min(max((end + _SPAN) * _SCALE, 1), 2 * _SPAN * _SCALE)) for end in ends)
     table = np.zeros((_COLUMNS, last - first + 3), np.int64)  # rounding may move an end to the bin beside it
     logit_counts(n[inside], p[inside], scores[inside], float(_SCALE), float(_SPAN), first - 1, table)

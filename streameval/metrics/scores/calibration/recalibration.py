@@ -60,7 +60,7 @@ def _without(part: ScorePart) -> str | None:
     found = Probabilities.of(part)
     if found is None:
         return OUTSIDE
-    if part.open.any():
+    if not part.certain:
         return UNBOUNDED
     s = found.middle
     return NO_LOGIT if s.size and not (s[-1] > 0.0 and s[0] < 1.0) else None
@@ -90,6 +90,9 @@ class LogitTable:
         if any(part is None for part in partials):
             return None
         return table_of(Partials.of(partials), partials, state)
+
+
+_TABLE = LogitTable()
 
 
 def _are_ends(partial: Any) -> bool:
@@ -270,7 +273,7 @@ class Recalibration:
 
     def basis(self, part: ScorePart) -> Any:
         """The table, then the step, which metrics of the same fit share; from open bins the shift has ends."""
-        return self.fit or (LogitTable() if self.joint or not part.open.any() else ShiftEnds())
+        return self.fit or (_TABLE if self.joint or part.certain else ShiftEnds())
 
     def partial(self, part: ScorePart) -> Any:
         """The partial of the basis."""

@@ -31,6 +31,7 @@ from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
 from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, strides, sum_of, total
 from streameval.results import Scalar
+from streameval.states.scores.parts import leading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +43,7 @@ __all__ = ["BINS", "CalibrationError", "Cell", "ReliabilityBins", "cells"]
 
 BINS = 10
 _MOST_BINS = 100_000
+_FEW = 100  # edges that are faster to find one by one
 
 
 class Cell(NamedTuple):
@@ -170,10 +172,16 @@ class ReliabilityBins:
 
     def _stretches(self, scores: Array) -> Iterator[tuple[int, slice]]:
         """The bins of scores that descend: the number and where it stands."""
-        cuts = scores.size - np.searchsorted(scores[::-1], self.edges[-2:0:-1], side="right")
+        if not scores.size:
+            return
+        last, first = self._of_scores(scores[[-1, 0]]).tolist()
+        if first - last > _FEW:
+            cuts = scores.size - np.searchsorted(scores[::-1], self.edges[first:last:-1], side="right")
+        else:
+            cuts = np.array([leading(scores, edge, above=True) for edge in self.edges[first:last:-1]], np.int64)
         cuts = np.concatenate(([0], cuts, [scores.size]))
         for i in np.flatnonzero(np.diff(cuts)).tolist():
-            yield int(self.bins) - 1 - i, slice(int(cuts[i]), int(cuts[i + 1]))
+            yield first - i, slice(int(cuts[i]), int(cuts[i + 1]))
 
     def _of_rows(self, below: Array, rows: int) -> Array:
         found: Array = below * int(self.bins) // max(rows, 1)

@@ -24,6 +24,7 @@ from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binne
 from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, strides, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
+from streameval.states.scores.parts import leading
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -196,11 +197,10 @@ class LogLoss:
 
     def _binned(self, part: ScorePart, scores: Array) -> _Binned:
         """Bins of the scores that have a logit and are not clipped, and the sum over the others."""
-        clip, rising = self.clip or 0.0, scores[::-1]
+        clip = self.clip or 0.0
         if not scores.size or (max(clip, LEAST) <= scores[-1] and scores[0] <= min(1.0 - clip, _MOST)):
             return _Binned(0, bins_of(part))
-        first = scores.size - int(np.searchsorted(rising, min(1.0 - clip, _MOST), side="right"))
-        stop = scores.size - int(np.searchsorted(rising, max(clip, LEAST)))
+        first, stop = leading(scores, min(1.0 - clip, _MOST), above=True), leading(scores, max(clip, LEAST))
         ends = [self._loss(part, g, scores, scores) for g in (slice(first), slice(max(first, stop), None))]
         inside = slice(first, stop)
         return _Binned(sum(ends), binned(part.n[inside], part.p[inside], scores[inside]))

@@ -1,0 +1,214 @@
+"""Operating points among exact groups: where each lies, if the part holds it.
+
+All points of a part are looked for together. What they need is worked out once for all parts; the counts above a part
+and above its end tell which of them it can hold, and those that every group of a part satisfies share its best vertex.
+Counts are found by bisection of the sums after each stride of groups (`ScorePart.levels`), weights group by group.
+
+Notation as in `streameval.metrics.scores.ranking`: T and F are the positives and negatives up to and including a group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streameval.metrics.scores.point_bounds import Vertex
+from streameval.metrics.scores.sums import (
+    FALSE,
+    ROWS,
+    TRUE,
+    above,
+    best_share,
+    deepest,
+    first_reaching,
+    held,
+    integers,
+    last_within,
+    reached,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.metrics.scores.point_bounds import Point
+    from streameval.states.scores.parts import ScorePart
+
+__all__ = ["Search"]
+
+
+class Search:
+    """Operating points that are looked for together, in the exact parts of one state.
+
+    Parameters
+    ----------
+    points : of one threshold each
+    part : any part of the state
+    """
+
+    def __init__(self, points: Sequence[Point], part: ScorePart) -> None:
+        self._points = [(point, _due(point, part)) for point in points]
+
+    def partial(self, part: ScorePart) -> list[Vertex | None]:
+        """For each point the best vertex of a part; None where there is none, or another part has a better one.
+
+        Where no vertex has the precision asked for, the one that comes nearest, with −1 rows.
+        """
+        if not part.n.size:
+            return [None] * len(self._points)
+        plain = integers(part.n) and part.counts is None
+        find = _OF_COUNTS if plain else _OF_WEIGHTS
+        return [find[point.kind](part, due) for point, due in self._points]
+
+
+def _due(point: Point, part: ScorePart) -> Any:
+    """What the threshold, the precision, or the running sum must reach or may not exceed."""
+    if point.kind == "threshold":
+        return float(part.compared(point.at))
+    return point.at if point.kind == "precision" else point.due(part.total)
+
+
+def _at(part: ScorePart, group: int) -> Vertex:
+    """The vertex after a group of counts."""
+    false, true = above(part, group + 1)
+    return Vertex(true + false, true, false, part.score(group))
+
+
+def _ended(part: ScorePart, end: int) -> Vertex | None:
+    """The vertex after the last positive among the first `end` groups of counts."""
+    true = above(part, end)[TRUE]
+    return _at(part, first_reaching(part, TRUE, true)) if true > part.before.p else None
+
+
+def _free(part: ScorePart, group: int) -> Vertex | None:
+    """The vertex after the last positive that costs no negatives beyond those up to a group."""
+    return _ended(part, first_reaching(part, FALSE, above(part, group + 1)[FALSE] + 1))
+
+
+def _of_rate(part: ScorePart, due: int) -> Vertex | None:
+    """The last positive within a number of negatives."""
+    if due < part.before.n:
+        return None
+    end = part.n.size
+    if above(part, end)[FALSE] <= due:
+        found: Vertex | None = part.once("last positive", lambda: _ended(part, end))
+        return found
+    return _ended(part, first_reaching(part, FALSE, due + 1))
+
+
+def _of_hits(part: ScorePart, due: int) -> Vertex | None:
+    """The first group that reaches a number of positives, and the positives after it that cost no negatives."""
+    if part.before.p >= due:  # a vertex of an earlier part does, and is better if the first group has negatives
+        found: Vertex | None = None if part.n[0] else part.once("free", lambda: _free(part, 0))
+        return found
+    return _free(part, first_reaching(part, TRUE, due)) if above(part, part.n.size)[TRUE] >= due else None
+
+
+def _of_recall(part: ScorePart, due: int) -> Vertex | None:
+    """The last of the groups with the largest precision that reach a number of positives."""
+    if part.before.p >= due:  # every group does
+        found: Vertex | None = part.once("most precise", lambda: _precise(part, 0))
+        return found
+    return _precise(part, due) if above(part, part.n.size)[TRUE] >= due else None
+
+
+def _precise(part: ScorePart, due: Any) -> Vertex | None:
+    at, true, false = best_share(part, due, later=True)
+    return _shared(part, at, true, false)
+
+
+def _of_precision(part: ScorePart, share: float) -> Vertex | None:
+    """The first group with the largest T of those that reach a precision, or how near the part comes to it."""
+    found = _shared(part, *deepest(part, share))
+    return part.once("nearest", lambda: _nearest(part)) if found is None else found
+
+
+def _nearest(part: ScorePart) -> Vertex | None:
+    at, true, false = best_share(part)
+    return Vertex(-1, true, false, part.score(at)) if at >= 0 else None
+
+
+def _shared(part: ScorePart, at: int, true: Any, false: Any) -> Vertex | None:
+    """The vertex after a group, whose T and F are known; None if there is no group."""
+    if at < 0:
+        return None
+    rows = true + false if part.counts is None else part.before.rows + held(part, at + 1)[0]
+    return Vertex(rows, true, false, part.score(at))
+
+
+def _of_rows(part: ScorePart, due: int) -> Vertex | None:
+    """The first group that reaches a number of rows."""
+    inside = part.before.rows < due <= sum(above(part, part.n.size))
+    return _at(part, first_reaching(part, ROWS, due)) if inside else None
+
+
+def _of_threshold(part: ScorePart, threshold: float) -> Vertex | None:
+    """The last group at or above a threshold."""
+    end = _reaching(part, threshold)
+    if end == part.n.size:
+        found: Vertex | None = part.once("end", lambda: _at(part, end - 1))
+        return found
+    return _at(part, end - 1) if end else None
+
+
+def _reaching(part: ScorePart, threshold: float) -> int:
+    """Groups at or above a threshold, by bisection: a score is decoded when it is asked for."""
+    low, high = 0, part.n.size
+    first, last = part.once("edges", lambda: (part.score(0), part.score(high - 1)))
+    if last >= threshold:
+        return high
+    if first < threshold:
+        return 0
+    while low < high:
+        middle = (low + high) // 2
+        if part.score(middle) >= threshold:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+# Weights: running sums are rounded, so that the sums above a part decide nothing.
+
+
+def _weighed(part: ScorePart, last: int | None) -> Vertex | None:
+    """The vertex after a group; None if there is no group."""
+    if last is None or last < 0:
+        return None
+    before, (rows, n, p) = part.before, held(part, last + 1)
+    return Vertex(before.rows + rows, before.p + p, before.n + n, part.score(last))
+
+
+def _weight_of_hits(part: ScorePart, due: Any) -> Vertex | None:
+    last = 0 if part.before.p >= due else reached(part.p, part.before.p, due)
+    if last is None:
+        return None
+    misses = part.n[last + 1 :] > 0
+    free = part.p[last + 1 :][: misses.argmax() if misses.any() else None]  # groups that add no negatives
+    hits = np.flatnonzero(free > 0)
+    return _weighed(part, last + (int(hits[-1]) + 1 if hits.size else 0))
+
+
+def _weight_of_rows(part: ScorePart, due: int) -> Vertex | None:
+    rows = part.before.rows
+    inside = rows < due <= rows + held(part, part.n.size)[0]
+    return _weighed(part, reached(part.rows, rows, due)) if inside else None
+
+
+_OF_COUNTS = {
+    "fpr": _of_rate,
+    "tpr": _of_hits,
+    "recall": _of_recall,
+    "precision": _of_precision,
+    "k": _of_rows,
+    "share": _of_rows,
+    "threshold": _of_threshold,
+}
+_OF_WEIGHTS = _OF_COUNTS | {
+    "fpr": lambda part, due: _weighed(part, last_within(part, due)),
+    "tpr": _weight_of_hits,
+    "recall": _precise,
+    "k": _weight_of_rows,
+    "share": _weight_of_rows,
+    "threshold": lambda part, threshold: _weighed(part, _reaching(part, threshold) - 1),
+}
