@@ -104,59 +104,80 @@ def _slot(prefix, slots):
 
 
 @jit
-def take_slots(prefixes, bin_ends, finder, ends):
+def take_slots(prefixes, finder, free):
     """Free all slots, and give some bins theirs, as `count_blocks` reads them.
 
     Parameters
     ----------
     prefixes : uint64 array of shape (n,), of the bins
-    bin_ends : uint64 array of shape (n, 2), their smallest and largest code
+    free : what stands in a free slot: the number of a bin that is never made
     """
     mask = np.uint64(finder.size - 1)
-    for at in range(finder.size):
-        ends[at, 0], ends[at, 1] = _NAN, _ZERO
+    finder[:] = free
     for i in range(prefixes.size):
         at = _slot(prefixes[i], finder.size)
-        while ends[at, 0] <= ends[at, 1]:
+        while finder[at] != free:
             at = (at + _ONE_BIT) & mask
-        finder[at], ends[at, 0], ends[at, 1] = i, bin_ends[i, 0], bin_ends[i, 1]
+        finder[at] = i
 
 
 @inlined
 def _place(code, down, finder, prefixes, used, ends):
-    """The slot of a code, whose bin is made or extended; `_NAN` where there is no room for a bin more."""
+    """The bin of a code, which is made or extended; `_NAN` where there is no room for a bin more."""
     mask, prefix = np.uint64(finder.size - 1), code >> down
     at = _slot(prefix, finder.size)
-    while ends[at, 0] <= ends[at, 1]:
-        if ends[at, 0] >> down == prefix:
-            ends[at, 0] = min(ends[at, 0], code)
-            ends[at, 1] = max(ends[at, 1], code)
-            return at
+    while finder[at] < prefixes.size:
+        bin_ = np.uint64(finder[at])
+        if prefixes[bin_] == prefix:
+            ends[bin_, 0] = min(ends[bin_, 0], code)
+            ends[bin_, 1] = max(ends[bin_, 1], code)
+            return bin_
         at = (at + _ONE_BIT) & mask
     if used[0] == prefixes.size:
         return _NAN
-    finder[at], prefixes[used[0]] = used[0], prefix
-    ends[at, 0], ends[at, 1] = code, code
+    bin_ = np.uint64(used[0])
+    finder[at], prefixes[bin_] = bin_, prefix
+    ends[bin_, 0], ends[bin_, 1] = code, code
     used[0] += 1
-    return at
+    return bin_
 
 
-@jit
-def _seek(scores, down, finder, prefixes, used, ends, found):
-    """Find the bins of some scores, `_NAN` for NaN. Returns their number; fewer if the bins run out."""
+@inlined
+def _seek(scores, down, finder, prefixes, used, ends, found, slots, missed):
+    """Find the bins of some scores, `_NAN` for NaN. Returns their number, fewer if the bins run out, and that of NaN.
+
+    Scores that are not between the ends of the bin in their slot are looked at afterwards, in their order.
+    """
     for i in range(scores.size):
         found[i] = _code(np.float64(scores[i]))
     for i in range(scores.size):
-        code = found[i]
-        at = _slot(code >> down, finder.size)
-        if not ((ends[at, 0] <= code) & (code <= ends[at, 1])):
-            if code == _NAN:
-                continue
-            at = _place(code, down, finder, prefixes, used, ends)
-            if at == _NAN:
-                return i
-        found[i] = np.uint64(finder[at])
-    return scores.size
+        slots[i] = np.uint32(_slot(found[i] >> down, finder.size))
+    misses, nans = np.int64(0), np.int64(0)
+    for i in range(scores.size):
+        bin_, code = np.uint64(finder[np.uint64(slots[i])]), found[i]
+        inside = (ends[bin_, 0] <= code) & (code <= ends[bin_, 1])
+        found[i] = bin_ if inside else code
+        missed[misses] = i
+        misses += np.int64(not inside)
+    for k in range(misses):
+        i = missed[k]
+        if found[i] == _NAN:
+            nans += 1
+            continue
+        found[i] = _place(found[i], down, finder, prefixes, used, ends)
+        if found[i] == _NAN:
+            return np.int64(i), nans
+    return scores.size, nans
+
+
+@inlined
+def _count_missing(bins, labels, blocks, weights, nans, lost):
+    """Count rows whose bin is `_NAN`."""
+    for i in range(bins.size):
+        if bins[i] == _NAN:
+            nans[blocks[i], labels[i]] += 1
+            if weights.size:
+                lost[blocks[i], labels[i]] += weights[i]
 
 
 @jit
@@ -169,30 +190,33 @@ def count_blocks(
     ----------
     scores, labels, weights, blocks : of each row; `weights` is empty where rows have none
     shift : bits of the code below the prefix
-    finder : int32 array whose size is a power of two: hash table of bins by the lower bits of their prefix
+    finder : array of unsigned integers whose size is a power of two: hash table of bins by their prefix; free slots
+        have the number n_bins
     prefixes : uint64 array of shape (n_bins,), of which `used` (an array of one number) are occupied
-    ends : uint64 array of shape (n_slots, 2): smallest and largest code of the slot's bin; smallest > largest if free
+    ends : uint64 array of shape (n_bins + 1, 2): smallest and largest code of each bin; smallest > largest if not made
     table : uint8 array of shape (n_bins · n_blocks · 2,), rows by bin, block and label
     wide : uint32 array of the same shape, multiples of 256 rows, carried over from `table`
     sums : float64 array of the same shape, the sums of their weights; empty if rows have none
     nans, lost : arrays of shape (n_blocks, 2): rows and weights whose score is NaN
     """
     down, found = np.uint64(shift), np.empty(_AT_ONCE, np.uint64)
+    slots, missed = np.empty(_AT_ONCE, np.uint32), np.empty(_AT_ONCE, np.int32)
     weighted, width = weights.size > 0, np.uint64(2 * nans.shape[0])
     row = start
     while row < scores.size:
         some = scores[row : row + _AT_ONCE]
-        rows = _seek(some, down, finder, prefixes, used, ends, found)
+        rows, lacking = _seek(some, down, finder, prefixes, used, ends, found, slots, missed)
         label, block, at = labels[row : row + rows], blocks[row : row + rows], found[:rows]  # signed places are slow
+        if lacking:
+            _count_missing(at, label, block, weights[row : row + rows] if weighted else weights, nans, lost)
         for i in range(at.size):
-            column = np.uint64(2 * block[i] + label[i])
-            at[i] = at[i] * width + column if at[i] != _NAN else _NAN
+            place = at[i] * width + np.uint64(2 * block[i] + label[i])
+            at[i] = place if at[i] != _NAN else _NAN
         if table.size > _CACHED:
             for i in range(at.size):
                 prefetch(table, at[i] if at[i] != _NAN else _ZERO)
         for i in range(at.size):
             if at[i] == _NAN:
-                nans[block[i], label[i]] += 1
                 continue
             count = np.uint8(table[at[i]] + np.uint8(1))  # which wraps
             table[at[i]] = count
@@ -203,9 +227,7 @@ def count_blocks(
             for i in range(at.size):
                 prefetch(sums, at[i] if at[i] != _NAN else _ZERO)
             for i in range(at.size):
-                if at[i] == _NAN:
-                    lost[block[i], label[i]] += weight[i]
-                else:
+                if at[i] != _NAN:
                     sums[at[i]] += weight[i]
         row += rows
         if rows < some.size:

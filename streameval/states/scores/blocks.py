@@ -140,9 +140,9 @@ class _BlockBuilder:
         self._wide = np.zeros(self._table.shape, np.uint32)  # what bytes have no room for
         self._held: BlockCounts | None = None  # what was counted before the table was emptied
         self._rows = 0  # in the table
-        self._finder = np.zeros(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), np.int32)
-        self._ends = np.empty((self._finder.size, 2), np.uint64)
-        take_slots(self._prefixes[:0], self._ends[:0].copy(), self._finder, self._ends)
+        self._finder = np.empty(1 << (SLOTS_A_BIN * spec.bins - 1).bit_length(), np.min_scalar_type(spec.bins))
+        self._ends = np.empty((spec.bins + 1, 2), np.uint64)
+        self._take_slots(self._ends[:0])
 
     def update(self, batch: Batch) -> None:
         array, blocks = batch.columns[self.spec.column], self.spec.key.numbers(batch)
@@ -179,7 +179,7 @@ class _BlockBuilder:
     def _coarsen(self, code: Array) -> None:
         """Shorten prefixes until there is room for the code."""
         used = int(self._used[0])
-        prefixes, ends = self._prefixes[:used], self._bin_ends()
+        prefixes, ends = self._prefixes[:used], self._ends[:used]
         more = _shift(np.union1d(prefixes, code >> np.uint64(self._shift)), self.spec.bins)
         self._shift += more
         found, first, at = np.unique(prefixes >> np.uint64(more), return_index=True, return_inverse=True)
@@ -192,14 +192,12 @@ class _BlockBuilder:
         joined = np.stack([np.full(found.size, np.iinfo(np.uint64).max), np.zeros(found.size, np.uint64)], axis=1)
         np.minimum.at(joined[:, 0], places, ends[:, 0])
         np.maximum.at(joined[:, 1], places, ends[:, 1])
-        take_slots(self._prefixes[: found.size], joined, self._finder, self._ends)
+        self._take_slots(joined)
 
-    def _bin_ends(self) -> Array:
-        """The smallest and the largest code of each bin."""
-        found = np.empty((int(self._used[0]), 2), np.uint64)
-        slots = np.flatnonzero(self._ends[:, 0] <= self._ends[:, 1])
-        found[self._finder[slots]] = self._ends[slots]
-        return found
+    def _take_slots(self, ends: Array) -> None:
+        """Find bins by their prefixes from now on; `ends` are the smallest and the largest code of each."""
+        self._ends[: len(ends)], self._ends[len(ends) :] = ends, (np.iinfo(np.uint64).max, 0)
+        take_slots(self._prefixes[: len(ends)], self._finder, self.spec.bins)
 
     def _fill(self, state: BlockCounts) -> None:
         """Go on from the bins of a state."""
@@ -209,7 +207,7 @@ class _BlockBuilder:
         self._wide[:used], self._wide[used:] = state.table & ~_BYTE, 0
         if self.spec.weighted:
             self._sums[:used], self._sums[used:] = state.sums, 0
-        take_slots(state.prefixes, state.ends, self._finder, self._ends)
+        self._take_slots(state.ends)
 
     def _hold(self) -> None:
         """Empty the table before a count may exceed 32 bits."""
@@ -222,7 +220,7 @@ class _BlockBuilder:
         order = np.argsort(self._prefixes[:used])
         sums = self._sums[:used][order] if self.spec.weighted else self._sums
         table = self._wide[:used][order] + self._table[:used][order].astype(np.int64)
-        found = self._prefixes[:used][order], self._bin_ends()[order], table, sums
+        found = self._prefixes[:used][order], self._ends[:used][order], table, sums
         return BlockCounts(self.spec, max(self._shift, 0), *found, self._nan_rows, self._nan_weights)
 
     def state(self) -> BlockCounts:

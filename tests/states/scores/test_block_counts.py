@@ -45,7 +45,6 @@ def test_runs_of_prefixes_do_not_pile_up_in_the_hash_table(scale: float) -> None
     scores = np.random.default_rng(3).normal(scale / 2, scale, 200_000)
     builder = BlockSpec("s", "f8", unit=None).builder(None, 0)  # type: ignore[arg-type]
     builder.update(Batch(np.zeros(scores.size, np.uint8), None, {"s": pa.array(scores)}))
-    taken = np.flatnonzero(builder._ends[:, 0] <= builder._ends[:, 1])
-    free = np.setdiff1d(np.arange(len(builder._ends)), taken)
-    assert taken.size == builder._used[0] > 1000
-    assert np.diff(free, prepend=-1, append=len(builder._ends)).max() < 32
+    free = np.flatnonzero(builder._finder == builder.spec.bins)
+    assert builder._finder.size - free.size == builder._used[0] > 1000
+    assert np.diff(free, prepend=-1, append=builder._finder.size).max() < 32
