@@ -264,6 +264,29 @@ def test_an_unusable_cache_directory_is_no_error(tmp_path: Path) -> None:
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
+def test_loops_are_loaded_without_what_compiles_them(tmp_path: Path) -> None:
+    """Numba's lists and dictionaries take 0.15 s; they are there once a loop is compiled, beside loaded ones."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(PACKAGE.parent)}
+    (tmp_path / "run.py").write_text(
+        "import sys\nfrom streameval.kernels.jit import jit\n"
+        "@jit\ndef two(x): return [x, x][1]\n"
+        "@jit\ndef four(x): return two(x) + two(x)\n"
+        "print(two(1), 'numba.typed.typeddict' in sys.modules)\n"
+        "if len(sys.argv) > 1: print(four(1), 'numba.typed.typeddict' in sys.modules)\n"
+    )
+    found = [
+        subprocess.run(
+            [sys.executable, str(tmp_path / "run.py"), *more],
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
+        for more in ([], ["compile another"])
+    ]
+    assert found == [["1", "True"], ["1", "False", "2", "True"]]
+
+
 def test_a_command_says_once_that_code_is_not_kept() -> None:
     """A loop that has no file, and so no folder for its code, runs; one line names the remedy."""
     imports = "from streameval.kernels.jit import jit\nfrom streameval.cli.console import progress_bar\n"
