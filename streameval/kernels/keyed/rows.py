@@ -12,7 +12,7 @@ from streameval.kernels.jit import jit
 from streameval.kernels.keys import MIX
 from streameval.kernels.prefetch import LINE, prefetch
 
-__all__ = ["SLOT_BITS", "absorb_rows", "collect_words", "scatter_ids", "slots_of_rows"]
+__all__ = ["SLOT_BITS", "absorb_rows", "collect_words", "count_pairs", "scatter_ids", "slots_of_rows"]
 
 SLOT_BITS = 13  # so that the table of hot keys stays in the second-level cache
 
@@ -43,6 +43,14 @@ def collect_words(words, shift, out, counts):
     for i in range(words.size):
         counts[(words[i] * _MIX) >> shift] += 1
         out[i] = words[i]
+
+
+@jit
+def count_pairs(first, second, width, table):
+    """Count pairs of positions in ``table[first[i] * width + second[i]]``."""
+    columns = np.uint64(width)
+    for i in range(first.size):
+        table[np.uint64(first[i]) * columns + np.uint64(second[i])] += np.uint32(1)
 
 
 @jit

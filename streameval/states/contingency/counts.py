@@ -30,7 +30,7 @@ from streameval.states.contingency.class_sizes import encode
 from streameval.states.contingency.matching_core import CoreCells, core_cells
 from streameval.states.contingency.pass_by_class import by_class, without_cluster
 from streameval.states.contingency.pass_by_cluster import ClassParts, by_cluster, cluster_shards
-from streameval.states.contingency.rows import RowBuilder
+from streameval.states.contingency.rows import RowBuilder, distinct_pairs
 from streameval.states.contingency.shard_rows import ShardRows
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
@@ -185,9 +185,10 @@ class _ContingencyBuilder:
 
     def _add(self, clusters: pa.Array, classes: pa.Array, partition: str) -> None:
         """Rows that have both ids."""
+        clusters, classes, counts = distinct_pairs(clusters, classes)
         first, rest = self._cluster_words(clusters, partition)
         one, more = self._class_words(classes)
-        self._cells.add((first, *rest.T, one, *more.T))
+        self._cells.add((first, *rest.T, one, *more.T), counts)
 
     def _add_unclassed(self, clusters: pa.Array, partition: str) -> None:
         """Rows without a class, each a class of its own."""

@@ -12,12 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from streameval.kernels.jit import read_only
 from streameval.kernels.keyed.rows import (
     SLOT_BITS,
     absorb_rows,
     collect_words,
+    count_pairs,
     scatter_ids,
     slots_of_rows,
 )
@@ -25,6 +27,7 @@ from streameval.kernels.keys import ID_BUCKETS
 from streameval.states.keyed import hot
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.ids import SHIFT
+from streameval.states.keyed.layout import NO_COUNTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +36,10 @@ if TYPE_CHECKING:
     from streameval.states.keyed.layout import Layout, Segment
     from streameval.typing import Array
 
-__all__ = ["HotRows", "RowBuilder", "store_counted"]
+__all__ = ["HotRows", "RowBuilder", "distinct_pairs", "store_counted"]
 
 _GLANCE, _SAMPLE = 1 << 13, 1 << 15  # rows that tell whether keys are hot, and rows from which they are learned
+_PLACES = 2  # entries of a table of pairs for each row, at most
 _WORTH = 16  # one row of this many, at least, must be of a hot key
 
 
@@ -139,12 +143,24 @@ class RowBuilder:
         self._rest = budget.borrow((self.capacity, layout.words - 1), np.uint64)
         self._buckets = np.zeros(ID_BUCKETS, np.int64)
         self._out = SegmentBuilder(layout, budget, 1)
-        self._size, self._learns, self._spec = 0, True, spec
+        self._counted: list[tuple[Array, Array, Array]] = []
+        self._size, self._items, self._learns, self._spec = 0, 0, True, spec
         learned = budget.learned.get(spec)
         self._hot: HotRows | None = None if learned is None else HotRows(learned)
 
-    def add(self, columns: Sequence[Array]) -> None:
-        """Take rows by the words of their keys, uint64 arrays of shape (n,), the first one not mixed."""
+    def add(self, columns: Sequence[Array], counts: Array = NO_COUNTS) -> None:
+        """Take rows by the words of their keys, uint64 arrays of shape (n,), the first one not mixed.
+
+        With `counts`, an int64 array of shape (n,), each item stands for so many rows.
+        """
+        if counts.size:
+            self._counted.append(
+                (columns[0].copy(), np.array(columns[1:], np.uint64).reshape(-1, counts.size).T, counts)
+            )
+            self._items += counts.size
+            if self._items >= self.capacity:
+                self._store_items()
+            return
         columns = [np.require(column, requirements=("C", "A")) for column in columns]
         rows, done = columns[0].size, 0
         while done < rows:
@@ -194,13 +210,53 @@ class RowBuilder:
             self._hot = None
             store_counted(self._out, words, rest, counts)
 
+    def _store_items(self) -> None:
+        """Store the items that came with counts."""
+        if self._counted:
+            store_counted(self._out, *(np.concatenate(column) for column in zip(*self._counted, strict=True)))
+        self._counted, self._items = [], 0
+
     def finish(self) -> tuple[Segment, ...]:
         """The segments of everything added; the builder is spent."""
         self._flush()
         self._store_hot()
+        self._store_items()
         self._budget.give_back(self._words)
         self._budget.give_back(self._rest)
         return self._out.finish()
+
+
+def distinct_pairs(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array, Array]:
+    """The distinct pairs of two columns and the rows of each, where both are encoded by short dictionaries.
+
+    Parameters
+    ----------
+    first, second : arrays of equal length without nulls
+
+    Returns
+    -------
+    first, second : the distinct pairs; the columns as they are where a table of pairs would be larger than the rows
+    counts : int64 array of shape (n_pairs,); empty where the columns are as they are
+
+    Examples
+    --------
+    >>> ids = pa.array(["a", "b", "a"]).dictionary_encode()
+    >>> first, second, counts = distinct_pairs(ids, ids)
+    >>> first.to_pylist(), second.to_pylist(), counts.tolist()
+    (['a', 'b'], ['a', 'b'], [2, 1])
+    """
+    if not (pa.types.is_dictionary(first.type) and pa.types.is_dictionary(second.type)):
+        return first, second, NO_COUNTS
+    width, entries = len(second.dictionary), len(first.dictionary) * len(second.dictionary)
+    if entries > _PLACES * len(first):
+        return first, second, NO_COUNTS
+    table = np.zeros(entries, np.uint32)
+    columns = (column.indices.to_numpy(zero_copy_only=False) for column in (first, second))
+    count_pairs(*(read_only(column.astype(np.int32, copy=False)) for column in columns), width, table)
+    found = np.flatnonzero(table != 0)  # half the time of numbers
+    pairs = zip(np.divmod(found, max(width, 1)), (first, second), strict=True)
+    made = (pa.DictionaryArray.from_arrays(pa.array(at.astype(np.int32)), column.dictionary) for at, column in pairs)
+    return *made, table[found].astype(np.int64)
 
 
 def store_counted(builder: SegmentBuilder, words: Array, rest: Array, counts: Array) -> None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
 from streameval.kernels.keys import ID_BUCKETS, unmix
+from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.contingency.rows import HotRows, RowBuilder
 from streameval.states.keyed import hot
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.layout import Layout
+from streameval.states.protocol import Batch
 
 
 def found(keyed: KeyedCounts) -> Counter[tuple[int, ...]]:
@@ -100,3 +103,24 @@ def test_a_few_repetitive_pieces_are_left_alone() -> None:
         keyed = KeyedCounts(layout, builder.finish())
         assert keyed.counted is counted
         assert found(keyed)[7,] == rows
+
+
+@pytest.mark.parametrize("scope", ["global", "partition"])
+def test_pairs_of_short_dictionaries_are_counted_as_rows(scope: str) -> None:
+    """The state of dictionary-encoded ids is that of their strings, and keeps an item for each pair of a batch."""
+    rng = np.random.default_rng(5)
+    spec = ContingencySpec("class", "cluster", "hash", "hash", scope=scope, nulls="singleton")
+    states = []
+    for encoded in (False, True):
+        builder = spec.builder(Budget(), 1000)
+        for rows, ids, partition in ((3000, 7, "a"), (50, 60, "a"), (3000, 12, "b"), (0, 3, "b")):
+            columns = {}
+            for name in ("cluster", "class"):
+                at = rng.integers(0, ids, rows)
+                column = pa.array([None if i == 5 else f"{i:03d}" for i in at.tolist()], pa.string())
+                columns[name] = column.dictionary_encode() if encoded else column
+            builder.update(Batch(np.zeros(rows, np.uint8), None, columns, partition))
+        states.append(builder.state())
+        rng = np.random.default_rng(5)
+    assert states[0] == states[1]
+    assert states[1].cells.items.sum() < 1000 < states[0].cells.items.sum()
