@@ -401,6 +401,8 @@ class Budget:
             if buffer.nbytes >= _SMALL:
                 heapq.heappush(self._largest, (-buffer.nbytes, key))
         self._spill_excess()
+        if buffer.nbytes >= _SPARE:
+            self.relieve()
         return buffer
 
     def _spill_excess(self) -> None:

@@ -117,7 +117,7 @@ class Slicing:
     def sheaves(self, states: Mapping[Any, Any], spec: Any, engine: Engine) -> Sequence[Sheaf | ClusterSheaf]:
         """All rows and all slices of a state side by side; none if the state is not stored that way."""
         held = (self._held(states, spec, key) for key in self.keys)
-        return side_by_side(held, self.keys, engine.each) if self.keys else []
+        return side_by_side(held, self.keys, engine.each, engine.budget) if self.keys else []
 
     def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
         """The states of all rows, by their inner specs."""

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 from streameval import evaluate, plot_curve
 from streameval.errors import MissingColumnError, OptionError, SchemaError
 from streameval.kernels.grouped import sweep
-from streameval.states.grouped import builder, cluster_sheaf, strips, woven_clusters
+from streameval.states.grouped import builder, cluster_sheaf, woven_clusters
+from streameval.states.keyed import counts
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:
@@ -128,7 +129,7 @@ def test_buckets_of_any_size_are_sorted_and_swept(most: int, scale: int, monkeyp
 
     Parts of the rows are swept as words, others as counts: one score has most rows, or words are too many for a sum.
     """
-    monkeypatch.setattr(strips, "REFINE", most)
+    monkeypatch.setattr(counts, "REFINE", most)
     if most == 1 << 6:
         monkeypatch.setattr(sweep, "MOST", 40 << 30)
         monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (most,))

@@ -33,6 +33,8 @@ from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, woven_cl
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.grouped.cuts import cut_rows
+from streameval.states.grouped.sheaf import Sheaf
+from streameval.states.grouped.sheaves import side_by_side
 from streameval.states.labels import LabelSpec
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
@@ -320,6 +322,50 @@ def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_pa
     inner = total.spec.builder(Budget(), 1 << 12)
     inner.update(Batch(label, None, columns))
     assert total == inner.state()
+
+
+@pytest.mark.parametrize("of", ["score", "cluster"])
+def test_what_slices_take_on_their_own_is_counted_and_spilled(of: str, tmp_path: Path) -> None:
+    """However short the pieces of a slice are."""
+    label, columns = _sliced_clusters(60_000, 20, pa.int64())
+    columns["score"] = pa.array(np.random.default_rng(1).random(label.size, np.float32))
+    inner = ScoreSpec("score", "f4") if of == "score" else ClusterSpec("id", "signed")
+    states = []
+    for rows in np.array_split(np.random.default_rng(2).permutation(label.size), 4):
+        builder = GroupedSpec(inner, By(("g",))).builder(Budget(), 1 << 12)
+        builder.update(
+            Batch(label[rows], None, {name: column.take(pa.array(rows)) for name, column in columns.items()})
+        )
+        states.append(builder.state())
+    state, budget = reduce(lambda one, other: one.merge(other), states), Budget(1 << 16, tmp_path)
+    found = state.several(state.groups(), budget)
+    buffers = [buffer for one in found for each in one.keyed.segments for buffer in (each.words, each.counts) if buffer]
+    assert sum(buffer.nbytes for buffer in buffers) == budget.resident + budget.spilled
+    assert budget.resident == sum(buffer.nbytes for buffer in buffers if buffer.resident)
+    assert found == [state.only(group) for group in state.groups()]
+
+
+def test_a_sheaf_has_shorter_shards_under_a_small_budget() -> None:
+    """Its parts are of as many rows as a thread has room for, and their sums are the same."""
+    rng, rows = np.random.default_rng(3), 400_000
+    columns = {"score": pa.array(rng.random(rows, np.float32)), "g": pa.array(rng.integers(0, 5, rows))}
+    builder = GroupedSpec(ScoreSpec("score", "f4"), By(("g",))).builder(Budget(), rows)
+    builder.update(Batch(rng.integers(0, 2, rows).astype(np.uint8), None, columns))
+    state, found = builder.state(), []
+    for limit in (1 << 30, 1 << 20):
+        budget = Budget(limit)
+        [sheaf] = side_by_side([state], [By(("g",))], lambda function, items, _: list(map(function, items)), budget)
+        parts = [part for shard in sheaf.shards(budget) for part in sheaf.parts(shard, budget)]
+        assert isinstance(sheaf, Sheaf)
+        sizes = np.diff(sheaf.before[:, :, 0].sum(axis=1))
+        found.append((sizes.max(), sum(part.areas for part in parts), sum(part.precisions for part in parts)))
+    (most, *sums), (least, *others) = found
+    assert least < 1 << 17 < most
+    digits = [1 << 32 * i for i in range(4)]
+    for one, other in zip(sums, others, strict=True):
+        assert [sum(map(int.__mul__, column, digits)) for column in one.T.tolist()] == [
+            sum(map(int.__mul__, column, digits)) for column in other.T.tolist()
+        ]
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)

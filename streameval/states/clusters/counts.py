@@ -124,7 +124,7 @@ _FACTS = ("single_rows", "dropped_rows", "bare_rows")
 
 def _read(batches: Iterable[pa.RecordBatch], layout: Layout, budget: Budget) -> KeyedCounts:
     """The clusters of tables that are not packed."""
-    builder = SegmentBuilder(layout, budget, SLAB // 4, counted=True)
+    builder = SegmentBuilder.fitting(layout, budget, SLAB // 4, counted=True)
     for batch in batches:
         keys, *sides = (batch.column(name).to_numpy() for name in ("key", "negatives", "positives"))
         rest = np.column_stack([column.to_numpy() for column in batch.columns[3:]])

@@ -56,7 +56,7 @@ def read_cells(
     batches: Iterable[pa.RecordBatch], layouts: tuple[Layout, Layout], budget: Budget
 ) -> tuple[KeyedCounts, KeyedCounts]:
     """Rows with and without a cluster, in these layouts."""
-    cells, alone = (SegmentBuilder(layout, budget, _ROWS, counted=True) for layout in layouts)
+    cells, alone = (SegmentBuilder.fitting(layout, budget, _ROWS, counted=True) for layout in layouts)
     for batch in batches:
         for here, builder in enumerate((alone, cells)):
             words, (rows, without_class) = _columns(batch.filter(pc.equal(batch.column("has_cluster"), bool(here))))

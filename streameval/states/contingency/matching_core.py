@@ -164,7 +164,7 @@ def _visit_classes(
     cells: ClassCells, keys: Keys, budget: Budget, interval: Interval
 ) -> tuple[Lines, list[KeyedCounts]]:
     """Visit by class; hands on shared cells by cluster, separately for classes with several cells and with one."""
-    builders = [SegmentBuilder(layout, budget, SLAB) for layout in _layouts(keys)]
+    builders = [SegmentBuilder.fitting(layout, budget, SLAB) for layout in _layouts(keys)]
 
     margins, singles = cells.margins(*(_chunks(keyed, 0, interval, budget) for keyed in (cells.rows, cells.others)))
     lone = margins.words(singles > 0)

@@ -266,7 +266,7 @@ def _counts(side: Side) -> Array:
 def _spread(keyed: KeyedCounts, bucket: int, budget: Budget) -> KeyedCounts:
     """Rows of one bucket, partitioned by a hash of the whole key: equal keys stay together."""
     layout = replace(keyed.layout, halved=False)
-    builder = SegmentBuilder(layout, budget, SLAB, counted=keyed.counted)
+    builder = SegmentBuilder.fitting(layout, budget, SLAB, counted=keyed.counted)
     for label in (0, 1):
         for words, rest, counts, weights in keyed.pieces(bucket, label):
             hashed = words

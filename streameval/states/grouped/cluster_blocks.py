@@ -175,7 +175,7 @@ class BlockedClusters:
         for name, facts in groups:
             block = spec.key.group(name)
             empty.single_rows[block], empty.dropped_rows[block] = facts.astype(np.int64).reshape(2, 2)
-        segments = SegmentBuilder(cell_layout(spec.inner), budget, 1 << 18, counted=True)
+        segments = SegmentBuilder.fitting(cell_layout(spec.inner), budget, 1 << 18, counted=True)
         for batch in batches:
             names = batch.column("group").dictionary_encode()
             numbers = np.array([spec.key.group(name) for name in names.dictionary.to_pylist()], np.int64)

@@ -65,7 +65,7 @@ def add_items(
 
 def read_joined(inner: Any, batches: Iterable[pa.RecordBatch], budget: Budget) -> KeyedCounts:
     """The items of inner tables whose column ``group`` has the names of the groups."""
-    builder = SegmentBuilder(joined_layout(inner), budget, SLAB // 4, counted=True)
+    builder = SegmentBuilder.fitting(joined_layout(inner), budget, SLAB // 4, counted=True)
     weights = _fields(inner, pa.float64())
     for batch in batches:
         group = batch.column("group").dictionary_encode()
@@ -126,7 +126,7 @@ class Joined:
             return inner.from_arrow(header, (self._table(part) for part in found), budget)
         rows = int(self.keyed.items_in(first, last + 1).sum())
         capacity = min(SLAB, 1 << max(rows, 1).bit_length())  # groups of like size share their spare arrays
-        builder = SegmentBuilder(inner.layout, budget, capacity, counted=True)
+        builder = SegmentBuilder.fitting(inner.layout, budget, capacity, counted=True)
         for part in found:
             _add_inner(builder, inner, part)
         [name] = inner.empty().runs()

@@ -19,6 +19,7 @@ import numpy as np
 from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped import weave as kernels
 from streameval.states.grouped.strips import Strip, sorted_rows
+from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS
 from streameval.states.protocol import Totals
@@ -38,6 +39,8 @@ __all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart", "counted", "sided"]
 
 WHOLE = (-1, b"")  # all rows, among the groups of a sheaf
 
+_LEAST = 1 << 16  # rows of a shard: each part costs time for each group
+_SHARE = 28  # bytes of a thread's scratch memory for each row of a shard, which needs 72 without builders beside it
 _ITEMS = 1 << 21  # of a part at most, but for one batch of counts
 
 
@@ -169,7 +172,11 @@ class Sheaf:
 
     @classmethod
     def tallied(
-        cls, woven: Woven, each: Callable[..., list[Any]], parts: Sequence[Callable[[bytes], bytes]] = (bytes,)
+        cls,
+        woven: Woven,
+        each: Callable[..., list[Any]],
+        parts: Sequence[Callable[[bytes], bytes]] = (bytes,),
+        budget: Budget | None = None,
     ) -> Sheaf:
         """The sheaf of a woven state.
 
@@ -178,8 +185,10 @@ class Sheaf:
         woven : Woven
         each : maps a function over the shards
         parts : for each slicing the name of a cell's group, from the name of the cell
+        budget : decides how many rows a shard has
         """
-        intervals, cells = woven.keyed.intervals(), len(woven.book)
+        rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // _SHARE))
+        intervals, cells = woven.keyed.intervals(rows_each), len(woven.book)
         names, codes = woven.coded()
         member, offsets, slicings = np.zeros((cells, 1 + len(parts)), np.uint32), [0, 1], []
         for k, part in enumerate(parts, start=1):
@@ -238,7 +247,7 @@ class Sheaf:
     def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[Strip | Counts]]:
         """The rows of a shard in runs that end between two scores, sorted."""
         if self.woven.narrow:
-            yield from ([rows] for rows in sorted_rows(self.woven.keyed, *shard))
+            yield from ([rows] for rows in sorted_rows(self.woven.keyed, *shard, budget))
             return
         held: list[Strip | Counts] = []
         size, last = 0, np.uint64(0)

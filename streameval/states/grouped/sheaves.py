@@ -14,12 +14,15 @@ from streameval.states.grouped.woven import Woven
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from streameval.budget import Budget
     from streameval.states.grouped.keys import By
 
 __all__ = ["side_by_side"]
 
 
-def side_by_side(held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]]) -> list[Sheaf | ClusterSheaf]:
+def side_by_side(
+    held: Iterable[Any], keys: Sequence[By], each: Callable[..., list[Any]], budget: Budget | None = None
+) -> list[Sheaf | ClusterSheaf]:
     """All rows and all slices; none if they are not stored in a way that one pass can read.
 
     Parameters
@@ -27,11 +30,13 @@ def side_by_side(held: Iterable[Any], keys: Sequence[By], each: Callable[..., li
     held : for each slicing the state that holds it, on demand; one `Joint` may hold all
     keys : the slicings
     each : maps a function over items, as `Engine.each`
+    budget : decides how many rows are swept at a time
     """
     states = iter(held)
     first = next(states)
     if isinstance(first, Joint):
-        return [] if first.further else [Sheaf.tallied(first.woven, each, [first.spec.part(key) for key in keys])]
+        parts = [first.spec.part(key) for key in keys]
+        return [] if first.further else [Sheaf.tallied(first.woven, each, parts, budget)]
     if not isinstance(first, Grouped):
         return []
     if not isinstance(first.woven, Woven):
@@ -39,4 +44,4 @@ def side_by_side(held: Iterable[Any], keys: Sequence[By], each: Callable[..., li
         return [] if None in made else [one for one in made if one is not None]
     if len(keys) > 1 or first.apart or len(first.joined.table):
         return []
-    return [Sheaf.tallied(first.woven, each)]
+    return [Sheaf.tallied(first.woven, each, budget=budget)]

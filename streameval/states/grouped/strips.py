@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.budget import Buffer
+from streameval.budget import Budget, Buffer
 from streameval.kernels import segments
 from streameval.kernels.grouped import sweep
-from streameval.states.keyed.counts import REFINE, KeyedCounts
+from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS, Segment
 
@@ -43,10 +43,11 @@ class Strip(NamedTuple):
         return Counts(keys, np.empty((keys.size, 0), np.uint64), neg, pos)
 
 
-def sorted_rows(keyed: KeyedCounts, start: int, stop: int) -> Iterator[Strip | Counts]:
+def sorted_rows(keyed: KeyedCounts, start: int, stop: int, budget: Budget | None = None) -> Iterator[Strip | Counts]:
     """The rows of some buckets of narrow words, sorted; one bucket of very many in several passes."""
     items = int(keyed.items_in(start, stop).sum())
-    passes = 1 << max(0, (items // REFINE).bit_length() if stop - start == 1 else 0)
+    most = keyed.most(budget or Budget())
+    passes = 1 << max(0, (items // most).bit_length() if stop - start == 1 else 0)
     keyed = keyed.range(start, stop)
     for i in range(passes):
         low, high = (np.uint32((1 << _WORD_BITS) * j // passes) for j in (i, i + 1))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import Budget, Buffer
+from streameval.budget import Budget, Computed
 from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped import weave as kernels
 from streameval.kernels.grouped.sweep import CELL_BITS
@@ -40,6 +40,7 @@ from streameval.states.scores.types import numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from streameval.budget import Buffer
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -111,7 +112,10 @@ class Woven:
         """The same groups with wide words."""
         if not self.narrow:
             return self
-        segments = (replace(each, words=Buffer(words)) for each, words in self._wide())
+        segments = (
+            replace(each, words=Computed(each.words.shape, np.dtype(np.uint64), partial(_widened, each)))
+            for each in self.keyed.segments
+        )
         return replace(self, keyed=KeyedCounts(WIDE, tuple(segments)))
 
     def projected(self, part: Callable[[bytes], bytes]) -> Woven:
@@ -124,8 +128,11 @@ class Woven:
         """The rows with codes of another book, where each old code stands for one of `names`; facts are not renamed."""
         table = book.codes(names)
         wide = self if len(book) <= MOST_CELLS else self.widened()
-        recode = sweep.recoded if wide.narrow else kernels.recoded
-        segments = (replace(each, words=Buffer(recode(each.words.read(), table))) for each in wide.keyed.segments)
+        recode, kind = sweep.recoded if wide.narrow else kernels.recoded, wide.keyed.layout.dtype
+        segments = (
+            replace(each, words=each.words.computed(lambda words: recode(words, table), kind))
+            for each in wide.keyed.segments
+        )
         return replace(wide, book=book, keyed=KeyedCounts(wide.keyed.layout, tuple(segments)))
 
     def marks(self, names: Iterable[bytes]) -> Array:
@@ -162,6 +169,7 @@ class Woven:
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
+        budget = budget or Budget()
         segments: dict[int, list[Segment]] = {}
         for each, words in self._wide():
             codes = np.repeat(each.codes, np.diff(each.starts))
@@ -169,7 +177,7 @@ class Woven:
             counts = each.counts.read() if each.counts else NO_COUNTS
             for group in np.flatnonzero(np.diff(starts)).tolist():
                 at = order[starts[group] : starts[group + 1]]
-                own = _segment(codes[at], words[at], counts[at] if counts.size else NO_COUNTS)
+                own = _segment(codes[at], words[at], counts[at] if counts.size else NO_COUNTS, budget)
                 segments.setdefault(group, []).append(own)
         return {
             name: self._inner(tuple(segments.get(code, ())), facts)
@@ -294,10 +302,17 @@ def _complete(score: pa.Array, kind: str) -> Array | None:
     return None if values.dtype.kind == "f" and np.isnan(values).any() else values
 
 
-def _segment(codes: Array, words: Array, counts: Array) -> Segment:
+def _widened(segment: Segment, start: int, stop: int) -> Array:
+    """Some narrow words of a segment as wide ones."""
+    starts = np.clip(segment.starts, start, stop) - start
+    words: Array = sweep.wide_words(segment.words.read(start, stop), starts, segment.codes)
+    return words
+
+
+def _segment(codes: Array, words: Array, counts: Array, budget: Budget) -> Segment:
     """A segment of `ScoreCounts` from items in the order of their codes."""
     first = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=-1))
     rows = np.add.reduceat(counts, first) if counts.size else np.diff(np.append(first, codes.size))
-    held = Buffer(counts) if counts.size else None
-    narrow = Buffer((words >> _HALF).astype(np.uint16))
+    held = budget.hold(counts) if counts.size else None
+    narrow = budget.hold((words >> _HALF).astype(np.uint16))
     return Segment(codes[first], np.append(first, codes.size), rows, None, narrow, None, held)

@@ -27,6 +27,7 @@ MANY = 8  # rows for each key that differs only by bits that never partition, fr
 SPARE = 8  # one item of this many, at least, must be in a repetitive piece: what is left is copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _TABLES: dict[int, list[Array]] = {}  # of zeros, by the number of codes, one a thread: fresh memory is slow
+_LEAST = 1 << 12  # rows that are collected at a time, however small the budget
 BLOCK = 1 << 16  # rows from which hot keys are taken at a time: they stay in the cache
 
 
@@ -73,6 +74,20 @@ class SegmentBuilder:
         self.nan_seen = False  # whether a NaN score was added
         self.nan_rows = np.zeros(2, np.int64)  # rows stored so far whose score is NaN, by label
         self._nan_weights: tuple[list[float], list[float]] = ([], [])
+
+    @classmethod
+    def fitting(cls, layout: Layout, budget: Budget, rows: int, *, counted: bool = False) -> SegmentBuilder:
+        """A builder for so many rows, or for fewer at a time, so that it stays within the scratch memory of a thread.
+
+        Examples
+        --------
+        >>> from streameval.budget import Budget
+        >>> from streameval.states.keyed.layout import Layout
+        >>> SegmentBuilder.fitting(Layout(4, 64), Budget(1 << 23), 1 << 20).capacity
+        52428
+        """
+        width = layout.dtype.itemsize + 8 * (layout.words - 1 + layout.weighted + counted)
+        return cls(layout, budget, min(rows, max(_LEAST, budget.scratch // (2 * width + 4))), counted=counted)
 
     @property
     def nan_weights(self) -> Array:

@@ -426,7 +426,7 @@ class KeyedCounts:
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
-        builder = SegmentBuilder(layout, budget, min(SLAB, most), counted=self.counted)
+        builder = SegmentBuilder.fitting(layout, budget, min(SLAB, most), counted=self.counted)
         for label in (0, 1):
             for part in self.pieces(bucket, label):
                 high_bits = (self._word(part, column) - np.uint64(low)) >> shift
