@@ -19,6 +19,7 @@ _UNUSED = {
     "cffi": "numba.core.typing.cffi_utils",
     "scipy.linalg": "numba.np.linalg",  # no loop multiplies matrices
     "jinja2": "dask.widgets.widgets",  # shows objects in notebooks
+    "yaml": "numba.core.config",  # settings of numba in the working directory
     "charset_normalizer": "numpy.f2py.crackfortran",
 }
 _MODULES = 250_000  # objects that a command makes by its imports: 110,000 to 310,000

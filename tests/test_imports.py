@@ -320,6 +320,22 @@ m.run()
 """
 
 
+def test_a_small_evaluation_imports_neither_dask_nor_stores(tmp_path: Path) -> None:
+    """There is nothing to schedule in a night of some thousand rows, and data are told from stores by one directory."""
+    code = (
+        "import sys, pyarrow as pa, pyarrow.parquet as pq, streameval.__main__ as m\n"
+        "columns = {'label': [0, 1, 0, 1], 'a': [0.1, 0.2, 0.3, 0.4], 'b': [0.5, 0.5, 0.5, 0.5], 'c': [1, 1, 2, 3]}\n"
+        "pq.write_table(pa.table(columns), sys.argv[1])\n"
+        "command = 'streameval evaluate --quiet --score a --score b --cluster c'\n"
+        "sys.argv = [*command.split(), sys.argv[1]]\n"
+        "import atexit\n"
+        "atexit.register(lambda: print({'dask', 'yaml', 'streameval.store'} & set(sys.modules)))\n"
+        "m.run()\n"
+    )
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "a.parquet")], check=True, capture_output=True)
+    assert found.stdout.splitlines()[-1] == b"set()"
+
+
 @pytest.mark.parametrize(("arguments", "status"), [(["--version"], 0), (["evaluate", "--nonsense"], 2)])
 def test_a_command_ends_without_taking_modules_apart(arguments: list[str], status: int) -> None:
     """That took 0.3 s, only to free memory that is returned anyway; threads end and exit handlers run as ever."""

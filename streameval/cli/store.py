@@ -5,7 +5,9 @@ Everything is imported where it is used, so that ``--help`` answers at once.
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -79,7 +81,7 @@ def store_named(
 
     selection = given({name: asked.pop(name) for name in SELECTION})
     first, store = data[0], None
-    if not any(c in first for c in "*?["):
+    if not any(c in first for c in "*?[") and not _is_local_data(first):
         with suppress(OptionError):  # neither a local disk nor S3
             store = opened_store(first, dict(asked), progress)
     if store is None or not store.exists():
@@ -91,6 +93,12 @@ def store_named(
     for name in (*_RUN, "storage_options"):
         asked.pop(name, None)
     return store, selection
+
+
+def _is_local_data(path: str) -> bool:
+    """Whether a local path is no store, which is told without importing all that a store needs."""
+    folder = os.path.normpath(Path(path).expanduser().absolute())
+    return "://" not in path and not Path(folder, "ledger", "_delta_log").is_dir()
 
 
 @click.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from streameval.states.contingency.summary import Summary
 
 __all__ = ["ThreadEngine"]
+
+_WORTH_THREADS = 1 << 20  # bytes of states; fewer are finalized before Dask has started threads, let alone is imported
 
 
 @dataclass(frozen=True)
@@ -170,7 +173,8 @@ class ThreadEngine:
             i, shard = item
             return partials(jobs[i][0], shard, jobs[i][1], self.budget)
 
-        found = self.each(one, work, "finalize")
+        small = len(work) == len(jobs) and sum(sys.getsizeof(state) for state, _ in jobs) < _WORTH_THREADS
+        found = (replace(self, threads=1) if small else self).each(one, work, "finalize")
         return [
             combine(state, metrics, [part for (j, _), part in zip(work, found, strict=True) if j == i])
             for i, (state, metrics) in enumerate(jobs)
