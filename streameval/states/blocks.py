@@ -20,7 +20,7 @@ from streameval.kernels.jit import read_only
 if TYPE_CHECKING:
     from streameval.typing import Array
 
-__all__ = ["BLOCKS", "BlockSums", "Tally", "blocks_of"]
+__all__ = ["BLOCKS", "BlockSums", "Tally", "block_codes", "blocks_of"]
 
 BLOCKS = 128
 
@@ -37,6 +37,11 @@ def blocks_of(words: Array, blocks: int) -> Array:
     words : uint64 array of shape (n,), first words of ids as `streameval.states.keyed.ids.identify` gives them
     blocks : number of blocks
     """
+    return block_codes(words, blocks).astype(np.int64)
+
+
+def block_codes(words: Array, blocks: int) -> Array:
+    """The same as a uint16 array, for batches of rows: a quarter of the memory, which takes most of the time."""
     found: Array = unit_blocks(read_only(np.ascontiguousarray(words)), blocks)
     return found
 

@@ -51,8 +51,8 @@ def hashed_block(word, count):
 
 @jit
 def row_blocks(first, rows, file, count):
-    """The block, of `count`, of each of consecutive rows of a file, as int64; every row is a unit."""
-    out, blocks = np.empty(rows, np.int64), np.uint64(count)
+    """The block, of at most 65,536, of each of consecutive rows of a file, as uint16; every row is a unit."""
+    out, blocks = np.empty(rows, np.uint16), np.uint64(count)
     for i in range(rows):
         out[i] = hashed_block(_hashed(np.uint64(first + i)) ^ file, blocks)
     return out
@@ -60,8 +60,8 @@ def row_blocks(first, rows, file, count):
 
 @jit
 def unit_blocks(words, count):
-    """The block, of `count`, of each unit, from its word, as int64."""
-    out, blocks = np.empty(words.size, np.int64), np.uint64(count)
+    """The block, of at most 65,536, of each unit, from its word, as uint16."""
+    out, blocks = np.empty(words.size, np.uint16), np.uint64(count)
     for i in range(words.size):
         out[i] = hashed_block(words[i], blocks)
     return out

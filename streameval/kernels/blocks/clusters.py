@@ -42,10 +42,10 @@ def encode_cells(ids, second, blocks, label, words, codes):
     `second` has the second words of ids, or is empty; it is overwritten with those of the keys.
     """
     for i in range(ids.size):
-        mixed, low = ids[i] * _MIX, blocks[i]
+        mixed, low = ids[i] * _MIX, np.uint64(blocks[i])
         if second.size:
             low = second[i] >> _FREE
-            second[i] = (second[i] << _BITS) | blocks[i]
+            second[i] = (second[i] << _BITS) | np.uint64(blocks[i])
         words[i] = (mixed & _TOP) | ((mixed << _BITS) & ~_TOP) | low
         codes[i] = (np.uint32(mixed >> _CODE) << np.uint32(1)) | np.uint32(label[i])
 

@@ -16,18 +16,17 @@ def left_counts(whole, table, first, step):
     Parameters
     ----------
     whole : int64 array of shape (n_bins, 2), rows of all blocks
-    table : int64 array of shape (n_bins, n_blocks, 2)
+    table : int64 array of shape (n_blocks, n_bins, 2)
     """
-    out = np.empty_like(whole)
+    out = whole.copy()
     negatives, positives = np.int64(0), np.int64(0)
+    for b in range(first, len(table), step):
+        for i in range(len(whole)):
+            out[i, 0] -= table[b, i, 0]
+            out[i, 1] -= table[b, i, 1]
     for i in range(len(whole)):
-        neg, pos = whole[i, 0], whole[i, 1]
-        for b in range(first, table.shape[1], step):
-            neg -= table[i, b, 0]
-            pos -= table[i, b, 1]
-        out[i, 0], out[i, 1] = neg, pos
-        negatives += neg
-        positives += pos
+        negatives += out[i, 0]
+        positives += out[i, 1]
     return out, negatives, positives
 
 
@@ -35,13 +34,13 @@ def left_counts(whole, table, first, step):
 def left_weights(whole, sums, left, first, step):
     """Weights of all blocks but some, as `left_counts`; 0 where no row is left, not a rounding error."""
     out = np.zeros_like(whole)
+    for b in range(first, len(sums), step):
+        for i in range(len(whole)):
+            out[i, 0] += sums[b, i, 0]
+            out[i, 1] += sums[b, i, 1]
     for i in range(len(whole)):
         for side in range(2):
-            if left[i, side]:
-                taken = 0.0
-                for b in range(first, sums.shape[1], step):
-                    taken += sums[i, b, side]
-                out[i, side] = max(whole[i, side] - taken, 0.0)
+            out[i, side] = max(whole[i, side] - out[i, side], 0.0) if left[i, side] else 0.0
     return out
 
 
@@ -83,7 +82,7 @@ def tied_rows(whole, table, first, step, pieces, most, side):
     Parameters
     ----------
     whole : array of shape (n_bins, 2), rows of all blocks or their weights
-    table : array of shape (n_bins, n_blocks, 2), of each block
+    table : array of shape (n_blocks, n_bins, 2), of each block
     first, step : the block is all those from ``first`` on in steps of ``step``
     pieces, most : as for `cut_counts`
     side : 1, or −1 for positives on the other side
@@ -92,12 +91,14 @@ def tied_rows(whole, table, first, step, pieces, most, side):
     -------
     float64 array of shape (n_bins, 2)
     """
-    out = np.empty(whole.shape, np.float64)
+    out = np.zeros(whole.shape, np.float64)
+    for b in range(first, len(table), step):
+        for i in range(len(whole)):
+            out[i, 0] += table[b, i, 0]
+            out[i, 1] += table[b, i, 1]
     for i in range(len(whole)):
         for label in range(2):
-            block = 0.0
-            for b in range(first, table.shape[1], step):
-                block += table[i, b, label]
+            block = out[i, label]
             away = min(block, abs(block - whole[i, label] / step)) * (most // pieces[i])
             mixed = np.uint64((i * step + first) * 2 + label + 1) * np.uint64(0x9E3779B97F4A7C15)
             mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -69,7 +69,7 @@ def cell_layout(inner: Any) -> Layout:
 def encode_rows(segments: SegmentBuilder, ids: tuple[Array, Array], blocks: Array, label: Array, counts: Array) -> None:
     """Add rows by the words of their clusters, not mixed, and their blocks."""
     first, rest = read_only(ids[0]), ids[1].copy()  # which `encode` overwrites with the words of the keys
-    second, blocks, label = rest.reshape(-1), read_only(blocks.view(np.uint64)), read_only(label)
+    second, blocks, label = rest.reshape(-1), _codes(blocks), read_only(label)
 
     def encode(part: slice, *out: Array) -> None:
         encode_cells(first[part], second[part], blocks[part], label[part], *out)
@@ -117,8 +117,13 @@ class BlockedClustersBuilder:
 
 def row_counts(blocks: Array, label: Array, count: int) -> Array:
     """Rows by block and label, as an int64 array of shape (count, 2)."""
-    found: Array = count_rows(read_only(blocks), read_only(label), count)
+    found: Array = count_rows(_codes(blocks), read_only(label), count)
     return found
+
+
+def _codes(blocks: Array) -> Array:
+    """Blocks as loops take them: uint16."""
+    return read_only(blocks.astype(np.uint16, copy=False))
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +183,7 @@ class BlockedClusters:
         segments = SegmentBuilder.fitting(cell_layout(spec.inner), budget, 1 << 18, counted=True)
         for batch in batches:
             names = batch.column("group").dictionary_encode()
-            numbers = np.array([spec.key.group(name) for name in names.dictionary.to_pylist()], np.int64)
+            numbers = np.array([spec.key.group(name) for name in names.dictionary.to_pylist()], np.uint16)
             blocks = numbers[names.indices.to_numpy()]
             keys = unmix(batch.column("key").to_numpy())
             rest = batch.column("second").to_numpy().reshape(-1, 1) if "second" in batch.schema.names else None

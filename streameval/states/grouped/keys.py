@@ -28,7 +28,7 @@ from streameval.kernels.blocks.changes import row_blocks
 from streameval.kernels.grouped.weave import mark_codes, recoded_rows
 from streameval.kernels.hashing import hash_bytes
 from streameval.kernels.jit import read_only
-from streameval.states.blocks import BLOCKS, blocks_of
+from streameval.states.blocks import BLOCKS, block_codes
 from streameval.states.keyed.ids import id_type, identify
 from streameval.wording import plural
 
@@ -192,7 +192,7 @@ class Blocks:
         return name
 
     def numbers(self, batch: Batch) -> Array:
-        """The number of the block of each row, as an int64 array."""
+        """The number of the block of each row, as a uint16 array."""
         if self.unit is None:
             return _of_rows(batch, self.count)
         array = batch.columns[self.unit]
@@ -200,9 +200,9 @@ class Blocks:
             array = array.dictionary_decode()
         kind = id_type(array.type, self.unit)
         if not array.null_count:
-            return blocks_of(identify(array, kind)[0], self.count)
+            return block_codes(identify(array, kind)[0], self.count)
         found, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)
-        found[valid] = blocks_of(identify(array.drop_null(), kind)[0], self.count)
+        found[valid] = block_codes(identify(array.drop_null(), kind)[0], self.count)
         return found
 
     def group(self, name: bytes) -> Group:

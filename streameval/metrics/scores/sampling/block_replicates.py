@@ -18,7 +18,7 @@ first check.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -143,6 +143,7 @@ class BlockReplicates:
         ranking, 1 or −1 for what a block holds of a bin beyond its share in one half of it
     pieces : of a bin of several scores
     still : bins whose rows are not moved
+    turned : rows and weights by block, bin and label, made when first needed
     """
 
     state: BlockCounts
@@ -153,6 +154,7 @@ class BlockReplicates:
     moved: float = 0.0
     pieces: int = _PIECES
     still: tuple[int, ...] = ()
+    turned: list[Array] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -175,9 +177,9 @@ class BlockReplicates:
 
     def without(self, block: int) -> Pieces | CutRows:
         """The rows of all other blocks."""
-        return (
-            self._pieces(block) if self.cells is None else self.cells.without(self.state, block, self.count, self.moved)
-        )
+        if self.cells is None:
+            return self._pieces(block)
+        return self.cells.without(self.state, self._tables, block, self.count, self.moved)
 
     def total(self) -> Pieces | CutRows:
         """The rows of all blocks."""
@@ -281,6 +283,13 @@ class BlockReplicates:
             return None
         return f"the grid of {self.state.spec.bins:,} bins is too coarse: {FINER}"
 
+    @property
+    def _tables(self) -> list[Array]:
+        """Rows and weights by block, so that those of one lie together: arrays of shape (n_blocks, n_bins, 2)."""
+        if not self.turned:
+            self.turned[:] = (each.transpose(1, 0, 2).copy() for each in (self.state.table, self.state.sums))
+        return self.turned
+
     @cached_property
     def _cuts(self) -> Cuts:
         """How bins are cut into pieces."""
@@ -301,14 +310,15 @@ class BlockReplicates:
         rows, weights, nan_rows, nan_weights = state.whole
         moved = (weights if weighted else rows)[:0]
         if self.moved:
-            table, whole = (state.sums, weights) if weighted else (state.table, rows)
-            moved = tied_rows(whole, table, first, self.count, cuts.pieces, cuts.most, self.moved).astype(moved.dtype)
+            whole = weights if weighted else rows
+            ties = tied_rows(whole, self._tables[weighted], first, self.count, cuts.pieces, cuts.most, self.moved)
+            moved = ties.astype(moved.dtype)
             moved[list(self.still)] = 0
             nan_rows, nan_weights = nan_rows * cuts.most, nan_weights * cuts.most
             return Pieces(state.spec, cuts, rows, self._sums, weights, nan_rows, nan_weights, moved)
-        counts, *sums = left_counts(rows, state.table, first, self.count)
+        counts, *sums = left_counts(rows, self._tables[0], first, self.count)
         if weighted:
-            weights = left_weights(weights, state.sums, counts, first, self.count)
+            weights = left_weights(weights, self._tables[1], counts, first, self.count)
         if nan_rows.any():
             nan_rows = (nan_rows - state.nan_rows[left].sum(axis=0)) * cuts.most
             nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0) * cuts.most

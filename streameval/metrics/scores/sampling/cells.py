@@ -120,18 +120,21 @@ class Cells(NamedTuple):
             weights = _within(bins, np.concatenate(of)[order])
         return cls(bins, _within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
 
-    def without(self, state: BlockCounts, first: int, count: int, moved: float) -> CutRows:
-        """The rows of all blocks but those that are taken as one with a block, by cell."""
+    def without(self, state: BlockCounts, tables: Sequence[Array], first: int, count: int, moved: float) -> CutRows:
+        """The rows of all blocks but those that are taken as one with a block, by cell.
+
+        `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
+        """
         left, weighted = slice(first, None, count), state.spec.weighted
         whole, weights, nan_rows, nan_weights = state.whole
-        counts, *sums = left_counts(whole, state.table, first, count)
+        counts, *sums = left_counts(whole, tables[0], first, count)
         signs = np.array([moved * (1 - 2 * (first >> side & 1)) for side in range(2)])
         measure = [each.sum(axis=1, keepdims=True) if weighted else each for each in (whole, counts)]
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
         kept = kept[: dealt_counts(self.bins, self.upto, *measure, signs, rows, kept)]
         rows, found = rows[:, : kept.size], self.weights
         if weighted:
-            remaining = left_weights(weights, state.sums, counts, first, count)
+            remaining = left_weights(weights, tables[1], counts, first, count)
             found = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, signs)
             every = np.zeros((1, self.bins.size), np.int64)
             every[:, kept] = rows
