@@ -38,11 +38,21 @@ if TYPE_CHECKING:
 
     from streameval.typing import Array
 
-__all__ = ["Budget", "Buffer", "Computed", "available_memory", "available_threads", "parse_bytes", "spill_directory"]
+__all__ = [
+    "LEAST_ROOM",
+    "Budget",
+    "Buffer",
+    "Computed",
+    "available_memory",
+    "available_threads",
+    "parse_bytes",
+    "spill_directory",
+]
 
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _DISK = Path("/var/tmp")  # noqa: S108 - a spill file is unlinked, so its name cannot be taken; /tmp is often memory
+LEAST_ROOM = 1 / 8  # share of the limit that states always have
 _PAGES = Path("/proc/self/statm")
 _SMALL = 1 << 13  # bytes; spilling less than this frees nothing worth a system call
 _SPARE = 1 << 16  # bytes of an array that is worth keeping for another builder
@@ -347,7 +357,7 @@ class Budget:
     @contextmanager
     def reserved(self, nbytes: int) -> Iterator[None]:
         """Leave this much of the limit to what is no state, but at least an eighth of the limit to states."""
-        self.room = max(self.limit - nbytes, self.limit // 8)
+        self.room = max(self.limit - nbytes, int(self.limit * LEAST_ROOM))
         self._spill_excess()
         try:
             yield

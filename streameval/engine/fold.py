@@ -4,7 +4,8 @@ A task folds a few pieces of the scan into one state per spec. Labels and weight
 by all builders. This module does not know where the data come from or which engine runs the task.
 
 The engine divides its memory limit: 60 % for finished states (`STATE_SHARE`), at most 25 % for the buffers of builders
-(`run_capacity`), the rest for record batches and for the shards being finalized.
+(`run_capacity`), the rest for record batches and for the shards being finalized. What reading row groups takes is
+reserved from the states' share (`scratch_bytes`); a limit too low for it is said beforehand (`least_limit`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streameval.budget import LEAST_ROOM
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
 from streameval.scan.pieces import LARGE_CHUNK
@@ -43,6 +45,7 @@ __all__ = [
     "fold",
     "hand_over",
     "label_reader",
+    "least_limit",
     "merge",
     "prepared",
     "raw_batches",
@@ -60,6 +63,7 @@ TASK_ROWS = 1 << 20  # rows that make a task worthwhile
 TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time
 FIXED_TASKS = 2  # the same where no state grows with the rows: then the tables of each task take the time
 _ROW_SCRATCH = 80  # bytes that a row takes while it is decoded, hashed, moved to its group and encoded
+_TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
 ROWS_A_TASK = 1 << 22  # for states that depend on how tasks are cut
 STATE_SHARE = 0.6  # share of the memory limit that states may hold
 HEAVIEST = 1e280  # largest weight: no sum of weights overflows a float64
@@ -236,9 +240,30 @@ def _width(kind: pa.DataType) -> int:
 
 
 def scratch_bytes(pieces: Sequence[Piece], threads: int) -> int:
-    """Bytes that reading takes on all threads beside batches: twice the largest row groups, as they are stored."""
-    groups = (piece.nbytes // len(getattr(piece.source, "groups", "1")) for piece in pieces)
-    return 2 * threads * min(max(groups, default=0), LARGE_CHUNK)
+    """Bytes that all threads take beside states, builders and batches while they read.
+
+    Each takes twice its row group, as it is stored, and tables of a few megabytes; for few rows, less.
+    """
+    rows = sum(piece.rows for piece in pieces)
+    tables = min(_TABLES, _TABLE_ROW * rows) if rows >= 0 else _TABLES
+    return threads * (2 * min(max(map(_group_bytes, pieces), default=0), LARGE_CHUNK) + tables)
+
+
+def _group_bytes(piece: Piece) -> int:
+    """Bytes of a row group as it is stored; none for a table in memory."""
+    groups = getattr(getattr(piece.source, "source", piece.source), "groups", ())
+    return piece.nbytes // len(groups) if groups else 0
+
+
+def least_limit(scratch: int) -> int:
+    """The memory limit from which on states have the least room that a budget leaves them beside reading.
+
+    Examples
+    --------
+    >>> least_limit(21 << 20) >> 20
+    40
+    """
+    return int(scratch / (STATE_SHARE * (1 - LEAST_ROOM)))
 
 
 def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:

@@ -204,7 +204,9 @@ def evaluate(
         digests of the first pass would be poor, or if all rows are drawn, which gives a certain interval (see
         `streameval.evaluation.sampling`).
     memory : int or str, optional
-        Budget for states, such as ``"2GiB"``; by default a quarter of the memory. States beyond it are spilled.
+        Budget for states and for reading and sorting, such as ``"2GiB"``; by default a quarter of the memory. States
+        beyond it are spilled. Beside a process after a small call, a run takes at most 1.15 times as much; where row
+        groups are too large for that on so many threads, a warning says beforehand how much is needed.
     spill : path, optional
         Directory of the spill file, by default ``$TMPDIR`` or ``/var/tmp``.
     on_error : {"raise", "skip"}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import logging
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -156,9 +158,32 @@ def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
 
     monkeypatch.setattr(SegmentBuilder, "add", watched)
     evaluate(tmp_path, score="score", memory="8MiB", threads=1)
-    stored = sum(pq.read_metadata(tmp_path / "0.parquet").row_group(0).column(i).total_compressed_size for i in (0, 1))
+    footer = pq.read_metadata(tmp_path / "0.parquet")
+    stored = sum(footer.row_group(g).column(i).total_compressed_size for g in range(5) for i in (0, 1)) // 5
+    assert rooms
     for limit, room in rooms:
-        assert limit - 4 * stored < room <= limit - stored
+        assert room == limit - 2 * stored - fold._TABLES
+
+
+def test_a_limit_too_low_for_the_row_groups_is_said_beforehand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, with the limit that suffices, which is then silent; the values are the same, and tables need none."""
+    table = _table(300_000)
+    pq.write_table(table, tmp_path / "0.parquet")
+    given = {"score": "score", "metrics": "roc_auc", "threads": 1}
+    with caplog.at_level(logging.WARNING, "streameval"):
+        evaluate(table, **given, memory="12MiB")
+        assert not caplog.records
+        little = [evaluate(tmp_path, **given, memory="12MiB").results for _ in range(2)]
+    [record] = caplog.records
+    assert "12.6 MB of memory is too little for the row groups and tables of 1 thread" in record.getMessage()
+    [least] = re.findall(r"give (\d+) MiB \(--memory\)", record.getMessage())
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "streameval"):
+        enough = evaluate(tmp_path, **given, memory=f"{least}MiB").results
+    assert not caplog.records
+    assert little == [enough, enough]
 
 
 @pytest.mark.parametrize(
