@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 _ONE = np.uint64(1 << 62)
+_PER_WORD = 2.0**-62
+_CLOSE = 2e-15  # relative: more than twice what rounding moves a sum of a few floats
 _FIT = 1 << 31  # counts whose products fit a word
 _TAKEN = 4096  # groups of a bin that are summed at a time
 _FEW = 1 << 22  # rows whose sum of words of 40 bits fits a word
@@ -92,33 +94,32 @@ def drift_counts(neg, pos, score, levels, starts):
     """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
 
     The least and the greatest also range over the empty sum, 0. The sums at the ends of strides are known, from
-    `stride_levels` and `stride_counts`. Within a stride a sum rises and falls by no more than its positives, so few
-    strides may hold an extreme: these are followed group by group.
+    `stride_levels` and `stride_counts`; in floating point they bound both extremes. Within a stride a sum rises and
+    falls by no more than its positives, so few strides may hold an extreme: these are followed group by group.
     """
     strides = levels.shape[1] - 1
-    found, ends = np.zeros((3, 2), np.uint64), np.zeros((strides + 1, 2), np.uint64)
+    found, ends = np.zeros((3, 2), np.uint64), np.zeros(strides + 1)
+    for k in range(1, strides + 1):
+        ends[k] = (levels[1, k] - levels[1, 0]) - (starts[k, 0] * 4.0 + starts[k, 1] * _PER_WORD)
+    slack = _CLOSE * (levels[:, strides] - levels[:, 0]).sum()
+    least, most = ends.min() + slack, ends.max() - slack
     for k in range(strides):
-        hits = np.uint64(levels[1, k + 1] - levels[1, 0])
-        high, low = multiply_add(np.uint64(0), np.uint64(0), hits, _ONE)
-        high = high - starts[k + 1, 0] - np.uint64(low < starts[k + 1, 1])
-        low = low - starts[k + 1, 1]
-        ends[k + 1, 0], ends[k + 1, 1] = high, low
-        _fall(found, high, low)
-        _rise(found, high, low)
-    found[0] = ends[strides]
-    for k in range(strides):
-        hits = np.uint64(levels[1, k + 1] - levels[1, k])
-        up_high, up_low = multiply_add(ends[k, 0], ends[k, 1], hits, _ONE)
-        by_high, by_low = multiply_add(np.uint64(0), np.uint64(0), hits, _ONE)
-        down_high = ends[k + 1, 0] - by_high - np.uint64(ends[k + 1, 1] < by_low)
-        down_low = ends[k + 1, 1] - by_low
-        if _less(found[2, 0], found[2, 1], up_high, up_low) or _less(down_high, down_low, found[1, 0], found[1, 1]):
-            high, low = ends[k]
+        hits = levels[1, k + 1] - levels[1, k]
+        if ends[k] + hits >= most or ends[k + 1] - hits <= least:
+            high, low = _ended(levels, starts, k)
             for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
                 high, low = _drifted(high, low, neg[i], pos[i], _word(score[i]))
                 _fall(found, high, low)
                 _rise(found, high, low)
+    found[0, 0], found[0, 1] = _ended(levels, starts, strides)
     return found
+
+
+@jit
+def _ended(levels, starts, k):
+    """The running sum before a stride, as two words."""
+    high, low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(levels[1, k] - levels[1, 0]), _ONE)
+    return high - starts[k, 0] - np.uint64(low < starts[k, 1]), low - starts[k, 1]
 
 
 @jit
@@ -194,9 +195,10 @@ def pool_counts(neg, pos, levels):
         width, rise = n[k] + p[k], p[k]
         x, y, x_before, y_before = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         for stride in range(first, edges[k] + 1):
-            if stride < edges[k] and (y + sums[1, stride]) * width <= rise * x:
+            hits = sums[1, stride]
+            if stride < edges[k] and (y + hits) * width <= rise * (x + hits):
                 x += sums[0, stride] + sums[1, stride]
-                y += sums[1, stride]
+                y += hits
                 continue
             stop = min((stride + 1) * STRIDE, neg.size)
             for i in range(stride * STRIDE, stop):

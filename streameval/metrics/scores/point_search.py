@@ -119,8 +119,8 @@ def _precise(part: ScorePart, due: Any) -> Vertex | None:
 
 def _of_precision(part: ScorePart, share: float) -> Vertex | None:
     """The first group with the largest T of those that reach a precision, or how near the part comes to it."""
-    found = _shared(part, *deepest(part, share))
-    return part.once("nearest", lambda: _nearest(part)) if found is None else found
+    at, true, false = deepest(part, share)
+    return _shared(part, at, true, false) if at >= 0 else part.once("nearest", lambda: _nearest(part))
 
 
 def _nearest(part: ScorePart) -> Vertex | None:

@@ -161,11 +161,13 @@ class Strides(NamedTuple):
 
     def upto(self, end: int) -> tuple[int, int, int]:
         """Negatives and positives above the end of the first `end` groups, and Σ (p + n)·s of these."""
-        stride = end // STRIDE
+        stride = end // STRIDE if end < self.n.size else self.starts.shape[0] - 1
+        (of_neg, of_pos), score = self.levels[:, stride].tolist(), _integer(self.starts[stride].tolist())
+        if end in (stride * STRIDE, self.n.size):
+            return of_neg, of_pos, score
         rest = slice(stride * STRIDE, end)
         n, p, scores = self.n[rest], self.p[rest], self.scores[rest]
-        of_neg, of_pos = self.levels[:, stride].tolist()
-        return of_neg + int(n.sum()), of_pos + int(p.sum()), _integer(self.starts[stride]) + int(dot(n + p, scores))
+        return of_neg + int(n.sum()), of_pos + int(p.sum()), score + int(dot(n + p, scores))
 
 
 def strides(part: ScorePart, scores: Array) -> Strides:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Columns", "Counts", "Labelled", "aligned", "distinct", "grouped", "taken_out", "tallied", "words_counted"]
 
 _TABLES: list[tuple[Array, Array]] = []  # of zeros, one pair a thread: fresh memory is slow
-_ROOM = 1 << 17  # keys that are counted at a time
+_ROOM = 1 << 18  # keys that are counted at a time
 _RUN = 1 << 8  # rows of equal words above which they are sorted as any words are
 
 Columns = tuple[Array, Array, Array, Array]  # words, further words, counts, weights
@@ -217,17 +217,20 @@ def tallied(bucket: int, *sides: Iterable[Columns], weighted: bool) -> Counts:
     return Counts(keys, _no_rest(keys), neg, pos, *(sums[found] + errors[found] for sums, errors in weights))
 
 
-def words_counted(rows: Addresses, bucket: int) -> Iterator[Counts]:
-    """Distinct 32-bit keys of buckets from `bucket` on, whose 16-bit words are at some addresses."""
+def words_counted(rows: Addresses, bucket: int, room: int) -> Iterator[Counts]:
+    """Distinct 32-bit keys of buckets from `bucket` on, whose 16-bit words are at some addresses.
+
+    About `room` keys at a time, at least those of a bucket.
+    """
     try:
         table, seen = _TABLES.pop()
     except IndexError:  # other threads hold them all
         table, seen = np.zeros(WORDS, np.uint64), np.zeros(WORDS // 64, np.uint64)
     items, done = np.diff(rows.starts[:, ::2]).sum(axis=0), 0
-    most = min(_ROOM, int(items.clip(max=WORDS).sum()))
+    most = min(max(room, WORDS), _ROOM, int(items.clip(max=WORDS).sum()))
     while done < items.size:
-        room = _room(most + 1)
-        done, n = tally_words(rows, items, bucket, done, table, seen, *room)
-        keys, neg, pos = (column[:n] for column in room)
+        columns = _room(most + 1)
+        done, n = tally_words(rows, items, bucket, done, table, seen, *columns)
+        keys, neg, pos = (column[:n] for column in columns)
         yield Counts(keys, _no_rest(keys), neg, pos)
     _TABLES.append((table, seen))

@@ -180,6 +180,8 @@ def leading(scores: Array, value: float, *, above: bool = False) -> int:
     >>> leading(scores, 0.5), leading(scores, 0.5, above=True)
     (3, 1)
     """
+    if scores.size and (scores[-1] > value if above else scores[-1] >= value):
+        return scores.size
     return (bisect_left if above else bisect_right)(scores, -value, key=neg)
 
 
