@@ -329,3 +329,16 @@ def test_cumulative_sums_of_many_groups(most: int) -> None:
             found = drift_counts(*counts, score, levels, starts).tolist()
             told = [((high << 64) | low) - (high >> 63 << 128) for high, low in found]
             assert told == [at, min(sums), max(sums)]
+
+
+def test_with_the_slope_fixed_only_the_sums_of_the_intercept_are_taken() -> None:
+    """To the last bit those of the joint fit."""
+    random = np.random.default_rng(8)
+    score = random.beta(0.6, 1.4, 3000)
+    [part] = fold_arrays((random.random(3000) < score).astype(np.uint8), score).parts()
+    table = logit_table.joined([logit_table.binned(part.n, part.p, part.scores)], 3000)
+    of_a, of_b, aa, ab, bb = table.derivatives(0.1, 1.0)
+    assert table.derivatives(0.1, 1.0, joint=False) == (of_a, 0.0, aa, 0.0, 0.0)
+    assert of_b
+    assert ab
+    assert bb

@@ -57,15 +57,20 @@ class BinnedLogits:
     hits: Array
     exact: bool
 
-    def derivatives(self, a: float, b: float) -> tuple[float, float, float, float, float]:
-        """The likelihood's derivatives to a and to b, and its curvature (aa, ab, bb) to about 10⁻³ of itself."""
+    def derivatives(self, a: float, b: float, *, joint: bool = True) -> tuple[float, float, float, float, float]:
+        """The likelihood's derivatives to a and to b, and its curvature (aa, ab, bb) to about 10⁻³ of itself.
+
+        Without `joint` b stands still: what concerns it is 0.
+        """
         c, u, (m1, m2, m3, m4, m5) = self.centre, self.n + self.p, self.moments
         s, rest = _sides(a + b * c)
         s1 = s * rest
         s2, s3, s4 = s1 * (1 - 2 * s), s1 * (1 - 6 * s1), s1 * (1 - 2 * s) * (1 - 12 * s1)
         over = b * s1 * m1 + b**2 / 2 * s2 * m2 + b**3 / 6 * s3 * m3 + b**4 / 24 * s4 * m4
-        apart = s * m1 + b * s1 * m2 + b**2 / 2 * s2 * m3 + b**3 / 6 * s3 * m4 + b**4 / 24 * s4 * m5
         slack, curve = self.p * rest - self.n * s - over, u * s1
+        if not joint:
+            return float(slack.sum()), 0.0, float(curve.sum()), 0.0, 0.0
+        apart = s * m1 + b * s1 * m2 + b**2 / 2 * s2 * m3 + b**3 / 6 * s3 * m4 + b**4 / 24 * s4 * m5
         terms = slack, slack * c + (self.hits - apart), curve, curve * c, curve * c * c
         of_a, of_b, aa, ab, bb = (float(term.sum()) for term in terms)
         return of_a, of_b, aa, ab, bb

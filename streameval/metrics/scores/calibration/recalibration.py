@@ -133,7 +133,7 @@ def _fitted(table: BinnedLogits, *, joint: bool, damped: bool = False) -> tuple[
     """
     a, b, more, rise = 0.0, 1.0, (0.0, 0.0), math.inf
     for _ in range(_STEPS):
-        of_a, of_b, aa, ab, bb = table.derivatives(a, b)
+        of_a, of_b, aa, ab, bb = table.derivatives(a, b, joint=joint)
         if damped and not -(of_a * more[0] + of_b * more[1]) <= rise / 2:
             more, rise = (more[0] / 2, more[1] / 2), rise / 2
             a, b = a - more[0], b - more[1]
