@@ -377,7 +377,7 @@ class KeyedCounts:
     def places(self, start: int, stop: int) -> SegmentAddresses:
         """Where an interval of buckets lies, for one loop over the pieces of all segments."""
         found = SegmentAddresses.of(self.segments, start, stop)
-        _check(np.diff(found.at.starts).sum(axis=0), self.items_in(start, stop))
+        _check(np.diff(found.at.starts.sum(axis=0)), self.items_in(start, stop))
         return found
 
     def pieces(self, bucket: int, label: int) -> Iterator[Columns]:

@@ -132,18 +132,14 @@ def distinct(words: Array, rest: Array, counts: Array, weights: Array) -> Column
     """Sort items and group them by key."""
     columns = rest, counts, weights
     if any(column.size for column in columns):
-        if weights.size:  # which are added up in this order
-            order = np.argsort(words)
-            words = words[order]
-        else:
-            words, order = sorted_order(words)
+        words, order = sorted_order(words)
         if rest.size:
             _order_rest(words, rest, order)
         rest, counts, weights = (column[order] if column.size else column for column in columns)
     else:
         words = sorted_words(words)
-    grouped: Columns = kernels.distinct(words, rest, counts, weights)
-    return grouped
+    found: Columns = kernels.distinct(words, rest, counts, weights)
+    return found
 
 
 def _order_rest(words: Array, rest: Array, order: Array) -> None:
