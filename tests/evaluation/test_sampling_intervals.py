@@ -63,11 +63,13 @@ def jackknife(
     columns = tuple(table.column(name).to_numpy().tobytes() for name in (score, "label", unit, weight or "label"))
     if (key := (*columns, weight is None, count)) not in FOLDED:
         FOLDED[key] = folded(table, score, unit, weight, count)
-    replicates = np.array([compute(state, metric_of(metric)).value for state in FOLDED[key]])
-    return spread(replicates), replicates
+    if (key, metric) not in REPLICATES:
+        REPLICATES[key, metric] = np.array([compute(state, metric_of(metric)).value for state in FOLDED[key]])
+    return spread(REPLICATES[key, metric]), REPLICATES[key, metric]
 
 
 FOLDED: dict[Any, list[Any]] = {}  # by the columns that states are of
+REPLICATES: dict[Any, np.ndarray] = {}  # by these and the metric
 
 
 def folded(table: pa.Table, score: str, unit: str, weight: str | None, count: int) -> list[Any]:

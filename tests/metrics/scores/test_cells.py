@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,20 +65,38 @@ def test_where_replicates_are_doubtful_there_is_no_interval() -> None:
     assert doubtful.minus(less).inexactness == pytest.approx(0.1 / math.sqrt(128) + 0.1**2 / 2)
 
 
-@pytest.mark.parametrize("options", [{}, {"weight": "weight"}, {"approx": True}, {"nan": "drop"}], ids=str)
-def test_thresholded_errors_are_those_of_the_exact_state(options: dict[str, object]) -> None:
-    """With 20 rows a bin: to 2 % or null, whatever the scores carry."""
+THRESHOLDS = {
+    "score": "score",
+    "unit": "unit",
+    "at": ["k=2000", "share=0.1", "fpr=0.1", "tpr=0.6", "recall=0.4", "threshold=0.7"],
+    "metrics": "thresholds",
+}
+
+
+@cache
+def _mixed(missing: bool) -> pa.Table:
+    """Rows of units that share their label and a part of their scores, of which one in a hundred is missing or ½."""
     rng = np.random.default_rng(8)
     unit = rng.integers(0, 4000, 8000)
     label = rng.random(4000) < 0.3
     score = 1 / (1 + np.exp(-1.0 * label[unit] - rng.normal(size=4000)[unit] - rng.normal(size=8000)))
-    score = np.where(rng.random(8000) < 0.01, np.nan if "nan" in options else 0.5, score)
-    table = pa.table({"unit": unit, "label": label[unit], "score": score, "weight": rng.integers(1, 3, 8000)})
-    at = ["k=2000", "share=0.1", "fpr=0.1", "tpr=0.6", "recall=0.4", "threshold=0.7"]
-    given = {"score": "score", "unit": "unit", "at": at, "metrics": "thresholds", **options}
-    exact = evaluate(table, resample_bins="exact", **{name: x for name, x in given.items() if name != "approx"})
+    score = np.where(rng.random(8000) < 0.01, np.nan if missing else 0.5, score)
+    return pa.table({"unit": unit, "label": label[unit], "score": score, "weight": rng.integers(1, 3, 8000)})
+
+
+@cache
+def _exact(**options: str) -> tuple[Scalar, ...]:
+    """The results with every score in a bin of its own, which takes longest."""
+    return evaluate(_mixed("nan" in options), resample_bins="exact", **THRESHOLDS, **options).results
+
+
+@pytest.mark.parametrize("options", [{}, {"weight": "weight"}, {"approx": True}, {"nan": "drop"}], ids=str)
+def test_thresholded_errors_are_those_of_the_exact_state(options: dict[str, Any]) -> None:
+    """With 20 rows a bin: to 2 % or null, whatever the scores carry."""
+    exact = _exact(**{name: given for name, given in options.items() if name != "approx"})
+    coarse = evaluate(_mixed("nan" in options), resample_bins=512, **THRESHOLDS, **options).results
     found = 0
-    for one, other in zip(exact.results, evaluate(table, resample_bins=512, **given).results, strict=True):
+    for one, other in zip(exact, coarse, strict=True):
         if other.stderr is not None:
             found += 1
             assert other.stderr == pytest.approx(one.stderr, rel=0.02), other
@@ -118,13 +138,28 @@ def _rows(rng: np.random.Generator, rows: int, units: int) -> dict[str, np.ndarr
     return {"unit": unit, "label": label, "score": score, "weight": rng.integers(1, 3, rows) + 0.0}
 
 
-def _jackknife(rows: dict[str, np.ndarray], weight: np.ndarray | None) -> dict[str, float]:
-    """Standard errors of areas from the rows that are left without each block."""
+@cache
+def _campaigns(seed: int) -> dict[str, np.ndarray]:
+    """Rows of which some campaigns have one score each and share bins."""
+    rng = np.random.default_rng(seed)
+    rows = _rows(rng, 4000, 400)
+    for number in range(rng.integers(3, 40)):
+        at = rng.choice(4000, rng.integers(20, 80), replace=False)
+        rows["score"][at] = (0.3, 0.5, 0.8)[number % 3] * (1 + 1e-5 * rng.normal())
+        rows["unit"][at], rows["label"][at] = 400 + number, rng.random() < 0.5
+    return rows
+
+
+@cache
+def _jackknife(seed: int, weighted: bool) -> dict[str, float]:
+    """Standard errors of areas over campaigns from the rows that are left without each block."""
+    rows = _campaigns(seed)
     blocks = blocks_of(rows["unit"].astype(np.uint64), 128)
     metrics = Selection(("score",), AREAS, truncate=(0.1, 0.4)).of("score")
     values = []
     for left in (blocks != block for block in range(128)):
-        columns = (rows["label"][left].astype(np.uint8), rows["score"][left], None if weight is None else weight[left])
+        weight = rows["weight"][left] if weighted else None
+        columns = rows["label"][left].astype(np.uint8), rows["score"][left], weight
         values.append([scalar.value for scalar in computed(fold_arrays(*columns), metrics)])
     spread = np.sqrt(127 * np.var(values, axis=0))
     return dict(zip([metric.name for metric in metrics], spread.tolist(), strict=True))
@@ -138,15 +173,9 @@ def test_areas_over_campaigns_of_equal_scores_are_right_or_null(options: dict[st
     """
     found = []
     for seed in range(1, 7):
-        rng = np.random.default_rng(seed)
-        rows = _rows(rng, 4000, 400)
-        for number in range(rng.integers(3, 40)):
-            at = rng.choice(4000, rng.integers(20, 80), replace=False)
-            rows["score"][at] = (0.3, 0.5, 0.8)[number % 3] * (1 + 1e-5 * rng.normal())
-            rows["unit"][at], rows["label"][at] = 400 + number, rng.random() < 0.5
-        exact = _jackknife(rows, rows["weight"] if "weight" in options else None)
+        exact = _jackknife(seed, "weight" in options)
         given = {"unit": "unit", "truncate": (0.1, 0.4), "metrics": AREAS, **options}
-        for one in evaluate(pa.table(rows), score="score", **given).results:
+        for one in evaluate(pa.table(_campaigns(seed)), score="score", **given).results:
             found.append(one.stderr)
             assert one.stderr is None or one.stderr == pytest.approx(exact[one.metric], rel=0.02), (seed, one)
     assert None in found
