@@ -24,14 +24,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.pieces import cut_counts, left_counts, left_weights, tied_rows
+from streameval.kernels.blocks.pieces import cut_counts, left_counts, tied_rows
 from streameval.metrics.estimates import FINER, Sizes
 from streameval.metrics.finalize import compute
-from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, totals_of, window
+from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
+from streameval.metrics.scores.sampling.measure import measure_of
 from streameval.metrics.scores.sampling.near_groups import GroupsNear
-from streameval.states.protocol import Small, Totals
-from streameval.states.scores.parts import ScorePart, known
+from streameval.states.protocol import Small
+from streameval.states.scores.parts import known
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from streameval.metrics.protocol import Metric
     from streameval.metrics.scores.sampling.cells import CutRows
     from streameval.results import Scalar
+    from streameval.states.protocol import Totals
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
-    from streameval.states.scores.parts import Ends
+    from streameval.states.scores.parts import Ends, ScorePart
     from streameval.typing import Array
 
 __all__ = ["BlockReplicates", "Pieces"]
@@ -98,18 +100,14 @@ class Pieces(Small):
     @cached_property
     def _totals(self) -> Totals:
         most = self.cuts.most
-        weights = self.weights.sum(axis=0) * most if self.spec.weighted else None
-        return totals_of([side * most for side in self.sums], weights, self.nan_weights)
+        rows = [side * most for side in self.sums]
+        return measure_of(self.spec).totals(rows, self.weights.sum(axis=0) * most, self.nan_weights)
 
     def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
         """One: all groups that have rows."""
-        none, total = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals()
-        if not self.spec.weighted:
-            yield ScorePart(*self._cut(self.counts, self.moved), none, total, self._ends, type=self.spec.type)
-            return
-        n, p = self._cut(self.counts, np.zeros((0, 2), np.int64))
-        neg, pos = (np.ldexp(side, -total.unit) for side in self._cut(self.weights, self.moved))
-        yield ScorePart(neg, pos, none, total, self._ends, counts=n + p, type=self.spec.type)
+        measure = measure_of(self.spec)
+        rows, weights = measure.cut(self._cut, self.counts, self.weights, self.moved)
+        yield measure.part(rows, weights, self.totals(), self._ends, self.spec)
 
     def _cut(self, measure: Array, moved: Array) -> tuple[Array, Array]:
         """Negatives and positives of each group, in a measure of the bins."""
@@ -169,7 +167,7 @@ class BlockReplicates:
 
     @property
     def _single(self) -> bool:
-        return self.unit == "row" and not self.state.spec.weighted
+        return self.unit == "row" and measure_of(self.state.spec).equal
 
     def merged(self, count: int) -> BlockReplicates:
         """The same rows in fewer blocks."""
@@ -306,23 +304,21 @@ class BlockReplicates:
     def _pieces(self, first: int) -> Pieces:
         """The rows of all blocks but those that are taken as one with a block; all rows where ties move."""
         state, cuts, left = self.state, self._cuts, slice(first, None, self.count)
-        weighted = state.spec.weighted
+        measure = measure_of(state.spec)
         rows, weights, nan_rows, nan_weights = state.whole
-        moved = (weights if weighted else rows)[:0]
+        whole = measure.of(rows, weights)
         if self.moved:
-            whole = weights if weighted else rows
-            ties = tied_rows(whole, self._tables[weighted], first, self.count, cuts.pieces, cuts.most, self.moved)
-            moved = ties.astype(moved.dtype)
+            tied = tied_rows(whole, measure.of(*self._tables), first, self.count, cuts.pieces, cuts.most, self.moved)
+            moved = tied.astype(whole.dtype)
             moved[list(self.still)] = 0
             nan_rows, nan_weights = nan_rows * cuts.most, nan_weights * cuts.most
             return Pieces(state.spec, cuts, rows, self._sums, weights, nan_rows, nan_weights, moved)
         counts, *sums = left_counts(rows, self._tables[0], first, self.count)
-        if weighted:
-            weights = left_weights(weights, self._tables[1], counts, first, self.count)
+        weights = measure.left(weights, self._tables[1], counts, first, self.count)
         if nan_rows.any():
             nan_rows = (nan_rows - state.nan_rows[left].sum(axis=0)) * cuts.most
             nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0) * cuts.most
-        return Pieces(state.spec, cuts, counts, (sums[0], sums[1]), weights, nan_rows, nan_weights, moved)
+        return Pieces(state.spec, cuts, counts, (sums[0], sums[1]), weights, nan_rows, nan_weights, whole[:0])
 
     @cached_property
     def _sums(self) -> tuple[int, int]:

@@ -20,19 +20,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.blocks.pieces import dealt_counts, dealt_weights, left_counts, left_weights
+from streameval.kernels.blocks.pieces import dealt_counts, left_counts
+from streameval.metrics.scores.sampling.measure import measure_of, within
 from streameval.metrics.scores.sampling.near_groups import NearGroups
-from streameval.states.protocol import Small, Totals
-from streameval.states.scores.parts import ScorePart, known
-from streameval.states.scores.units import unit_of
+from streameval.states.protocol import Small
+from streameval.states.scores.parts import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from streameval.states.protocol import Totals
     from streameval.states.scores.blocks import BlockCounts, BlockSpec
+    from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 
-__all__ = ["Cells", "CutRows", "rows_of_bins", "totals_of", "window"]
+__all__ = ["Cells", "CutRows", "rows_of_bins", "window"]
 
 _EVEN = 64  # cells of a bin near a threshold whose scores are not known
 _NEAR = 4  # bins on either side of a threshold
@@ -43,16 +45,6 @@ def rows_of_bins(state: BlockCounts) -> Array:
     """Rows of each bin."""
     found: Array = state.whole[0].sum(axis=1)
     return found
-
-
-def totals_of(counts: Sequence[int], weights: Array | None, nan_weights: Array) -> Totals:
-    """Rows of both classes, with their weights where there are some, in the unit that missing scores' weights need."""
-    neg, pos = counts
-    if weights is None:
-        return Totals(neg, pos, float(neg), float(pos))
-    unit = unit_of(float(weights.sum() + nan_weights.sum()))
-    n, p = np.ldexp(weights, -unit).tolist()
-    return Totals(neg, pos, n, p, weighted=True, unit=unit)
 
 
 def window(rows: Array, focus: int) -> Array:
@@ -91,12 +83,12 @@ class Cells(NamedTuple):
     @classmethod
     def of(cls, state: BlockCounts, groups: NearGroups, near: Array) -> Cells:
         """Bins cut at groups of scores; evenly where the groups are not those of the bin."""
-        weighted = state.spec.weighted
-        whole = rows_of_bins(state)[:, None] if weighted else state.whole[0]
+        measure = measure_of(state.spec)
+        whole = measure.sides(state.whole[0])
         at = np.minimum(np.searchsorted(state.prefixes, groups.prefixes), near.size - 1)
         there = state.prefixes[at] == groups.prefixes  # of a histogram, one bin may reach into another here
         groups, at = NearGroups(*(column[there] for column in groups)), at[there]
-        rows = groups.rows[:, None] if weighted else groups.measure
+        rows = measure.near(groups)
         sums = np.zeros_like(whole)
         np.add.at(sums, at, rows)
         cut = near & (sums == whole).all(axis=1)
@@ -114,44 +106,28 @@ class Cells(NamedTuple):
         scores = np.concatenate([groups.scores[kept], low[alone], np.where(np.isfinite(middle), middle, low[spread])])
         order = np.lexsort((-scores, -bins))
         bins, counts, scores = bins[order], counts[order], scores[order]
-        weights = np.zeros((0, 2))
-        if weighted:
-            of = [groups.measure[kept], state.whole[1][alone], state.whole[1][spread] / _EVEN]
-            weights = _within(bins, np.concatenate(of)[order])
-        return cls(bins, _within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
+        weights = measure.cells(bins, order, groups.measure[kept], state.whole[1], alone, spread)
+        return cls(bins, within(bins, counts), scores, weights, near, bool((near & (low < high)).any()))
 
     def without(self, state: BlockCounts, tables: Sequence[Array], first: int, count: int, moved: float) -> CutRows:
         """The rows of all blocks but those that are taken as one with a block, by cell.
 
         `tables` are the rows and weights of the state as arrays of shape (n_blocks, n_bins, 2).
         """
-        left, weighted = slice(first, None, count), state.spec.weighted
+        left, measure = slice(first, None, count), measure_of(state.spec)
         whole, weights, nan_rows, nan_weights = state.whole
         counts, *sums = left_counts(whole, tables[0], first, count)
         signs = np.array([moved * (1 - 2 * (first >> side & 1)) for side in range(2)])
-        measure = [each.sum(axis=1, keepdims=True) if weighted else each for each in (whole, counts)]
+        dealt = [measure.sides(each) for each in (whole, counts)]
         rows, kept = np.empty(self.upto.T.shape, np.int64), np.empty(self.bins.size, np.int64)
-        kept = kept[: dealt_counts(self.bins, self.upto, *measure, signs, rows, kept)]
-        rows, found = rows[:, : kept.size], self.weights
-        if weighted:
-            remaining = left_weights(weights, tables[1], counts, first, count)
-            found = dealt_weights(self.bins, self.weights, weights, remaining, whole - counts, signs)
-            every = np.zeros((1, self.bins.size), np.int64)
-            every[:, kept] = rows
-            kept = np.flatnonzero(every[0] | found.any(axis=1))
-            rows, found = every[:, kept], found[kept]
+        kept = kept[: dealt_counts(self.bins, self.upto, *dealt, signs, rows, kept)]
+        remaining = measure.left(weights, tables[1], counts, first, count)
+        weights = measure.dealt(self.bins, self.weights, weights, remaining, whole - counts, signs)
+        kept, rows, weights = measure.kept(kept, rows[:, : kept.size], weights)
         if nan_rows.any():
             nan_rows = nan_rows - state.nan_rows[left].sum(axis=0)
             nan_weights = np.maximum(nan_weights - state.nan_weights[left].sum(axis=0), 0.0)
-        return CutRows(state.spec, self.scores[kept], rows, found, (sums[0], sums[1]), nan_rows, nan_weights)
-
-
-def _within(bins: Array, values: Array) -> Array:
-    """Sums of values within their bin down to each cell: an array of the shape of the values, (n_cells, n_sides)."""
-    upto = np.cumsum(values, axis=0)
-    first = np.searchsorted(-bins, -bins)
-    found: Array = upto - np.where(first[:, None] > 0, upto[first - 1], 0)
-    return found
+        return CutRows(state.spec, self.scores[kept], rows, weights, (sums[0], sums[1]), nan_rows, nan_weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,13 +158,8 @@ class CutRows(Small):
 
     @cached_property
     def _totals(self) -> Totals:
-        return totals_of(self.sums, self.weights.sum(axis=0) if self.spec.weighted else None, self.nan_weights)
+        return measure_of(self.spec).totals(self.sums, self.weights.sum(axis=0), self.nan_weights)
 
     def parts(self, shard: Any = None, budget: Any = None) -> Iterator[ScorePart]:
         """One: all groups."""
-        none, total, ends = Totals(0, 0, 0.0, 0.0, self.spec.weighted), self.totals(), known(self.scores)
-        if not self.spec.weighted:
-            yield ScorePart(self.rows[0], self.rows[1], none, total, ends, type=self.spec.type)
-            return
-        neg, pos = np.ascontiguousarray(np.ldexp(self.weights, -total.unit).T)
-        yield ScorePart(neg, pos, none, total, ends, counts=self.rows[0], type=self.spec.type)
+        yield measure_of(self.spec).part(self.rows, self.weights.T, self.totals(), known(self.scores), self.spec)

@@ -1,0 +1,234 @@
+"""What replicates measure rows by: their number, or their weight. Only this file asks which.
+
+Numbers are dealt out to groups by label. Weights are dealt out by label as well, and the rows that carry them together,
+since metrics ask weighted rows for their number alone.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from streameval.kernels.blocks.pieces import dealt_weights, left_weights
+from streameval.states.protocol import Totals
+from streameval.states.scores.parts import ScorePart
+from streameval.states.scores.units import unit_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streameval.metrics.scores.sampling.near_groups import NearGroups
+    from streameval.states.scores.blocks import BlockSpec
+    from streameval.states.scores.parts import Ends
+    from streameval.typing import Array
+
+__all__ = ["Measure", "measure_of", "within"]
+
+
+class Measure(Protocol):
+    """What the rows of block counts are measured by.
+
+    Arrays named `rows` are int64 and by label, those named `weights` float64 and by label, without rows where nothing
+    carries weights.
+
+    Attributes
+    ----------
+    equal : whether all rows measure the same
+    """
+
+    equal: bool
+
+    def of(self, rows: Array, weights: Array) -> Array:
+        """The measure of bins that have these rows and weights."""
+
+    def sides(self, rows: Array) -> Array:
+        """Rows as they are dealt out: int64 array of shape (n, n_sides)."""
+
+    def near(self, groups: NearGroups) -> Array:
+        """The rows of groups, as they are dealt out."""
+
+    def cells(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
+        """Weights of each bin down to each cell.
+
+        Parameters
+        ----------
+        bins : the bin of each cell
+        order : the place of each cell among groups, bins that are one cell, and equal parts of bins
+        groups : the measure of the groups
+        weights : those of all bins
+        alone, spread : bins that are one cell, and the bin of each equal part
+        """
+
+    def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
+        """Weights of the bins without some blocks.
+
+        Parameters
+        ----------
+        weights, table : the weights of the bins, and by block in an array of shape (n_blocks, n_bins, 2)
+        rows : the rows that are left
+        first, count : the first block and their distance
+        """
+
+    def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
+        """Weights of cells without some blocks.
+
+        Parameters
+        ----------
+        bins, upto : the bin of each cell, and its weights down to the cell
+        whole, left : weights of the bins, and those without the blocks
+        gone : rows of the blocks
+        moved : how far rows are displaced, by label
+        """
+
+    def kept(self, cells: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
+        """The cells that have rows or weights left, with both; given are those that have rows, and weights of all."""
+
+    def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
+        """Totals of both classes; the unit of weights leaves room for those of missing scores."""
+
+    def cut(
+        self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
+    ) -> tuple[Sequence[Array], Sequence[Array]]:
+        """Rows and weights of the pieces of bins, of which `moved` changes the measure."""
+
+    def part(
+        self,
+        rows: Array | Sequence[Array],
+        weights: Array | Sequence[Array],
+        total: Totals,
+        ends: Callable[[Array | slice], Ends],
+        spec: BlockSpec,
+    ) -> ScorePart:
+        """The groups as metrics see them, all in one part."""
+
+
+class _Number:
+    """Every row counts one."""
+
+    equal = True
+
+    def of(self, rows: Array, weights: Array) -> Array:
+        return rows
+
+    def sides(self, rows: Array) -> Array:
+        return rows
+
+    def near(self, groups: NearGroups) -> Array:
+        return groups.measure
+
+    def cells(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
+        return weights
+
+    def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
+        return weights
+
+    def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
+        return upto
+
+    def kept(self, cells: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
+        return cells, rows, weights
+
+    def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
+        neg, pos = rows
+        return Totals(neg, pos, float(neg), float(pos))
+
+    def cut(
+        self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
+    ) -> tuple[Sequence[Array], Sequence[Array]]:
+        return cut(rows, moved), ()
+
+    def part(
+        self,
+        rows: Array | Sequence[Array],
+        weights: Array | Sequence[Array],
+        total: Totals,
+        ends: Callable[[Array | slice], Ends],
+        spec: BlockSpec,
+    ) -> ScorePart:
+        return ScorePart(rows[0], rows[1], Totals(0, 0, 0.0, 0.0), total, ends, type=spec.type)
+
+
+class _Weight:
+    """Every row counts its weight."""
+
+    equal = False
+
+    def of(self, rows: Array, weights: Array) -> Array:
+        return weights
+
+    def sides(self, rows: Array) -> Array:
+        found: Array = rows.sum(axis=1, keepdims=True)
+        return found
+
+    def near(self, groups: NearGroups) -> Array:
+        found: Array = groups.rows[:, None]
+        return found
+
+    def cells(self, bins: Array, order: Array, groups: Array, weights: Array, alone: Array, spread: Array) -> Array:
+        parts = np.bincount(spread, minlength=len(weights))[spread][:, None]  # of the bin of each
+        return within(bins, np.concatenate([groups, weights[alone], weights[spread] / parts])[order])
+
+    def left(self, weights: Array, table: Array, rows: Array, first: int, count: int) -> Array:
+        found: Array = left_weights(weights, table, rows, first, count)
+        return found
+
+    def dealt(self, bins: Array, upto: Array, whole: Array, left: Array, gone: Array, moved: Array) -> Array:
+        found: Array = dealt_weights(bins, upto, whole, left, gone, moved)
+        return found
+
+    def kept(self, cells: Array, rows: Array, weights: Array) -> tuple[Array, Array, Array]:
+        every = np.zeros((1, len(weights)), np.int64)
+        every[:, cells] = rows
+        there = np.flatnonzero(every[0] | weights.any(axis=1))
+        return there, every[:, there], weights[there]
+
+    def totals(self, rows: Sequence[int], weights: Array, nan_weights: Array) -> Totals:
+        neg, pos = rows
+        unit = unit_of(float(weights.sum() + nan_weights.sum()))
+        n, p = np.ldexp(weights, -unit).tolist()
+        return Totals(neg, pos, n, p, weighted=True, unit=unit)
+
+    def cut(
+        self, cut: Callable[[Array, Array], Sequence[Array]], rows: Array, weights: Array, moved: Array
+    ) -> tuple[Sequence[Array], Sequence[Array]]:
+        n, p = cut(rows, np.zeros((0, 2), np.int64))
+        return (n + p,), cut(weights, moved)
+
+    def part(
+        self,
+        rows: Array | Sequence[Array],
+        weights: Array | Sequence[Array],
+        total: Totals,
+        ends: Callable[[Array | slice], Ends],
+        spec: BlockSpec,
+    ) -> ScorePart:
+        neg, pos = (np.ldexp(side, -total.unit) for side in weights)
+        none = Totals(0, 0, 0.0, 0.0, weighted=True)
+        return ScorePart(neg, pos, none, total, ends, counts=rows[0], type=spec.type)
+
+
+def measure_of(spec: BlockSpec) -> Measure:
+    """What the rows of a state are measured by.
+
+    Examples
+    --------
+    >>> from streameval.states.scores.blocks import BlockSpec
+    >>> measure_of(BlockSpec("score", "f4")).equal, measure_of(BlockSpec("score", "f4", weighted=True)).equal
+    (True, False)
+    """
+    return _Weight() if spec.weighted else _Number()
+
+
+def within(bins: Array, values: Array) -> Array:
+    """Sums of values within their bin down to each cell: an array of the shape of the values, (n_cells, n_sides).
+
+    Examples
+    --------
+    >>> within(np.array([1, 1, 0]), np.array([[2], [3], [4]])).ravel().tolist()
+    [2, 5, 4]
+    """
+    upto = np.cumsum(values, axis=0)
+    first = np.searchsorted(-bins, -bins)
+    found: Array = upto - np.where(first[:, None] > 0, upto[first - 1], 0)
+    return found
