@@ -76,10 +76,10 @@ def sizes(*, tiny: bool) -> Iterator[None]:
 
 
 def examples(subject: Subject, most: int) -> int:
-    """Tables to draw: two where states are histograms of 16 MiB, one where each group has a histogram."""
+    """Tables to draw: few where states are histograms of 16 MiB, one where each group has a histogram."""
     if isinstance(getattr(subject.spec, "inner", None), HistogramSpec):
         return 1
-    return min(most, 2) if isinstance(subject.spec, HistogramSpec) else most
+    return min(most, 3) if isinstance(subject.spec, HistogramSpec) else most
 
 
 def _shuffled(table: pa.Table, seed: int) -> pa.Table:

@@ -228,7 +228,7 @@ def test_a_split_copies_nothing_and_travels_as_rows() -> None:
     there = pickle.loads(pickle.dumps(here))
     assert sys.getsizeof(here) < 100 < sys.getsizeof(there["state"]["keyed"]) - part.words.nbytes + 100
     before = part.words.read().copy()
-    budget.limit = 0
+    budget.room = 0
     budget.hold(np.zeros(1 << 16))
     assert not part.words.resident
     np.testing.assert_array_equal(part.words.read(), before)
