@@ -7,14 +7,19 @@ processors, on which the ratios are:
 - by60: the same, and of each of 60 countries (Zipf)
 - by3: by country, by hour (24), and by both (1,440)
 - where: a filter that keeps 1 of 100 row groups by their statistics
-- mean_over: the mean over users, one user per ten rows
+- weights, float64, texts: by60 with weights, with a float64 score, and with countries that were written as text
+- mean_over, accounts, texts_mean: the mean over users, one user per ten rows; over accounts, one per hundred; and over
+  accounts that are text
+- spilled: the mean over clusters, more than half as many as rows, within 512 MiB
 - clusters, clusters60: AUL of a cluster column, and of each country
+- pairs, pairs60: every metric of clusters against classes, and of each country
 - duckdb60, duckdb_mean, polars60, polars_mean: exact ROC AUC of each country, and its mean over users, checked against
   ours, which compute average precision as well
 
 Prints a table, or JSON.
 
     python benchmarks/slices.py --rows 100_000_000
+    python benchmarks/slices.py --rows 100_000_000 --only whole by60 by3
 """
 
 from __future__ import annotations
@@ -67,6 +72,14 @@ def part(folder: Path, rows: int, users: int, number: int) -> None:
         "cluster": rng.integers(0, 10 * users, rows, dtype=np.int64),
         "n": np.arange(rows * number, rows * (number + 1)),
     }
+    columns |= {
+        "country_text": columns["country"].cast(pa.string()),
+        "account": columns["user"] // 10,
+        "account_text": pa.array(columns["user"] // 10).cast(pa.string()),
+        "class": columns["cluster"] // 1000,
+        "score64": score + 1e-9 * rng.standard_normal(rows),
+        "weight": rng.gamma(2.0, 1.0, rows),
+    }
     pq.write_table(pa.table(columns), folder / f"part-{number:02}.parquet", row_group_size=-(-rows // 5))
 
 
@@ -78,7 +91,7 @@ def make(folder: Path, rows: int) -> Path:
         one = dask.delayed(partial(part, path, rows // FILES, max(1, rows // 10)))
         dask.compute(*(one(number) for number in range(FILES)), scheduler="threads")
 
-    return whole(folder / f"slices-users-{rows}", write)
+    return whole(folder / f"slices-accounts-{rows}", write)
 
 
 def duck(data: Path) -> dict[str, float]:
@@ -139,23 +152,39 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--only", nargs="*", help="only these cases, and those they are compared with")
     given = parser.parse_args()
     data = make(given.data, given.rows)
     run = partial(evaluate, data, score="score", metrics=METRICS)
     clusters = partial(evaluate, data, cluster="cluster", metrics="aul")
+    pairs = partial(evaluate, data, cluster="cluster", classes="class")
+    run64 = partial(evaluate, data, score="score64", metrics=METRICS)
     cases: dict[str, tuple[Callable[[], Any], str]] = {
         "whole": (run, "whole"),
         "by60": (partial(run, by="country"), "whole"),
         "by3": (partial(run, by=["country", "hour", "country,hour"]), "whole"),
         "where": (partial(run, where=f"n < {given.rows // 100}"), "whole"),
+        "weights": (partial(run, by="country", weight="weight"), "by60"),
+        "float64": (partial(run64, by="country"), "by60"),
+        "texts": (partial(run, by="country_text"), "by60"),
         "mean_over": (partial(run, mean_over="user"), "whole"),
+        "accounts": (partial(run, mean_over="account"), "whole"),
+        "texts_mean": (partial(run, mean_over="account_text"), "accounts"),
+        "spilled": (partial(run, mean_over="cluster", memory="512MiB"), "whole"),
         "clusters": (clusters, "clusters"),
         "clusters60": (partial(clusters, by="country"), "clusters"),
+        "pairs": (pairs, "pairs"),
+        "pairs60": (partial(pairs, by="country"), "pairs"),
         "duckdb60": (partial(duck, data), "by60"),
         "duckdb_mean": (partial(duck_mean, data), "mean_over"),
         "polars60": (partial(polars, data), "by60"),
         "polars_mean": (partial(polars_mean, data), "mean_over"),
     }
+    if given.only:
+        wanted = set(given.only)
+        while others := {cases[name][1] for name in wanted} - wanted:
+            wanted |= others
+        cases = {name: case for name, case in cases.items() if name in wanted}
     found: dict[str, Any] = {}
     times: dict[str, float] = {}
     computed: dict[str, float] = {}
@@ -168,9 +197,10 @@ def main() -> None:
             seconds.append((time.perf_counter() - start, processors() - before))
         times[name], computed[name] = map(min, zip(*seconds, strict=True))
     for peer in ("duckdb", "polars"):
-        for country, auc in found[f"{peer}60"].items():
+        for country, auc in found.get(f"{peer}60", {}).items():
             assert abs(found["by60"].value("roc_auc", slice={"country": country}) - auc) < 1e-9, (peer, country)
-        assert abs(found["mean_over"].value("roc_auc") - found[f"{peer}_mean"]) < 1e-9, peer
+        if f"{peer}_mean" in found:
+            assert abs(found["mean_over"].value("roc_auc") - found[f"{peer}_mean"]) < 1e-9, peer
     ratios = {name: computed[name] / computed[other] for name, (_, other) in cases.items()}
     if given.json:
         print(json.dumps({"rows": given.rows, "seconds": times, "processors": computed, "ratios": ratios}, indent=1))
