@@ -11,6 +11,7 @@ from streameval.engine.fold import Plan
 from streameval.errors import LabelError, SchemaError
 from streameval.evaluation.families import FAMILIES, MetricRequest
 from streameval.evaluation.forecast import forecast
+from streameval.scan.widen import plain
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.scores.quantile_sketch import QuantileSketch, QuantileSpec
 from streameval.states.scores.types import score_type
@@ -219,5 +220,5 @@ def _kind(found: Scan, column: str) -> str:
         return score_type(kind, column)
     except SchemaError:
         allowed = "a sketch takes floats, integers or decimals of at most 18 digits: cast it"
-        msg = f"{found.pieces[0].name}: column {column!r} has type {kind}; {allowed}"
+        msg = f"{found.pieces[0].name}: column {column!r} has type {plain(kind)}; {allowed}"
         raise SchemaError(msg) from None

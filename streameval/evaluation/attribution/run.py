@@ -236,7 +236,7 @@ def _check_examples(found: scan.Scan, column: str) -> None:
     binary = pa.types.is_binary(plain) or pa.types.is_large_binary(plain) or pa.types.is_fixed_size_binary(plain)
     if binary or pa.types.is_nested(plain) or pa.types.is_null(plain):
         msg = (
-            f"{found.pieces[0].name}: examples column {column!r} has type {kind}; "
+            f"{found.pieces[0].name}: examples column {column!r} has type {plain}; "
             "examples are texts, numbers, booleans or times: cast it"
         )
         raise SchemaError(msg)
