@@ -398,22 +398,32 @@ class Budget:
             self._relieved = now
             give_back_freed()
 
-    def hold(self, array: Array) -> Buffer:
-        """Count an array in the budget; this may spill it or others."""
+    def hold(self, array: Array, beside: int = 0) -> Buffer:
+        """Count an array in the budget; this may spill it or others.
+
+        `beside` bytes more live as long as the array, and are never spilled.
+        """
         buffer = Buffer(array)
         if not buffer.nbytes:
             return buffer
         with self._lock:
-            key = next(self._keys)
-            self.resident += buffer.nbytes
-            self._held[key] = weakref.ref(buffer)
-            weakref.finalize(buffer, self._dead.append, (key, buffer.nbytes)).atexit = False
+            key = self._count(buffer, buffer.nbytes)
             if buffer.nbytes >= _SMALL:
                 heapq.heappush(self._largest, (-buffer.nbytes, key))
+            if beside:
+                self._count(buffer, beside)
         self._spill_excess()
         if buffer.nbytes >= _SPARE:
             self.relieve()
         return buffer
+
+    def _count(self, buffer: Buffer, nbytes: int) -> int:
+        """Count bytes that live as long as a buffer; returns the key of this count."""
+        key = next(self._keys)
+        self.resident += nbytes
+        self._held[key] = weakref.ref(buffer)
+        weakref.finalize(buffer, self._dead.append, (key, nbytes)).atexit = False
+        return key
 
     def _spill_excess(self) -> None:
         """Spill the largest arrays until the rest fits."""

@@ -619,3 +619,17 @@ def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     assert memory.spill_directory() == tmp_path
+
+
+def test_what_lives_beside_an_array_counts_as_long_and_is_never_spilled(tmp_path: Path) -> None:
+    """The codes and starts of a segment stay in memory while its words are spilled."""
+    budget = Budget(1 << 20, tmp_path)
+    held = budget.hold(np.zeros(1 << 16), beside=1 << 19)
+    assert budget.resident == (1 << 19) + (1 << 19)
+    other = budget.hold(np.zeros(1 << 15))
+    assert not held.resident
+    assert other.resident
+    assert budget.resident == (1 << 19) + (1 << 18)
+    del held
+    budget.hold(np.zeros(1))
+    assert budget.resident == (1 << 18) + 8

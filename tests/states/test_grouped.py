@@ -318,7 +318,8 @@ def test_slices_of_clusters_take_no_more_than_all_rows(kind: pa.DataType, tmp_pa
     state = reduce(lambda one, other: one.merge(other), _folded_clusters(label, columns, budget, 3))
     held = budget.resident + budget.spilled
     total = state.total(budget)
-    assert held == budget.resident + budget.spilled <= label.size * (8 if kind == pa.int64() else 16)
+    pieces = sum(segment.piece_bytes for segment in state.woven.keyed.segments)
+    assert held == budget.resident + budget.spilled <= pieces + label.size * (8 if kind == pa.int64() else 16)
     inner = total.spec.builder(Budget(), 1 << 12)
     inner.update(Batch(label, None, columns))
     assert total == inner.state()
@@ -339,9 +340,11 @@ def test_what_slices_take_on_their_own_is_counted_and_spilled(of: str, tmp_path:
         states.append(builder.state())
     state, budget = reduce(lambda one, other: one.merge(other), states), Budget(1 << 16, tmp_path)
     found = state.several(state.groups(), budget)
-    buffers = [buffer for one in found for each in one.keyed.segments for buffer in (each.words, each.counts) if buffer]
-    assert sum(buffer.nbytes for buffer in buffers) == budget.resident + budget.spilled
-    assert budget.resident == sum(buffer.nbytes for buffer in buffers if buffer.resident)
+    segments = [segment for one in found for segment in one.keyed.segments]
+    buffers = [buffer for each in segments for buffer in (each.words, each.counts) if buffer]
+    pieces = sum(segment.piece_bytes for segment in segments)
+    assert pieces + sum(buffer.nbytes for buffer in buffers) == budget.resident + budget.spilled
+    assert budget.resident == pieces + sum(buffer.nbytes for buffer in buffers if buffer.resident)
     assert found == [state.only(group) for group in state.groups()]
 
 

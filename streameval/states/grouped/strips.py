@@ -68,7 +68,7 @@ def _between(keyed: KeyedCounts, low: Any, high: Any) -> KeyedCounts:
         kept = (words >= low) & (words < high)
         starts = np.concatenate(([0], np.cumsum(kept)))[each.starts]
         counts = None if each.counts is None else Buffer(each.counts.read()[kept])
-        found.append(Segment(each.codes, starts, np.diff(starts), None, Buffer(words[kept]), None, counts))
+        found.append(Segment(each.codes, starts, None, None, Buffer(words[kept]), None, counts))
     return KeyedCounts(keyed.layout, tuple(found))
 
 

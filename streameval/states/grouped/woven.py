@@ -40,7 +40,6 @@ from streameval.states.scores.types import numbers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from streameval.budget import Buffer
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -148,11 +147,11 @@ class Woven:
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
-        hold = (budget or Budget()).hold
-        segments = [part for each in self.keyed.segments if (part := self._kept(each, marks, hold)) is not None]
+        budget = budget or Budget()
+        segments = [part for each in self.keyed.segments if (part := self._kept(each, marks, budget)) is not None]
         return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
 
-    def _kept(self, segment: Segment, marks: Array, hold: Callable[[Array], Buffer]) -> Segment | None:
+    def _kept(self, segment: Segment, marks: Array, budget: Budget) -> Segment | None:
         """The rows of marked groups, as the inner state has them; None if there are none."""
         words, kind = segment.words.read(), self.keyed.layout.dtype.type
         counts = segment.counts.read() if segment.counts else NO_COUNTS
@@ -163,9 +162,9 @@ class Woven:
         if not n:
             return None
         here = np.flatnonzero(np.diff(ends, prepend=0))
-        held = hold(kept_counts[:n].copy()) if counts.size else None
-        starts = np.append(0, ends[here])
-        return Segment(segment.codes[here], starts, rows[here], None, hold(kept[:n].copy()), None, held)
+        starts, rows_of = np.append(0, ends[here]), rows[here] if counts.size else None
+        columns = kept[:n].copy(), kept[:0], kept_counts[:n].copy() if counts.size else NO_COUNTS
+        return Segment.held(budget, segment.codes[here], starts, rows_of, None, *columns)
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
@@ -312,7 +311,6 @@ def _widened(segment: Segment, start: int, stop: int) -> Array:
 def _segment(codes: Array, words: Array, counts: Array, budget: Budget) -> Segment:
     """A segment of `ScoreCounts` from items in the order of their codes."""
     first = np.flatnonzero(np.diff(codes.astype(np.int64), prepend=-1))
-    rows = np.add.reduceat(counts, first) if counts.size else np.diff(np.append(first, codes.size))
-    held = budget.hold(counts) if counts.size else None
-    narrow = budget.hold((words >> _HALF).astype(np.uint16))
-    return Segment(codes[first], np.append(first, codes.size), rows, None, narrow, None, held)
+    rows = np.add.reduceat(counts, first) if counts.size else None
+    narrow = (words >> _HALF).astype(np.uint16)
+    return Segment.held(budget, codes[first], np.append(first, codes.size), rows, None, narrow, narrow[:0], counts)

@@ -217,9 +217,8 @@ def _taken(segment: Segment, at: Array, budget: Budget) -> Segment:
     pieces = np.searchsorted(segment.starts, at, "right") - 1
     first = np.flatnonzero(np.diff(pieces, prepend=-1))
     starts = np.append(first, at.size)
-    rows = np.add.reduceat(counts, first) if counts.size else np.diff(starts)
-    held = (budget.hold(column) if column.size else None for column in (rest, counts))
-    return Segment(segment.codes[pieces[first]], starts, rows, None, budget.hold(words), *held)
+    rows = np.add.reduceat(counts, first) if counts.size else None
+    return Segment.held(budget, segment.codes[pieces[first]], starts, rows, None, words, rest, counts)
 
 
 class WovenClustersBuilder:

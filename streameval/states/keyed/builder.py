@@ -257,10 +257,9 @@ class SegmentBuilder:
         return again
 
     def _store(self, codes: Array, starts: Array, words: Array, rest: Array, counts: Array, weights: Array) -> None:
-        rows = np.add.reduceat(counts, starts[:-1]) if counts.size else np.diff(starts)
+        rows = np.add.reduceat(counts, starts[:-1]) if counts.size else None
         sums = kernels.sum_pieces(weights, starts) if self.layout.weighted else None
-        held = (self.budget.hold(column) if column.size else None for column in (rest, counts, weights))
-        self._segments.append(Segment(codes, starts, rows, sums, self.budget.hold(words), *held))
+        self._segments.append(Segment.held(self.budget, codes, starts, rows, sums, words, rest, counts, weights))
 
 
 def _counted(codes: Array, table: Array) -> Array:

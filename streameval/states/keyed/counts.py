@@ -233,8 +233,7 @@ class KeyedCounts:
         """Bytes in memory; what is spilled does not count."""
         columns = (column for x in self.segments for column in (x.words, x.rest, x.counts, x.weights))
         held = sum(column.nbytes for column in columns if column is not None and column.resident)
-        pieces = sum(segment.codes.nbytes + segment.starts.nbytes + segment.rows.nbytes for segment in self.segments)
-        return object.__sizeof__(self) + held + pieces
+        return object.__sizeof__(self) + held + sum(segment.piece_bytes for segment in self.segments)
 
     @property
     def counted(self) -> bool:

@@ -12,7 +12,7 @@ from streameval.kernels.singletons import Addresses
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from streameval.budget import Buffer
+    from streameval.budget import Budget, Buffer
     from streameval.states.keyed.grouping import Columns
     from streameval.typing import Array
 
@@ -84,7 +84,7 @@ class Segment:
     ----------
     codes : uint32 array of shape (n_pieces,), ascending
     starts : int64 array of shape (n_pieces + 1,), first item of each piece
-    rows : int64 array of shape (n_pieces,), rows of each piece (more than items where items have counts)
+    rows_of : int64 array of shape (n_pieces,), rows of each piece where items have counts; None where each is a row
     sums : float64 array of shape (n_pieces,), weight of each piece; None without weights
     words, rest, counts, weights : buffers of equal length; None where the layout or the form has none; `rest`, the
         further words, has a column for each
@@ -92,12 +92,36 @@ class Segment:
 
     codes: Array
     starts: Array
-    rows: Array
+    rows_of: Array | None
     sums: Array | None
     words: Buffer
     rest: Buffer | None = None
     counts: Buffer | None = None
     weights: Buffer | None = None
+
+    @classmethod
+    def held(
+        cls, budget: Budget, codes: Array, starts: Array, rows_of: Array | None, sums: Array | None, *columns: Array
+    ) -> Segment:
+        """A segment whose words, further words, counts and weights are held by a budget, which counts the rest as well.
+
+        Empty columns are absent.
+        """
+        beside = sum(array.nbytes for array in (codes, starts, rows_of, sums) if array is not None)
+        words, *others = columns
+        further = [budget.hold(column) if column.size else None for column in others]
+        return cls(codes, starts, rows_of, sums, budget.hold(words, beside), *further)
+
+    @property
+    def rows(self) -> Array:
+        """Rows of each piece, an int64 array of shape (n_pieces,)."""
+        return np.diff(self.starts) if self.rows_of is None else self.rows_of
+
+    @property
+    def piece_bytes(self) -> int:
+        """Bytes of what is in memory however much is spilled: codes, starts, rows and sums."""
+        columns = (self.codes, self.starts, self.rows_of, self.sums)
+        return sum(column.nbytes for column in columns if column is not None)
 
     def has(self, start: int, stop: int) -> bool:
         """Whether there are pieces of these codes."""
@@ -112,9 +136,9 @@ class Segment:
         first, last = int(self.starts[a]), int(self.starts[b])
         columns = (self.rest, self.counts, self.weights)
         parts = (None if column is None else column.part(first, last) for column in columns)
-        words, sums = self.words.part(first, last), None if self.sums is None else self.sums[a:b]
+        rows, sums = (None if column is None else column[a:b] for column in (self.rows_of, self.sums))
         starts = self.starts[a : b + 1] - first
-        return Segment(self.codes[a:b], starts, self.rows[a:b], sums, words, *parts)
+        return Segment(self.codes[a:b], starts, rows, sums, self.words.part(first, last), *parts)
 
 
 @dataclass(frozen=True, slots=True)

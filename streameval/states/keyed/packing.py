@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from streameval.kernels.keyed import packing as kernels
 from streameval.kernels.segments import sum_pieces
-from streameval.states.keyed.layout import Segment
+from streameval.states.keyed.layout import NO_COUNTS, Segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -165,14 +165,14 @@ class Packing:
         cursors = [start[:-1].copy() for start in starts]
         for part, place in zip(parts, places, strict=True):
             part.unpack(self._few, place, cursors, *out[0], *out[1], counts)
-        each = (sizes[0], None), (several, counts)
+        each = (sizes[0], NO_COUNTS), (several, counts)
         for table, start, (words, rest, weights), (rows, count) in zip(sizes, starts, out, each, strict=True):
             here = np.flatnonzero(table)
             if here.size:
                 bounds = np.append(start[here], start[-1])
                 sums = sum_pieces(weights, bounds) if self.layout.weighted else None
-                held = (budget.hold(c) if c is not None and c.size else None for c in (rest, count, weights))
-                yield Segment(codes[here], bounds, rows[here], sums, budget.hold(words), *held)
+                rows_of = rows[here] if count.size else None
+                yield Segment.held(budget, codes[here], bounds, rows_of, sums, words, rest, count, weights)
 
 
 def _starts(codes: Array) -> Array:
