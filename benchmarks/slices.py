@@ -181,6 +181,8 @@ def main() -> None:
         "polars_mean": (partial(polars_mean, data), "mean_over"),
     }
     if given.only:
+        if unknown := set(given.only) - set(cases):
+            parser.error(f"no case is named {', '.join(sorted(unknown))}")
         wanted = set(given.only)
         while others := {cases[name][1] for name in wanted} - wanted:
             wanted |= others

@@ -20,6 +20,7 @@ LONG = """
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # the tests start hundreds of processes: compile modules once
 
+_numba_before = False
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 settings.register_profile("ci", deadline=None, derandomize=True, database=None, suppress_health_check=_SLOW)
@@ -33,8 +34,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
+def pytest_configure() -> None:
+    """Plugins may have imported numba already."""
+    global _numba_before
+    _numba_before = "numba" in sys.modules
+
+
 def pytest_collection_finish() -> None:
     """Every pytest worker collects all files: one that compiles loops on import does so in each, before any test."""
-    if "numba" in sys.modules:
+    if "numba" in sys.modules and not _numba_before:
         msg = "a test file evaluates something while it is imported; move that into a test or a fixture"
         raise pytest.UsageError(msg)

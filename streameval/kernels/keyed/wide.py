@@ -20,7 +20,7 @@ __all__ = ["count_rows", "labelled_rows", "sort_rows"]
 _ONE = np.uint64(1)
 _SHORT = 16  # rows that are sorted by insertion
 _EACH = 1  # base-2 logarithm of the rows of a place, about
-_MOST_BITS = 13  # of a column that are looked at together: so many places stay in the cache
+_MOST_BITS = 13  # of a column that are looked at together: 2¹³ places stay in the cache
 
 
 @jit

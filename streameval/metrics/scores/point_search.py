@@ -4,7 +4,8 @@ All points of a part are looked for together. What they need is worked out once 
 and above its end tell which of them it can hold, and those that every group of a part satisfies share its best vertex.
 Counts are found by bisection of the sums after each stride of groups (`ScorePart.levels`), weights group by group.
 
-Notation as in `streameval.metrics.scores.ranking`: T and F are the positives and negatives up to and including a group.
+T and F are the positives and negatives up to and including a group, not before it as in
+`streameval.metrics.scores.ranking`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What replicates measure rows by: their number, or their weight. Only this file asks which.
+"""What replicates measure rows by: their number, or their weight.
 
 Numbers are dealt out to groups by label. Weights are dealt out by label as well, and the rows that carry them together,
 since metrics ask weighted rows for their number alone.
