@@ -358,8 +358,8 @@ class Budget:
     def reserved(self, nbytes: int) -> Iterator[None]:
         """Leave this much of the limit to what is no state, but at least an eighth of the limit to states."""
         self.room = max(self.limit - nbytes, int(self.limit * LEAST_ROOM))
-        self._spill_excess()
         try:
+            self._spill_excess()
             yield
         finally:
             self.room = self.limit
@@ -430,12 +430,13 @@ class Budget:
         with self._lock:
             self._forget_dead()
             while self.resident > self.room and self._largest:
-                _, key = heapq.heappop(self._largest)
+                _, key = self._largest[0]  # still there if it cannot be written: the disk may have room later
                 held = self._held.get(key)
                 buffer = None if held is None else held()
                 if buffer is not None:
                     self._spill(buffer, key)
-                    self._forget_dead()
+                heapq.heappop(self._largest)
+                self._forget_dead()
 
     def _spill(self, buffer: Buffer, key: int) -> None:
         if self._file is None:

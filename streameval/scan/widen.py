@@ -109,12 +109,12 @@ def _is_text_dictionary(kind: pa.DataType) -> bool:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether `kind` is a type of strings or binaries of any length.
+    """Whether `kind` is of strings or binaries of any length; not of views, whose dictionaries Arrow cannot decode.
 
-    >>> is_text(pa.string()), is_text(pa.binary(4)), is_text(pa.dictionary(pa.int8(), pa.string()))
+    >>> is_text(pa.string()), is_text(pa.binary(4)), is_text(pa.string_view())
     (True, False, False)
     """
-    return (_is_string(kind) or _is_binary(kind)) and not types.is_fixed_size_binary(kind)
+    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
 def _is_string(kind: pa.DataType) -> bool:

@@ -34,7 +34,7 @@ def texts_of(data: Path) -> tuple[pa.DataType, list[str | bytes | None]]:
     return scan.schema.field("text").type, [text for batch in batches for text in batch.column("text").to_pylist()]
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary()])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
 def test_texts_that_were_written_as_codes_are_read_as_codes(tmp_path: Path, kind: pa.DataType) -> None:
     """Of every type of texts, nulls too."""
     texts = [None if i % 11 == 0 else text for i, text in enumerate(FEW)]
@@ -62,3 +62,16 @@ def test_slices_do_not_depend_on_codes(tmp_path: Path) -> None:
         tables.append(result.slices("text").to_pylist())
     assert tables[0] == tables[1]
     assert len({row["text"] for row in tables[0]}) == 8
+
+
+@pytest.mark.parametrize("kind", [pa.large_string(), pa.string_view()])
+def test_labels_ids_and_filters_of_every_type_of_texts_are_read(tmp_path: Path, kind: pa.DataType) -> None:
+    """Arrow cannot decode dictionaries of views, so these are read as plain texts."""
+    values = []
+    for name, one in (("some", kind), ("plain", pa.string())):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "a.parquet", FEW, one)
+        as_label = evaluate(tmp_path / name, score="score", label="text", pos_label="c1", unlabelled="drop")
+        as_id = evaluate(tmp_path / name, cluster="text", classes="text", by="text", where="text > 'c2'", nulls="drop")
+        values.append([result.value for each in (as_label, as_id) for result in each.results])
+    assert values[0] == values[1]

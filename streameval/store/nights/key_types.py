@@ -11,6 +11,7 @@ import pyarrow as pa
 from streameval.errors import SchemaError
 from streameval.evaluation.columns import without_views
 from streameval.scan import Scan, widened
+from streameval.scan.widen import plain
 from streameval.states.grouped.keys import slice_type
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.types import score_type
@@ -92,8 +93,9 @@ def _widened(field: pa.Field, found: Scan, kind: pa.DataType | str, does: str) -
     """
     if widened([field.type, kind]) == kind:
         return field.with_type(kind)
+    own = plain(found.schema.field(field.name).type)
     msg = (
-        f"{found.pieces[0].name}: column {field.name!r} is {found.schema.field(field.name).type}, but the store {does} "
+        f"{found.pieces[0].name}: column {field.name!r} is {own}, but the store {does} "
         f"{kind}, fixed by its first update, and the conversion could lose values; write the column as that type, or "
         "begin another store"
     )
