@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 LONG = """
-    laws simulate imports contingency_state store_faults cluster store_cluster ranges s3 evaluate store_s3 catalogue
-    arrays_ranking browser notebooks plots gain store store_upkeep sampled workers store_laws memory
+    laws simulate imports contingency_state store_faults fuzz cluster store_cluster ranges s3 evaluate store_s3
+    catalogue arrays_ranking browser notebooks plots gain store store_upkeep sampled workers store_laws memory
     contingency bad_input
 """
 
