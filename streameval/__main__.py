@@ -90,7 +90,7 @@ def _leave(status: Any) -> None:
     if not isinstance(status, int | None):
         return
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as in multiprocessing
-    atexit._run_exitfuncs()  # noqa: SLF001
+    atexit._run_exitfuncs()  # noqa: SLF001 - likewise
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
