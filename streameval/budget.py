@@ -56,7 +56,7 @@ LEAST_ROOM = 1 / 8  # share of the limit that states always have
 _PAGES = Path("/proc/self/statm")
 _SMALL = 1 << 13  # bytes; spilling less than this frees nothing worth a system call
 _SPARE = 1 << 16  # bytes of an array that is worth keeping for another builder
-_GIVEN_BACK = 0.05  # seconds between two times that freed memory is given back
+_GIVEN_BACK = 0.02  # seconds between two times that freed memory is given back
 
 
 def parse_bytes(text: str | int) -> int:
