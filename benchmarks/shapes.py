@@ -2,8 +2,8 @@
 
     python benchmarks/shapes.py --rows 20000000        # writes every shape below /var/tmp
 
-Each id shape has `label`, `cluster` and `campaign` (the class of nine rows in ten is its cluster's); each score shape
-has `label`, `score` and `weight`; each has `country`, 60 values that follow Zipf's law.
+Each id shape has `label`, `cluster`, `campaign` (the class of nine rows in ten is its cluster's) and a continuous
+`score`; each score shape has `label`, `score` and `weight`; each has `country`, 60 values that follow Zipf's law.
 
 ==============  ====================================================================================================
 lone            70 % of the rows are singleton clusters
@@ -121,6 +121,7 @@ def part(shape: str, folder: Path, rows: int, files: int, number: int) -> None:
     share = 1 / np.arange(1, 61)
     country = pa.array(rng.choice(60, rows, p=share / share.sum()).astype(np.int32))
     columns["country"] = pa.DictionaryArray.from_arrays(country, [f"c{i:02}" for i in range(60)])
+    columns.setdefault("score", SCORES["float32"](rng, label))
     pq.write_table(pa.table(columns), folder / f"part-{number:02d}.parquet", compression="snappy")
 
 
