@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
+from streameval.kernels.exact import HELD, multiply_add, two_sum
 from streameval.kernels.jit import inlined, jit
 from streameval.kernels.ranking import STRIDE
 
@@ -16,17 +16,21 @@ __all__ = [
     "drift_counts",
     "drift_weights",
     "logit_counts",
+    "moments",
     "newton_counts",
     "pool_counts",
     "pool_weights",
-    "stride_counts",
+    "stride_sums",
 ]
 
 _ONE = np.uint64(1 << 62)
 _PER_WORD = 2.0**-62
 _CLOSE = 2e-15  # relative: more than twice what rounding moves a sum of a few floats
+_TOLD = 1 << 48  # rows whose sum of shares is right to 1 in floating point
 _FIT = 1 << 31  # counts whose products fit a word
 _TAKEN = 4096  # groups of a bin that are summed at a time
+_LEAP = 64  # groups that are looked past for the end of a bin
+_BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # what rounds a float to 2⁻⁴⁰ and to 2⁻³⁰
 _FEW = 1 << 22  # rows whose sum of words of 40 bits fits a word
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
@@ -44,43 +48,62 @@ def _word(share):
 
 
 @jit
-def stride_counts(neg, pos, score):
-    """What Brier score, cumulative error and reliability sum up, in one loop.
+def stride_sums(neg, pos, score, before_neg, before_pos):
+    """What Brier score, cumulative error and reliability sum up, in one loop over scores that descend.
+
+    Sums over a stride are taken modulo 2⁶⁴. How far its scores lie apart bounds them well enough to tell the rest, but
+    for few strides, since all scores lie between 0 and 1: these are added up group by group.
 
     Returns
     -------
+    levels : int64 array of shape (2, n_strides + 1), as `streameval.kernels.ranking.stride_levels`
     starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶²
     squares : two words, Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
     full : bool, whether every group holds something
     """
     strides = (neg.size + STRIDE - 1) // STRIDE
-    starts = np.zeros((strides + 1, 2), np.uint64)
-    high, low, square_high, square_low, empty = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0), 0
+    levels, starts = np.empty((2, strides + 1), np.int64), np.zeros((strides + 1, 2), np.uint64)
+    false, true, empty = np.int64(before_neg), np.int64(before_pos), 0
+    levels[0, 0], levels[1, 0] = false, true
+    high, low, square_high, square_low = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
     for k in range(strides):
         n, p = neg[k * STRIDE : (k + 1) * STRIDE], pos[k * STRIDE : (k + 1) * STRIDE]
         s = score[k * STRIDE : (k + 1) * STRIDE]
-        rows, upper, lower = np.int64(0), np.int64(0), np.int64(0)
-        square_upper, square_lower = np.int64(0), np.int64(0)
+        of_neg, of_pos, words, squares = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
         for i in range(n.size):
-            word, hit, miss = _word(s[i]), _square(1.0 - s[i]), _square(s[i])
-            rows += n[i] + p[i]
+            of_neg += n[i]
+            of_pos += p[i]
             empty += n[i] + p[i] == 0
-            upper += (n[i] + p[i]) * (word >> 32)
-            lower += (n[i] + p[i]) * (word & 0xFFFFFFFF)
-            square_upper += p[i] * (hit >> 32) + n[i] * (miss >> 32)
-            square_lower += p[i] * (hit & 0xFFFFFFFF) + n[i] * (miss & 0xFFFFFFFF)
-        if rows < HELD:
-            high, low = add_words(high, low, np.uint64(upper), np.uint64(lower))
-            more = np.uint64(square_upper), np.uint64(square_lower)
-            square_high, square_low = add_words(square_high, square_low, more[0], more[1])
+            words += (n[i] + p[i]) * _word(s[i])
+            squares += p[i] * _square(1.0 - s[i]) + n[i] * _square(s[i])
+        best, worst = s[0], s[s.size - 1]
+        if (of_neg + of_pos) * (best - worst) < 1.0 and of_neg + of_pos < _TOLD:
+            near = (of_neg + of_pos) * (best + worst) / 2
+            high, low = _add_modulo(high, low, np.uint64(words), near)
+            near = (of_pos * ((1.0 - best) ** 2 + (1.0 - worst) ** 2) + of_neg * (best**2 + worst**2)) / 2
+            square_high, square_low = _add_modulo(square_high, square_low, np.uint64(squares), near)
         else:
             for i in range(n.size):
                 high, low = multiply_add(high, low, np.uint64(n[i] + p[i]), np.uint64(_word(s[i])))
                 hit, miss = np.uint64(_square(1.0 - s[i])), np.uint64(_square(s[i]))
                 square_high, square_low = multiply_add(square_high, square_low, np.uint64(p[i]), hit)
                 square_high, square_low = multiply_add(square_high, square_low, np.uint64(n[i]), miss)
+        false += of_neg
+        true += of_pos
+        levels[0, k + 1], levels[1, k + 1] = false, true
         starts[k + 1, 0], starts[k + 1, 1] = high, low
-    return starts, (square_high, square_low), empty == 0
+    return levels, starts, (square_high, square_low), empty == 0
+
+
+@inlined
+def _add_modulo(high, low, word, near):
+    """128-bit ``(high, low)`` plus a sum of which the lower word is given, and its value in units of 2⁶² to within 1.
+
+    The upper word, in units of 2⁶⁴, is then known to within ¼, and a little for rounding.
+    """
+    total = low + word
+    upper = np.uint64(np.int64(np.rint((near - np.float64(word) * _PER_WORD) / 4)))
+    return high + upper + np.uint64(total < low), total
 
 
 @jit
@@ -94,8 +117,8 @@ def drift_counts(neg, pos, score, levels, starts):
     """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
 
     The least and the greatest also range over the empty sum, 0. The sums at the ends of strides are known, from
-    `stride_levels` and `stride_counts`; in floating point they bound both extremes. Within a stride a sum rises and
-    falls by no more than its positives, so few strides may hold an extreme: these are followed group by group.
+    `stride_sums`; in floating point they bound both extremes. Within a stride a sum rises and falls by no more than its
+    positives, so few strides may hold an extreme: these are followed group by group.
     """
     strides = levels.shape[1] - 1
     found, ends = np.zeros((3, 2), np.uint64), np.zeros(strides + 1)
@@ -259,7 +282,7 @@ def logit_counts(neg, pos, score, scale, span, first, table):
         p + n, d the distance from a bin's centre in bins, within (−½, ½).
     """
     i, at, size, way, edge = 0, 0, neg.size, 0.0, 0.0
-    found, words = np.zeros(10, np.int64), np.empty(min(size, _TAKEN), np.int64)
+    found = np.zeros(10, np.int64)
     while i < size:
         side = 1.0 if score[i] >= 0.5 else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
         rare, follows = _rare(score[i], side), side == way
@@ -277,14 +300,14 @@ def logit_counts(neg, pos, score, scale, span, first, table):
                 at += 1
                 edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
         centre = 1.0 / (1.0 + np.exp(way * ((at + 0.5) / scale - span)))
-        stop = i + 1
-        while stop + 8 < size and way * (_rare(score[stop + 8], way) - edge) <= 0.0:
-            stop += 8
-        while stop < size and way * (_rare(score[stop], way) - edge) <= 0.0:
-            stop += 1
+        stop, leap = i + 1, _LEAP
+        while leap:
+            while stop + leap <= size and way * (_rare(score[stop + leap - 1], way) - edge) <= 0.0:
+                stop += leap
+            leap >>= 1
         while i < stop:
             end = min(stop, i + _TAKEN)
-            _moments(neg[i:end], pos[i:end], score[i:end], way, centre, scale, words, found)
+            moments(neg[i:end], pos[i:end], score[i:end], way, centre, scale, found)
             for k in range(10):
                 table[k, at - first] += found[k]
             i = end
@@ -296,11 +319,19 @@ def _rare(score, way):
     return 1.0 - score if way > 0.0 else score
 
 
-@jit
-def _moments(neg, pos, score, way, centre, scale, words, found):
-    """Sums over the groups of one bin, as rows of `logit_counts`.
+@inlined
+def _bits(value):
+    """The bits of a float: in units of its last place, where an offset leaves the exponent as it is."""
+    return np.float64(value).view(np.int64)
 
-    The end of the bin is known and all sums are integers, so that the compiler can take several groups at a time.
+
+@jit
+def moments(neg, pos, score, way, centre, scale, found):
+    """Sums over the groups of one bin of the logit, as rows of `logit_counts`.
+
+    The end of the bin is known and all sums are integers, so that the compiler can take several groups at a time. A
+    number is rounded to a unit when an offset is added whose last place is that unit; the bits of the sum, less those
+    of the offset, are the number in units. The offsets are taken off the sums, modulo 2⁶⁴.
     """
     odds, per, unit = centre / (1.0 - centre), 1.0 / centre, -way * scale
     second, third, fourth = (odds**2 - 1.0) / 2, (1.0 + odds**3) / 3, (odds**4 - 1.0) / 4
@@ -309,27 +340,32 @@ def _moments(neg, pos, score, way, centre, scale, words, found):
         p, u = pos[i], neg[i] + pos[i]
         t = (_rare(score[i], way) - centre) * per
         d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
-        word, square = np.int64(np.rint(d * 1099511627776.0)), d * d
-        words[i] = word
+        word, square = _bits(d + _BY_WORD), d * d
         of_neg += neg[i]
         of_pos += p
         every += u * word
         hits += p * word
-        squares += u * np.int64(np.rint(square * 1073741824.0))
-        cubes += u * np.int64(np.rint(square * d * 1073741824.0))
-        fourths += u * np.int64(np.rint(square * square * 1073741824.0))
-        fifths += u * np.int64(np.rint(square * square * d * 1073741824.0))
+        squares += u * _bits(square + _BY_POWER)
+        cubes += u * _bits(square * d + _BY_POWER)
+        fourths += u * _bits(square * square + _BY_POWER)
+        fifths += u * _bits(square * square * d + _BY_POWER)
+    rows, offset = of_neg + of_pos, _bits(_BY_POWER)
+    every -= rows * _bits(_BY_WORD)
+    hits -= of_pos * _bits(_BY_WORD)
     found[0], found[1], found[2], found[3] = of_neg, of_pos, every >> 20, every & 1048575
     found[4], found[5] = hits >> 20, hits & 1048575
-    found[6], found[7], found[8], found[9] = squares, cubes, fourths, fifths
-    if of_neg + of_pos >= _FEW:  # the sums of words may have left theirs
+    found[6], found[7] = squares - rows * offset, cubes - rows * offset
+    found[8], found[9] = fourths - rows * offset, fifths - rows * offset
+    if rows >= _FEW:  # the sums of words may have left theirs
         found[2:6] = 0
         for i in range(neg.size):
-            high, low = words[i] >> 20, words[i] & 1048575
-            found[2] += (neg[i] + pos[i]) * high
-            found[3] += (neg[i] + pos[i]) * low
-            found[4] += pos[i] * high
-            found[5] += pos[i] * low
+            t = (_rare(score[i], way) - centre) * per
+            d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
+            word = np.int64(np.rint(d * 1099511627776.0))
+            found[2] += (neg[i] + pos[i]) * (word >> 20)
+            found[3] += (neg[i] + pos[i]) * (word & 1048575)
+            found[4] += pos[i] * (word >> 20)
+            found[5] += pos[i] * (word & 1048575)
 
 
 @inlined

@@ -177,8 +177,9 @@ def strides(part: ScorePart, scores: Array) -> Strides:
 
 
 def _strides(part: ScorePart, scores: Array) -> Strides:
-    starts, found, full = calibration.stride_counts(part.n, part.p, scores)
-    return Strides(part.n, part.p, scores, part.levels, starts, _integer(found), bool(full))
+    levels, starts, found, full = calibration.stride_sums(part.n, part.p, scores, part.before.n, part.before.p)
+    part.once("levels", lambda: levels)  # unless another metric asked before
+    return Strides(part.n, part.p, scores, levels, starts, _integer(found), bool(full))
 
 
 def mean(sums: Any, size: Any, bits: int = BITS) -> float:

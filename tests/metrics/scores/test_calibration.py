@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -18,8 +19,8 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration import drift_counts, stride_counts
-from streameval.kernels.ranking import stride_levels
+from streameval.kernels.calibration import drift_counts, moments, stride_sums
+from streameval.kernels.ranking import STRIDE, stride_levels
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, computed, partials
 from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration
@@ -325,10 +326,57 @@ def test_cumulative_sums_of_many_groups(most: int) -> None:
                 at += (p << 62) - (n + p) * round(s * 2**62)
                 sums.append(at)
             counts = size - pos, pos
-            levels, (starts, *_) = stride_levels(*counts, 5, 3), stride_counts(*counts, score)
+            levels, starts, *_ = stride_sums(*counts, score, 5, 3)
             found = drift_counts(*counts, score, levels, starts).tolist()
             told = [((high << 64) | low) - (high >> 63 << 128) for high, low in found]
             assert told == [at, min(sums), max(sums)]
+
+
+@pytest.mark.parametrize("reach", [1.0, 1e-3, 1e-12, 0.0])
+@pytest.mark.parametrize("most", [1, 3, 1000, 1 << 31, 1 << 40])
+def test_sums_of_strides_are_exact(most: int, reach: float) -> None:
+    """Of scores that lie close together, where sums are taken modulo 2⁶⁴, and of others; in integers of any size."""
+    random = np.random.default_rng(most)
+    for groups, top in itertools.product((1, 64, 65, 700), (1.0, 0.5, 0.01, 1e-30)):
+        score = np.sort(top * (1.0 - reach * random.random(groups)))[::-1].copy()
+        neg, pos = random.integers(0, most, (2, groups), endpoint=True)
+        levels, starts, squares, full = stride_sums(neg, pos, score, 7, 11)
+        sums, brier = [0], 0
+        for n, p, s in zip(neg.tolist(), pos.tolist(), score.tolist(), strict=True):
+            sums.append(sums[-1] + (n + p) * round(s * 2**62))
+            brier += p * round((1.0 - s) * (1.0 - s) * 2**62) + n * round(s * s * 2**62)
+        told = [high << 64 | low for high, low in starts.tolist()]
+        assert told == [*sums[:groups:STRIDE], sums[-1]]
+        assert int(squares[0]) << 64 | int(squares[1]) == brier
+        assert full == (neg + pos > 0).all()
+        assert (levels == stride_levels(neg, pos, 7, 11)).all()
+
+
+@pytest.mark.parametrize("most", [1, 1000, 1 << 22])
+def test_moments_of_bins_are_rounded_to_even_and_added_up(most: int) -> None:
+    """For any number of groups in a bin, also more rows than words are held for; as Python rounds them."""
+    random = np.random.default_rng(most)
+    for way, groups in itertools.product((1.0, -1.0), (1, 7, 500)):
+        centre, scale = 0.2, 1024.0
+        score = np.sort(centre * (1.0 + random.uniform(-3e-4, 3e-4, groups)))[::-1]
+        score = score if way < 0 else 1.0 - score
+        neg, pos = random.integers(0, most, (2, groups), endpoint=True)
+        found = np.zeros(10, np.int64)
+        moments(neg, pos, score, way, centre, scale, found)
+        odds = centre / (1.0 - centre)
+        t = ((1.0 - score if way > 0 else score) - centre) * (1.0 / centre)
+        further = (odds**2 - 1.0) / 2 + t * ((1.0 + odds**3) / 3 + t * ((odds**4 - 1.0) / 4))
+        d = -way * scale * t * (1.0 + odds + t * further)
+        square = d * d
+        words = [round(x) for x in (d * 2**40).tolist()]
+        sums = [
+            (measure * np.array([round(x) for x in (power * 2**30).tolist()], object)).sum()
+            for measure, power in ((neg + pos, p) for p in (square, square * d, square * square, square * square * d))
+        ]
+        every, hits = ((measure.astype(object) * np.array(words, object)).sum() for measure in (neg + pos, pos))
+        assert found[:2].tolist() == [neg.sum(), pos.sum()]
+        assert [(int(found[i]) << 20) + int(found[i + 1]) for i in (2, 4)] == [every, hits]
+        assert found[6:].tolist() == sums
 
 
 def test_with_the_slope_fixed_only_the_sums_of_the_intercept_are_taken() -> None:
