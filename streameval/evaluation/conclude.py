@@ -71,15 +71,16 @@ def finalize_all(
     answered = [(w, wholes[w.spec]) for w in wanted]
     _check_weights(plan, answered, where)
     kept = (sliced_blocks(wanted, folded.states, resampling, key) for key in slicing.keys[:1])
-    blocks = {**folded.states, **{spec: split.total() for found in kept for spec, split in found.items()}}
+    blocks = {**folded.states, **{spec: counts.total() for found in kept for spec, counts in found.items()}}
     looked = answered if resampling.level is None else [(w, w.family.swept(engine, w, state)) for w, state in answered]
-    swept = sweep(engine, slicing, folded.states, wanted)
+    slices = SlicedStates(engine, slicing, folded.states, wanted)
+    swept = sweep(slices)
     values, certain = finalized(engine, looked, blocks, swept, resampling)
     results, found = _with_intervals(engine, looked, values, blocks, resampling, certain)
-    sliced = tuple(slice_results(engine, slicing, folded.states, wanted, swept, weighted=plan.weight is not None))
+    sliced = tuple(slice_results(slices, swept, weighted=plan.weight is not None))
     sampled = SampledSlices(sliced)
     if resampling.level is not None:
-        sampled = sampled_slices(engine, slicing, folded.states, wanted, sliced, resampling)
+        sampled = sampled_slices(slices, sliced, resampling)
     resampled = resampled_states(looked, blocks, resampling)
     return Evaluation(
         labels.rows,
@@ -95,7 +96,7 @@ def finalize_all(
         _resampled=resampled,
         counts=counted(resampled, labels.rows, labels.positives or 0, resampling.level or LEVEL),
         slice_estimates=sampled.estimates,
-        _sliced=SlicedStates(engine, slicing, folded.states, wanted) if slicing.keys else None,
+        _sliced=slices if slicing.keys else None,
     )
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.metrics.estimates import Estimate, Sizes
+from streameval.metrics.estimates import Estimate
+from streameval.metrics.units import Sizes
 from streameval.results import Scalar
 
 if TYPE_CHECKING:

@@ -26,13 +26,12 @@ from streameval.states.grouped.rests import Rests
 from streameval.states.grouped.sheaf import Sheaf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from streameval.engine import Engine
     from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.intervals import Estimated
     from streameval.evaluation.resampling import Resampling
-    from streameval.evaluation.slicing import Slicing
+    from streameval.evaluation.slices import SlicedStates
     from streameval.metrics.estimates import Estimate
     from streameval.metrics.protocol import Metric
     from streameval.results import Scalar
@@ -45,23 +44,14 @@ _FEW = 1 << 18  # rows below which each rest is read on its own: compiling furth
 
 
 def rest_differences(
-    engine: Engine,
-    slicing: Slicing,
-    key: By,
-    states: Mapping[Any, Any],
-    wanted: Sequence[MetricRequest],
-    found: Sequence[Sequence[Estimated]],
-    resampling: Resampling,
+    sliced: SlicedStates, key: By, found: Sequence[Sequence[Estimated]], resampling: Resampling
 ) -> list[Scalar]:
     """The differences in every metric between the slices with the most rows and all other rows.
 
     Parameters
     ----------
-    engine : finalizes values and replicates
-    slicing : how the rows are sliced
+    sliced : the states of the slices, those of blocks among them
     key : the slicing
-    states : the folded states
-    wanted : the requests: states and their metrics
     found : the results of every slice with their replicates, slices with the most rows first
     resampling : which intervals and comparisons to compute
 
@@ -73,8 +63,8 @@ def rest_differences(
     slices = list(found[:_MOST])
     pairs = [
         (minus_named(*pair), better_end(pair[0].scalar.metric))
-        for mine, rest in zip(slices, _rests(engine, slicing, key, states, wanted, slices, resampling), strict=True)
-        for pair in _sides(wanted, mine, rest)
+        for mine, rest in zip(slices, _rests(sliced, key, slices, resampling), strict=True)
+        for pair in _sides(sliced.wanted, mine, rest)
     ]
     return compared(pairs, resampling.level or LEVEL)
 
@@ -99,19 +89,15 @@ def _of_points(metric: Metric) -> str:
 
 
 def _rests(
-    engine: Engine,
-    slicing: Slicing,
-    key: By,
-    states: Mapping[Any, Any],
-    wanted: Sequence[MetricRequest],
-    slices: Sequence[Sequence[Estimated]],
-    resampling: Resampling,
+    sliced: SlicedStates, key: By, slices: Sequence[Sequence[Estimated]], resampling: Resampling
 ) -> Iterator[list[Estimated]]:
     """For each of some slices, the results of all other rows, with their replicates."""
+    engine, wanted = sliced.engine, sliced.wanted
     groups = [tuple((values[0].own.scalar.slice or {}).values()) for values in slices]
-    grouped = [(w, slicing.grouped(states, w.spec, key)) for w in wanted]
-    known = {w: own for w in wanted if (own := _together(engine, slicing, key, states, w, groups, resampling))}
-    left = {spec: each.each_without(groups) for spec, each in sliced_blocks(wanted, states, resampling, key).items()}
+    grouped = [(w, sliced.grouped(w, key)) for w in wanted]
+    known = {w: own for w in wanted if (own := _together(sliced, key, w, groups, resampling))}
+    split = sliced_blocks(wanted, sliced.states, resampling, key)
+    left = {spec: each.each_without(groups) for spec, each in split.items()}
     for group in groups:
         blocks = {spec: next(counts) for spec, counts in left.items()}
         rest = [(w, state.without(group, budget=engine.budget)) for w, state in grouped]
@@ -125,20 +111,15 @@ def _rests(
 
 
 def _together(
-    engine: Engine,
-    slicing: Slicing,
-    key: By,
-    states: Mapping[Any, Any],
-    w: MetricRequest,
-    groups: Sequence[Any],
-    resampling: Resampling,
+    sliced: SlicedStates, key: By, w: MetricRequest, groups: Sequence[Any], resampling: Resampling
 ) -> dict[Any, tuple[list[Scalar], dict[Metric, Scalar]]]:
     """For the rest of each group its values, and what else intervals need, from one pass over all rows.
 
     Empty if the state does not allow it.
     """
+    engine, slicing = sliced.engine, sliced.slicing
     steps = not w.metrics or any(hasattr(metric, "reads") for metric in w.metrics)
-    sheaf = next(iter(() if steps else slicing.sheaves(states, w.spec, engine)), None)
+    sheaf = next(iter(() if steps else slicing.sheaves(sliced.states, w.spec, engine)), None)
     if not isinstance(sheaf, Sheaf) or sheaf.before[-1, :, 0].sum() < _FEW:
         return {}
     k = slicing.keys.index(key)

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streameval.evaluation.intervals import Estimated, differences, estimated, sliced_blocks
 from streameval.evaluation.rests import rest_differences
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from streameval.engine import Engine
-    from streameval.evaluation.families import MetricRequest
     from streameval.evaluation.resampling import Resampling
-    from streameval.evaluation.slicing import Slicing
+    from streameval.evaluation.slices import SlicedStates
     from streameval.results import Scalar
     from streameval.states.grouped import By
 
@@ -42,58 +40,43 @@ class SampledSlices:
     estimates: tuple[Estimated, ...] = ()
 
 
-def sampled_slices(
-    engine: Engine,
-    slicing: Slicing,
-    states: Mapping[Any, Any],
-    wanted: Sequence[MetricRequest],
-    results: Sequence[Scalar],
-    resampling: Resampling,
-) -> SampledSlices:
+def sampled_slices(sliced: SlicedStates, results: Sequence[Scalar], resampling: Resampling) -> SampledSlices:
     """Compute the intervals and differences of slices.
 
     Parameters
     ----------
-    engine : finalizes replicates
-    slicing : how the rows are sliced
-    states : the folded states
-    wanted : the requests: states and their metrics
+    sliced : the states of the slices, those of blocks among them
     results : the values, by slicing and slice, in the order of the requests
     resampling : which intervals and comparisons to compute
     """
-    rows, count = iter(results), sum(len(w.metrics) for w in wanted)
-    by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in slicing.keys}
+    rows, count = iter(results), sum(len(w.metrics) for w in sliced.wanted)
+    by_key: dict[tuple[str, ...], list[list[Scalar]]] = {key.columns: [] for key in sliced.slicing.keys}
     while count and (one := list(islice(rows, count))):
         by_key[tuple(one[0].slice or ())].append(one)
     collected: list[Scalar] = []
     kept: list[Estimated] = []
-    for key in slicing.keys:
-        found = list(_of_slices(engine, slicing, key, states, wanted, by_key[key.columns], resampling))
-        compared = differences(found, wanted, resampling)
+    for key in sliced.slicing.keys:
+        found = list(_of_slices(sliced, key, by_key[key.columns], resampling))
+        compared = differences(found, sliced.wanted, resampling)
         for estimates, pairs in zip(found, compared, strict=True):
             collected += [one.own.scalar_with(resampling.level or 0) for one in estimates]
             collected += pairs
             kept += estimates
         if resampling.rest:
-            collected += rest_differences(engine, slicing, key, states, wanted, found, resampling)
+            collected += rest_differences(sliced, key, found, resampling)
     return SampledSlices(tuple(collected), tuple(kept))
 
 
 def _of_slices(
-    engine: Engine,
-    slicing: Slicing,
-    key: By,
-    states: Mapping[Any, Any],
-    wanted: Sequence[MetricRequest],
-    slices: Sequence[Sequence[Scalar]],
-    resampling: Resampling,
+    sliced: SlicedStates, key: By, slices: Sequence[Sequence[Scalar]], resampling: Resampling
 ) -> Iterator[list[Estimated]]:
     """The results of each slice of a slicing with their replicates."""
-    split = sliced_blocks(wanted, states, resampling, key)
+    engine = sliced.engine
+    split = sliced_blocks(sliced.wanted, sliced.states, resampling, key)
     for start in range(0, len(slices), _CHUNK):
         some = slices[start : start + _CHUNK]
         groups = [tuple((values[0].slice or {}).values()) for values in some]
-        taken = [(w, slicing.grouped(states, w.spec, key).several(groups, engine.budget)) for w in wanted]
+        taken = [(w, sliced.grouped(w, key).several(groups, engine.budget)) for w in sliced.wanted]
         for i, (group, values) in enumerate(zip(groups, some, strict=True)):
             swept = [(w, w.family.swept(engine, w, several[i])) for w, several in taken]
             blocks = {spec: each.only(group) for spec, each in split.items()}

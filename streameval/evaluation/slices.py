@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streameval.engine import Engine
     from streameval.evaluation.families import Counted
     from streameval.evaluation.slicing import Slicing
+    from streameval.states.grouped import By
 
 __all__ = ["SlicedStates", "Swept", "slice_results", "sweep", "usable", "whole_results"]
 
@@ -27,14 +28,14 @@ _CHUNK = 64  # slices that are finalized together
 
 @dataclass(frozen=True, eq=False)
 class SlicedStates:
-    """The states of slices, restored one at a time.
+    """The states of all slices of a run.
 
     Attributes
     ----------
-    engine : Engine
-    slicing : Slicing
+    engine : finalizes values and replicates
+    slicing : how the rows are sliced
     states : what was folded, by spec
-    wanted : the states and their metrics
+    wanted : the requests: states and their metrics
     """
 
     engine: Engine
@@ -42,31 +43,28 @@ class SlicedStates:
     states: Mapping[Any, Any]
     wanted: Sequence[MetricRequest]
 
+    def grouped(self, wanted: MetricRequest, key: By) -> Any:
+        """The state of a request by the groups of a slicing."""
+        return self.slicing.grouped(self.states, wanted.spec, key)
+
     def state(self, family: str, of: str, slice: Mapping[str, Any]) -> Any:
         """The state of a column in a slice; None if there is no such slice."""
-        spec = next(w.spec for w in self.wanted if (w.group, w.of) == (family, of))
+        wanted = next(w for w in self.wanted if (w.group, w.of) == (family, of))
         for key in self.slicing.keys:
-            held = self.slicing.grouped(self.states, spec, key)
+            held = self.grouped(wanted, key)
             for group in held.groups() if key.columns == tuple(slice) else ():
                 if same_slice(dict(zip(key.columns, group, strict=True)), slice):
                     return held.several([group], self.engine.budget)[0]
         return None
 
 
-def slice_results(
-    engine: Engine,
-    slicing: Slicing,
-    states: Mapping[Any, Any],
-    wanted: Sequence[MetricRequest],
-    swept: Swept,
-    *,
-    weighted: bool,
-) -> Iterator[Scalar]:
+def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iterator[Scalar]:
     """The results of every slice: slicing by slicing, slices of most rows first, those of equally many by value."""
-    for key in slicing.keys:
+    engine = sliced.engine
+    for key in sliced.slicing.keys:
         own = {w: groups[key] for w, groups in swept.items()}
         grouped: list[tuple[MetricRequest, Any]] = [
-            (w, None if w in own else slicing.grouped(states, w.spec, key)) for w in wanted
+            (w, None if w in own else sliced.grouped(w, key)) for w in sliced.wanted
         ]
         found_in = (own[w] if w in own else state.groups() for w, state in grouped)
         groups = sorted({group for each in found_in for group in each}, key=rank)  # whatever the layout
@@ -86,12 +84,13 @@ Swept = dict[MetricRequest, dict[Any, dict[Any, _Found]]]
 """What one sweep finalized, by slicing and group; all rows are slicing and group None."""
 
 
-def sweep(engine: Engine, slicing: Slicing, states: Mapping[Any, Any], wanted: Sequence[MetricRequest]) -> Swept:
+def sweep(sliced: SlicedStates) -> Swept:
     """All rows and all slices side by side, of the states whose layout allows it."""
+    engine, slicing = sliced.engine, sliced.slicing
     found: Swept = {}
-    for w in wanted:
+    for w in sliced.wanted:
         reads = any(hasattr(metric, "reads") for metric in w.metrics)
-        sheaves = () if reads else slicing.sheaves(states, w.spec, engine)
+        sheaves = () if reads else slicing.sheaves(sliced.states, w.spec, engine)
         swept: dict[Any, dict[Any, _Found]] = {None: {}} | {key: {} for key in slicing.keys}
         for sheaf in sheaves:
             metrics = [Sliced(metric) for metric in w.metrics]

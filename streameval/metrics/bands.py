@@ -18,7 +18,7 @@ from streameval.results import Band, Scalar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.estimates import Sizes
+    from streameval.metrics.units import Sizes
     from streameval.results import Curve
     from streameval.typing import Array
 
@@ -43,7 +43,7 @@ def band_of(curve: Curve, replicates: Sequence[Curve | None], sizes: Sizes, leve
 
     Examples
     --------
-    >>> from streameval.metrics.estimates import Sizes
+    >>> from streameval.metrics.units import Sizes
     >>> from streameval.results import Curve
     >>> x = np.array([0.0, 1.0])
     >>> curves = [Curve("roc", "score", x, np.array([0.5, end]), x, 0.5) for end in (0.85, 0.9, 0.95, 0.9, 0.9, 0.9)]

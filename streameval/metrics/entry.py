@@ -30,11 +30,11 @@ class Entry:
     source : paper or definition
     metric : the metric; None where a value in the name or an option makes it
     made : makes the metric of the values that capitals stand for; None where only an option does
-    scale : scale of its sampling interval, a key of `streameval.metrics.estimates.SCALES`
+    scale : scale of its sampling interval, a key of `streameval.metrics.scales.SCALES`
     thresholded : whether it takes the rows beyond a threshold that depends on the data: few blocks then
     beyond : which rows beyond its threshold decide how sure it is: ``rows``, ``positives`` or ``negatives``
     no_interval : why it has no sampling interval
-    units : which units decide how sure it is, kinds of `streameval.metrics.estimates.Sizes.counts`
+    units : which units decide how sure it is, kinds of `streameval.metrics.units.Sizes.counts`
     rowwise : metric of its standard error where each row is a unit, without replicates
     """
 

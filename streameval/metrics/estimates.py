@@ -7,16 +7,13 @@ replicates is the delete-a-group jackknife's variance (Kott 2001),
     Var = (B − 1)/B · Σ (θ₍₋b₎ − mean)²,
 
 over the B blocks that have rows. An interval is centred on the value of all rows. It is symmetric on the scale of the
-metric (`SCALES`), where the standard error is carried by the delta method. Truncated gain areas are skewed, and may be
-negative: of 600 samples with 100 effective units, 91 % of symmetric intervals held the truth, and 95 % on −ln(1 − x).
+metric (`streameval.metrics.scales`), where the standard error is carried by the delta method. Truncated gain areas are
+skewed, and may be negative: of 600 samples with 100 effective units, 91 % of symmetric intervals held the truth, and
+95 % on −ln(1 − x).
 
-*Effective units* tell how many equal units would spread over blocks as unevenly as these do:
-
-    n² (1 − 1/B) / Σ_b (n_b − n/B)²
-
-with n_b the rows of block b, and likewise for its positives and its negatives; the smallest governs. From 50 on the
-interval takes t with B − 1 degrees of freedom. From 5 to 50 it takes max(1, 3(Σd²)²/Σd⁴ − 2), at most B − 1, with d the
-deviations of the replicates from their mean. Below 5 there is none.
+From 50 effective units on (`streameval.metrics.units`) the interval takes t with B − 1 degrees of freedom. From 5 to 50
+it takes max(1, 3(Σd²)²/Σd⁴ − 2), at most B − 1, with d the deviations of the replicates from their mean. Below 5 there
+is none.
 
 Blocks depend on the ids alone. So the replicates of two metrics, slices, nights or columns over the same units are
 paired, and the difference of two estimates is an estimate with replicates of its own (`Estimate.minus`). Its interval
@@ -31,35 +28,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streameval.errors import OptionError
+from streameval.metrics.scales import SCALES
+from streameval.metrics.units import FEW_UNITS, too_few
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
+    from streameval.metrics.units import Sizes
     from streameval.typing import Array
 
-__all__ = [
-    "FEW_UNITS",
-    "FINER",
-    "SCALES",
-    "TOO_COARSE",
-    "Estimate",
-    "Scale",
-    "Sizes",
-    "at_end",
-    "effective_units",
-    "too_few",
-]
+__all__ = ["FINER", "TOO_COARSE", "Estimate", "at_end"]
 
-FEW_UNITS = 50  # effective units below which the output warns
 _LEAST_UNITS = 5
 _NORMAL = 1e9  # degrees of freedom
-_EXPONENT = 709.0  # from here on exponentials leave float64
 _OFF = 0.1  # standard errors that the grid may be off
 _FAR_OFF = 0.5  # standard errors that it is off by where it cannot tell two columns apart
 FINER = "evaluate the files with more resample_bins (--resample-bins 65536)"  # a store keeps 2,048
@@ -71,15 +56,6 @@ _TOO_ROUGH = (
 )
 
 
-def too_few(units: float, of: str, needed: str) -> str:
-    """The reason why there is no interval: effective units, rounded down so that they never read as enough.
-
-    >>> too_few(4.97, "rows (campaign)", "at least 5")
-    '4.9 effective units of rows (campaign): at least 5 are needed'
-    """
-    return f"{math.floor(units * 10) / 10:.1f} effective units of {of}: {needed} are needed"
-
-
 def at_end(value: float) -> str:
     """The reason why there is no interval around a value that no other can exceed.
 
@@ -87,102 +63,6 @@ def at_end(value: float) -> str:
     ('the value 1 is at the end of its range', 'the value is infinite')
     """
     return "the value is infinite" if math.isinf(value) else f"the value {value:g} is at the end of its range"
-
-
-def _logistic(y: float) -> float:
-    return 0.5 + 0.5 * math.tanh(y / 2)
-
-
-def _exp(y: float) -> float:
-    """The exponential, infinite where float64 ends."""
-    return math.exp(y) if y < _EXPONENT else math.inf
-
-
-class Scale(NamedTuple):
-    """A scale on which an interval is symmetric.
-
-    Attributes
-    ----------
-    low, high : open ends of the values that the scale takes
-    to, back : the scale and its inverse
-    slope : derivative of `to`
-    """
-
-    low: float
-    high: float
-    to: Callable[[float], float]
-    back: Callable[[float], float]
-    slope: Callable[[float], float]
-
-
-SCALES: dict[str, Scale] = {
-    "plain": Scale(-math.inf, math.inf, float, float, lambda _: 1.0),
-    "logit": Scale(0, 1, lambda x: math.log(x) - math.log1p(-x), _logistic, lambda x: 1 / (x * (1 - x))),
-    "fisher": Scale(-1, 1, math.atanh, math.tanh, lambda x: 1 / ((1 - x) * (1 + x))),
-    "log": Scale(0, math.inf, math.log, _exp, lambda x: 1 / x),
-    "log_complement": Scale(
-        -math.inf,
-        1,
-        lambda x: -math.log1p(-x),
-        lambda y: -math.expm1(-y) if y > -_EXPONENT else -math.inf,
-        lambda x: 1 / (1 - x),
-    ),
-}
-
-
-@dataclass(frozen=True, eq=False)
-class Sizes:
-    """What each block holds.
-
-    Attributes
-    ----------
-    unit : what is drawn together, such as the column ``campaign``; ``row`` where each row is a unit
-    counts : by kind, such as ``rows``, ``positives`` and ``negatives``: arrays of shape (n_blocks,)
-    units : number of units; None where it is not known
-    single : whether every row is a unit of weight 1; then the effective units are the rows
-    """
-
-    unit: str
-    counts: Mapping[str, Array]
-    units: int | None = None
-    single: bool = False
-
-    def of(self, kinds: Sequence[str]) -> Sizes:
-        """Some kinds of units alone."""
-        return replace(self, counts={kind: counts for kind, counts in self.counts.items() if kind in kinds})
-
-    @property
-    def effective(self) -> dict[str, float]:
-        """Effective units of each kind that occurs."""
-        number = _rows if self.single else effective_units
-        return {kind: number(counts) for kind, counts in self.counts.items() if counts.any()}
-
-    @property
-    def governing(self) -> tuple[float, str]:
-        """The smallest number of effective units, and its kind."""
-        return min(((units, kind) for kind, units in self.effective.items()), default=(0.0, "rows"))
-
-
-def _rows(counts: Array) -> float:
-    return float(counts.sum())
-
-
-def effective_units(counts: Array) -> float:
-    """Number of equal units that would spread over the blocks as unevenly.
-
-    Parameters
-    ----------
-    counts : array of shape (n_blocks,), rows or weights of each block, empty blocks included
-
-    Examples
-    --------
-    >>> round(effective_units(np.array([1.0, 0, 0, 0])), 12)  # one unit
-    1.0
-    """
-    counts = np.asarray(counts, np.float64)
-    total, blocks = counts.sum(), counts.size
-    spread = float(np.square(counts - total / blocks).sum())
-    return float(total**2 * (1 - 1 / blocks) / spread) if spread else math.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +75,7 @@ class Estimate:
     replicates : float64 array of shape (n_blocks,), the value without each block; NaN for a block without rows, for
         which it is the value of all rows, infinite where the value is undefined
     sizes : what the blocks hold
-    scale : key of `SCALES`
+    scale : key of `streameval.metrics.scales.SCALES`
     reason : why there is no interval, if that is known beforehand
     grid : the value where replicates come from an approximation; NaN where they do not
     known : the standard error, where it is known without replicates
@@ -205,6 +85,7 @@ class Estimate:
 
     Examples
     --------
+    >>> from streameval.metrics.units import Sizes
     >>> sizes = Sizes("row", {"rows": np.array([10.0, 12, 9, 11])})
     >>> Estimate(Scalar.certain("mean", 0.5), np.array([0.4, 0.5, 0.6, 0.5]), sizes, "plain").stderr.__round__(4)
     0.1225

@@ -20,10 +20,11 @@ import numpy as np
 
 from streameval.metrics.catalogue import entry_of
 from streameval.metrics.entry import Entry
-from streameval.metrics.estimates import FEW_UNITS, Estimate, Sizes, at_end, effective_units, too_few
+from streameval.metrics.estimates import Estimate, at_end
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.threshold import ConfusionAt
+from streameval.metrics.units import FEW_UNITS, Sizes, effective_units, too_few
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

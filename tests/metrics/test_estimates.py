@@ -11,7 +11,9 @@ from scipy import stats
 
 from streameval.errors import OptionError
 from streameval.metrics.differences import compared, holm
-from streameval.metrics.estimates import SCALES, Estimate, Sizes, effective_units
+from streameval.metrics.estimates import Estimate
+from streameval.metrics.scales import SCALES
+from streameval.metrics.units import Sizes, effective_units
 from streameval.results import Scalar
 
 RNG = np.random.default_rng(5)

@@ -27,7 +27,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.estimates import Sizes
+    from streameval.metrics.units import Sizes
     from streameval.states.scores.parts import ScorePart
 
 __all__ = ["CostMin", "FbetaMax"]

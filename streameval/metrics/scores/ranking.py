@@ -43,7 +43,7 @@ from streameval.states.scores.missing import halved
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.estimates import Sizes
+    from streameval.metrics.units import Sizes
     from streameval.states.grouped.sheaf import SheafPart
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array

@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streameval.states.grouped.joined import Joined
-from streameval.states.grouped.keys import By, parts_of
+from streameval.states.grouped.keys import By
+from streameval.states.grouped.names import parts_of
 from streameval.states.grouped.state import Grouped, GroupedSpec
 from streameval.states.grouped.woven import Woven, WovenBuilder, weaves
 from streameval.states.protocol import Small

@@ -35,7 +35,7 @@ from streameval.states.contingency.counts import ContingencySpec
 from streameval.states.grouped.builder import APART, GroupedBuilder
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, BlockedClusters, BlockedClustersBuilder
 from streameval.states.grouped.joined import Joined, inner_facts, inner_header, read_joined
-from streameval.states.grouped.keys import Blocks, By, Group, read_key
+from streameval.states.grouped.keys import Blocks, By, Group, rank, read_key
 from streameval.states.grouped.rows import FORMS
 from streameval.states.grouped.table import GroupTable
 from streameval.states.protocol import Small
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from streameval.states.protocol import Builder, Totals
     from streameval.typing import Array
 
-__all__ = ["Grouped", "GroupedSpec", "divisible", "rank"]
+__all__ = ["Grouped", "GroupedSpec", "divisible"]
 
 _CHUNK = 64  # groups of a shard
 
@@ -337,7 +337,7 @@ class Grouped(Small):
             yield from self.parted().to_arrow()
             return
         apart, table = self._apart_table(), self.joined.table
-        yield from _fact_rows(GroupTable.union([apart, table]), self.spec.schema)
+        yield from GroupTable.union([apart, table]).rows(self.spec.schema)
         marks = ~self.joined.marked(self.apart)
         places = np.searchsorted(table.words[:, 0], apart.words[:, 0]).tolist()  # in the table of joined groups
         pending = deque(zip(places, apart.names.to_pylist(), strict=True))
@@ -382,21 +382,3 @@ class Grouped(Small):
         if not isinstance(other, Grouped):
             return NotImplemented
         return same_table(self, other)
-
-
-def rank(group: Group) -> Any:
-    """Orders groups by value: numbers, NaN, texts, binaries, null."""
-    if not isinstance(group, tuple):
-        return group
-    kinds = ((value is None, isinstance(value, bytes), isinstance(value, str), value != value) for value in group)
-    return tuple((*kind, 0 if value is None else value) for kind, value in zip(kinds, group, strict=True))
-
-
-def _fact_rows(table: GroupTable, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """A row for each group; the columns of the inner table are zero."""
-    count, width = table.facts.shape
-    if count:
-        offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
-        facts = pa.ListArray.from_arrays(offsets, pa.array(table.facts.ravel()))
-        zeros = [pa.array(np.zeros(count, np.int64)).cast(field.type) for field in list(schema)[2:]]
-        yield pa.RecordBatch.from_arrays([table.names, facts, *zeros], schema=schema)

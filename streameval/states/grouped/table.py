@@ -11,7 +11,7 @@ import pyarrow as pa
 from streameval.states.keyed.ids import hash_array
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from streameval.typing import Array
 
@@ -89,3 +89,12 @@ class GroupTable:
                 break
             places[wrong] += 1
         return np.where(places < ends, places, -1)
+
+    def rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """A row for each group with its name and facts; the columns of the inner table are zero."""
+        count, width = self.facts.shape
+        if count:
+            offsets = pa.array(np.arange(count + 1, dtype=np.int32) * width)
+            facts = pa.ListArray.from_arrays(offsets, pa.array(self.facts.ravel()))
+            zeros = [pa.array(np.zeros(count, np.int64)).cast(field.type) for field in list(schema)[2:]]
+            yield pa.RecordBatch.from_arrays([self.names, facts, *zeros], schema=schema)

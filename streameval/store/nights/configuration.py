@@ -23,7 +23,7 @@ from streameval.options import active, recorded
 from streameval.options.kinds import ByColumn, in_words
 from streameval.scan import Piece, Scan
 from streameval.states.grouped import By, GroupedSpec, divisible
-from streameval.states.grouped.keys import slice_type
+from streameval.states.grouped.names import slice_type
 from streameval.states.scores.block_slices import BlockSlicesSpec
 from streameval.states.scores.blocks import BlockSpec
 from streameval.store.nights.given import ALL_STATES, KEPT, REPORTED, SHOWN, SUBSETS, contradiction, plain_options

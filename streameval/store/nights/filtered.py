@@ -19,7 +19,7 @@ from streameval.errors import OptionError
 from streameval.evaluation.conclude import finalize_all
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import divisible
-from streameval.states.grouped.keys import parts_of, tag_of
+from streameval.states.grouped.names import parts_of, tag_of
 from streameval.states.scores.counts import ScoreSpec
 from streameval.store.nights.merge import check_common, labels_of
 from streameval.store.nights.slices import KeptSlices

@@ -12,7 +12,7 @@ from streameval.errors import SchemaError
 from streameval.evaluation.columns import without_views
 from streameval.scan import Scan, widened
 from streameval.scan.widen import plain
-from streameval.states.grouped.keys import slice_type
+from streameval.states.grouped.names import slice_type
 from streameval.states.keyed.ids import id_type
 from streameval.states.scores.types import score_type
 

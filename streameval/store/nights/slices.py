@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from streameval.errors import MissingInputError, OptionError
 from streameval.evaluation.resampling import NO_INTERVALS
 from streameval.evaluation.slice_intervals import sampled_slices
-from streameval.evaluation.slices import slice_results
+from streameval.evaluation.slices import SlicedStates, slice_results
 from streameval.evaluation.slicing import Slicing
 from streameval.results import Scalar, slice_name
 from streameval.scan.derived import slicing
@@ -104,11 +104,11 @@ class KeptSlices:
             states[GroupedSpec(w.spec, self.key)] = self.state(entries, w)
         request = self.configuration.request(**options)
         weighted = request.weight is not None
-        slicing = Slicing((self.key,))
-        found = list(slice_results(self.engine, slicing, states, wanted, {}, weighted=weighted))
+        sliced = SlicedStates(self.engine, Slicing((self.key,)), states, wanted)
+        found = list(slice_results(sliced, {}, weighted=weighted))
         if resampling.level is not None:
-            states |= self.blocks(entries, wanted)
-            found = list(sampled_slices(self.engine, slicing, states, wanted, found, resampling).results)
+            sliced = replace(sliced, states=states | self.blocks(entries, wanted))
+            found = list(sampled_slices(sliced, found, resampling).results)
         self.engine.budget.release_spares()
         return found if request.label.column is not None else [replace(one, positives=None) for one in found]
 

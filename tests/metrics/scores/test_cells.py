@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from streameval import evaluate
 from streameval.kernels.blocks.pieces import dealt_counts
-from streameval.metrics.estimates import Estimate, Sizes
+from streameval.metrics.estimates import Estimate
 from streameval.metrics.finalize import computed
 from streameval.metrics.selection import Selection
+from streameval.metrics.units import Sizes
 from streameval.results import Scalar
 from streameval.states.blocks import blocks_of
 from streameval.states.scores.counts import fold_arrays

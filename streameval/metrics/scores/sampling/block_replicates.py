@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from streameval.kernels.blocks.pieces import cut_counts, left_counts, tied_rows
-from streameval.metrics.estimates import FINER, Sizes
+from streameval.metrics.estimates import FINER
 from streameval.metrics.finalize import compute
 from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
 from streameval.metrics.scores.sampling.near_groups import GroupsNear
+from streameval.metrics.units import Sizes
 from streameval.states.protocol import Small
 from streameval.states.scores.parts import known
 from streameval.states.scores.types import compared

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from streameval.metrics.estimates import Sizes
 from streameval.metrics.scores.group_means import Fragment, GroupMean, GroupValues, measure_of, merged
 from streameval.metrics.scores.sums import BITS
+from streameval.metrics.units import Sizes
 from streameval.results import Scalar
 from streameval.states.blocks import BLOCKS, blocks_of
 from streameval.states.scores.groups import GroupScores
