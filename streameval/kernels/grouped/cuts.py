@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keyed.sizes import LARGEST, table_bits
 from streameval.kernels.keys import ID_BUCKETS
 
@@ -65,6 +65,20 @@ def _place(words, rest, i, keys, seconds, bits):
     return at, steps
 
 
+@step
+def _keep_shared(words, owners, start, stop, shift, marks, kept):
+    """List the rows whose slot has rows of several groups, as their key may have; returns their number."""
+    for i in range(start, stop):
+        slot = (words[i] << _BUCKET_BITS) >> shift
+        mark = owners[i] + 1
+        marks[slot] = mark if marks[slot] == 0 or marks[slot] == mark else _SHARED
+    n = 0
+    for i in range(start, stop):
+        kept[n] = i
+        n += marks[(words[i] << _BUCKET_BITS) >> shift] == _SHARED
+    return n
+
+
 @jit
 def count_shared(words, rest, counts, owners, starts, first, shared):
     """Add the rows of each group in keys of several groups, bucket by bucket, from bucket `first` on.
@@ -93,16 +107,8 @@ def count_shared(words, rest, counts, owners, starts, first, shared):
         if items > LARGEST:
             return b
         bits = table_bits(_MARKS * items)
-        shift = _WORD - bits
         marks[: 1 << bits] = 0
-        for i in range(starts[b], starts[b + 1]):
-            slot = (words[i] << _BUCKET_BITS) >> shift
-            mark = owners[i] + 1
-            marks[slot] = mark if marks[slot] == 0 or marks[slot] == mark else _SHARED
-        n = 0
-        for i in range(starts[b], starts[b + 1]):
-            kept[n] = i
-            n += marks[(words[i] << _BUCKET_BITS) >> shift] == _SHARED
+        n = _keep_shared(words, owners, starts[b], starts[b + 1], _WORD - bits, marks, kept)
         bits = table_bits(2 * n)
         keys[: 1 << bits] = 0
         steps = np.int64(0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.blocks.clusters import BLOCK_BITS
-from streameval.kernels.jit import inlined, jit
+from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keyed.sizes import LARGEST, table_bits
 from streameval.kernels.prefetch import word_at
 
@@ -138,6 +138,42 @@ def _add(size, pos, owner, clusters, positives, large, found):
     return found + 1
 
 
+@step
+def _add_alone(alone, clusters, positives):
+    """Add the clusters of one row, counted by tag, to the tables, and clear their counts."""
+    for tag in range(2, alone.size):
+        for owner in (0, tag >> 1):
+            clusters[1, owner] += alone[tag]
+            positives[1, owner] += alone[tag] * (tag & 1)
+        alone[tag] = 0
+
+
+@step
+def _add_whole(table, used, keys, clusters, positives, large, found):
+    """Add each cluster to the tables of all rows, and of its group if it has one; returns how many are too large."""
+    for k in range(keys):
+        at = used[k]
+        pos = np.int64(table[at, _NEG + _ONE])
+        size, owner = np.int64(table[at, _NEG]) + pos, np.int64(table[at, _OWNER])
+        found = _add(size, pos, 0, clusters, positives, large, found)
+        if owner:
+            found = _add(size, pos, owner, clusters, positives, large, found)
+    return found
+
+
+@step
+def _add_parts(parts, used, pairs, clusters, positives, cut, large, found):
+    """Add the part of a cut cluster in each group to its group, and clear it; returns how many are too large."""
+    for k in range(pairs):
+        at = used[k]
+        pos, owner = np.int64(parts[at, _NEG + _ONE]), np.int64(parts[at, _KEY] & ((_ONE << _HALF) - _ONE))
+        size = np.int64(parts[at, _NEG]) + pos
+        found = _add(size, pos, owner, clusters, positives, large, found)
+        cut[owner] += size
+        parts[at, _KEY] = 0
+    return found
+
+
 @inlined
 def _room(rows, first, small):
     """Items in the largest bucket to count, and an upper bound on the clusters with at least `small` rows."""
@@ -200,27 +236,11 @@ def tally_groups(rows, owners, further, first, clusters, positives, cut):
         keys = _count(kept, tags, n, columns, table, bits, used, places)
         if keys < 0:
             return b, large[:found]
-        for tag in range(2, alone.size):
-            for owner in (0, tag >> 1):
-                clusters[1, owner] += alone[tag]
-                positives[1, owner] += alone[tag] * (tag & 1)
-            alone[tag] = 0
+        _add_alone(alone, clusters, positives)
         parts_clean = _cleared(parts, parts_clean, bits)
-        for k in range(keys):
-            at = used[k]
-            pos = np.int64(table[at, _NEG + _ONE])
-            size, owner = np.int64(table[at, _NEG]) + pos, np.int64(table[at, _OWNER])
-            found = _add(size, pos, 0, clusters, positives, large, found)
-            if owner:
-                found = _add(size, pos, owner, clusters, positives, large, found)
+        found = _add_whole(table, used, keys, clusters, positives, large, found)
         pairs = _count_parts(kept, tags, n, table, places, parts, bits, used_parts)
-        for k in range(pairs):
-            at = used_parts[k]
-            pos, owner = np.int64(parts[at, _NEG + _ONE]), np.int64(parts[at, _KEY] & ((_ONE << _HALF) - _ONE))
-            size = np.int64(parts[at, _NEG]) + pos
-            found = _add(size, pos, owner, clusters, positives, large, found)
-            cut[owner] += size
-            parts[at, _KEY] = 0
+        found = _add_parts(parts, used_parts, pairs, clusters, positives, cut, large, found)
         for k in range(keys):
             table[used[k], _KEY] = 0
     return buckets, large[:found]
