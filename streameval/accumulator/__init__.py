@@ -40,7 +40,7 @@ from streameval.errors import (
 from streameval.evaluation import without_views
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
-from streameval.evaluation.intervals import block_specs
+from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.request import Request
 from streameval.options import recorded
 from streameval.scan.pieces import Piece, Scan, TableSource
@@ -341,7 +341,7 @@ class Accumulator:
             resampling = self._request.resampling
             resampling.check(schema, "the batch")
             self._wanted = planned(self._request, Scan(schema, (piece,), 0, 0))
-            specs = tuple(dict.fromkeys((*(w.spec for w in self._wanted), *block_specs(self._wanted, resampling))))
+            specs = folded_specs(self._wanted, resampling)
             self._plan = Plan(schema, self._request.label, self._request.weight, specs)
             self._states = self._plan.empty()
             self._schema = schema

@@ -40,6 +40,8 @@ __all__ = [
     "differences",
     "estimated",
     "finalized",
+    "folded_specs",
+    "held_requests",
     "resampled_states",
 ]
 
@@ -79,6 +81,21 @@ def block_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing
         *(BlockSlicesSpec(w.spec, key) for key in slicing.keys for w in split),
         *(w.spec for w in made if w not in split),
     )
+
+
+def held_requests(
+    wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE
+) -> dict[Any, MetricRequest]:
+    """By the spec of a metric's state, the request of blocks that hold its rows, so that it is not folded."""
+    made = block_requests(wanted, resampling) if not slicing.keys else []
+    return {held: w for w in made if (held := getattr(w.spec, "held", None)) is not None}
+
+
+def folded_specs(wanted: Sequence[MetricRequest], resampling: Resampling, slicing: Slicing = WHOLE) -> tuple[Any, ...]:
+    """The states to fold, each once: those of metrics, of slices and of blocks."""
+    held = held_requests(wanted, resampling, slicing)
+    specs = slicing.specs([spec for spec in dict.fromkeys(w.spec for w in wanted) if spec not in held])
+    return tuple(dict.fromkeys((*specs, *block_specs(wanted, resampling, slicing))))
 
 
 def sliced_blocks(

@@ -12,7 +12,7 @@ from streameval.errors import SchemaError
 from streameval.evaluation.columns import without_views
 from streameval.evaluation.conclude import finalize_all
 from streameval.evaluation.families import planned
-from streameval.evaluation.intervals import block_specs
+from streameval.evaluation.intervals import folded_specs
 from streameval.evaluation.source import source_of
 from streameval.options import recorded
 
@@ -114,12 +114,11 @@ def _scanned(data: Any, request: Request, engine: Engine, *, estimate: bool) -> 
 
 def _plan(request: Request, found: scan.Scan, wanted: Sequence[MetricRequest], where: Any) -> Plan:
     """What to fold: the states of metrics, of slices and of blocks, each once."""
-    specs = request.slicing.specs(tuple({w.spec: None for w in wanted}))
     return Plan(
         found.schema,
         request.label,
         request.weight,
-        tuple(dict.fromkeys((*specs, *block_specs(wanted, request.resampling, request.slicing)))),
+        folded_specs(wanted, request.resampling, request.slicing),
         request.options["on_error"] == "skip",
         where=where,
         derived=request.slicing.derived,

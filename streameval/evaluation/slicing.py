@@ -120,9 +120,10 @@ class Slicing:
         return side_by_side(held, self.keys, engine.each, engine.budget) if self.keys else []
 
     def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
-        """The states of all rows, by their inner specs."""
+        """The states of all rows, by their inner specs; some are folded as what holds them."""
         if not self.keys:
-            return {spec: states[spec] for spec in specs}
+            held = {spec.held: state for spec, state in states.items() if hasattr(spec, "held")}
+            return {spec: states[spec] if spec in states else held[spec].total(budget) for spec in specs}
         for key in self.keys:
             key.check(self._held(states, specs[0], key).count(key))
         return {spec: self._held(states, spec, self.keys[0]).total(budget) for spec in dict.fromkeys(specs)}

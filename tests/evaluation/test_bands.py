@@ -75,3 +75,12 @@ def test_a_plan_counts_blocks(table):
     plain, asked = (explain(table, score="score", threads=1, **more) for more in ({}, {"unit": "unit"}))
     [more] = asked.states[len(plain.states) :]
     assert (more.kind, more.of, more.bytes) == ("score_blocks", "score", 1 << 22)
+
+
+def test_clusters_are_folded_once(table):
+    """Cells of clusters and blocks hold the clusters, which are neither forecast nor folded in addition."""
+    plain, asked = (explain(table, cluster="unit", label="label", threads=1, **more) for more in ({}, {"unit": "unit"}))
+    assert [(s.kind, s.of, s.bytes, s.shards) for s in asked.states] == [
+        ("grouped", s.of, s.bytes, s.shards) for s in plain.states
+    ]
+    assert asked.tasks == plain.tasks

@@ -33,7 +33,7 @@ from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine
 from streameval.states.contingency.counts import ContingencySpec
-from streameval.states.keyed.ranges import balanced, buckets, nbytes, row_bytes
+from streameval.states.keyed.ranges import balanced, buckets, holder, nbytes, row_bytes
 from streameval.wording import plural
 
 if TYPE_CHECKING:
@@ -233,24 +233,24 @@ class ClusterEngine:
         results = dict(zip(here, self.local.finalize([jobs[i] for i in here]), strict=True))
         for ranges in self.ranges:
             asked = [i for i, other in enumerate(there) if other is ranges]
-            found = self._partials(ranges, [(jobs[i][0].spec, jobs[i][1]) for i in asked]) if asked else []
+            found = self._partials(ranges, [jobs[i] for i in asked]) if asked else []
             for n, i in enumerate(asked):
                 results[i] = combine(*jobs[i], [shard for part in found for shard in part[n]])
         return [results[i] for i in range(len(jobs))]
 
-    def _partials(self, ranges: Ranges, asked: Sequence[tuple[Any, Sequence[Metric]]]) -> list[Any]:
+    def _partials(self, ranges: Ranges, asked: Sequence[Job]) -> list[Any]:
         """For every range and every state, the partials of its shards."""
         key, nodes = key_factory(), []
-        sent = [(spec, work.packed(metrics)) for spec, metrics in asked]
+        sent = [(holder(state), state.spec, work.packed(metrics)) for state, metrics in asked]
         for r, future in enumerate(ranges.futures):
-            wanted = [(spec, ranges.of(spec, r), metrics) for spec, metrics in sent]
+            wanted = [(held_by, spec, ranges.of(held_by, r), metrics) for held_by, spec, metrics in sent]
             one = dask.delayed(partial(work.finalize, wanted=wanted, resources=self._resources(1)), pure=False)
             nodes.append(one(future, ranges.outlines, dask_key_name=key("finalize", r)))
         return self.connection.gather(self.connection.submit(nodes))
 
     def _where(self, state: Any) -> Ranges | None:
         """Where the rows of a state are; None if they are in this process."""
-        return next((ranges for ranges in self.ranges if state.spec in ranges.shards), None)
+        return next((ranges for ranges in self.ranges if holder(state) in ranges.shards), None)
 
     def compute(self, delayed: Any) -> Any:
         """Compute a Dask object on the workers."""

@@ -163,13 +163,18 @@ def join(parts: Sequence[Part | Range]) -> Range:
 def finalize(
     ranges: Mapping[Any, Rows],
     outlines: Folded,
-    wanted: Sequence[tuple[Any, Sequence[Interval], Sequence[Metric] | bytes]],
+    wanted: Sequence[tuple[Any, Any, Sequence[Interval], Sequence[Metric] | bytes]],
     resources: Resources,
 ) -> list[list[list[list[Any]]]]:
-    """Partials of the shards of one range, for several states; metrics may be packed."""
+    """Partials of the shards of one range, for several states.
+
+    Each is given by the spec of the state that holds its rows, its own spec, its shards in the range, and its metrics,
+    which may be packed.
+    """
     found = []
-    for spec, shards, metrics in wanted:
-        state = restored(outlines.states[spec], ranges[spec])
+    for held_by, spec, shards, metrics in wanted:
+        state = restored(outlines.states[held_by], ranges[held_by])
+        state = state if spec == held_by else state.total(resources.budget)
         taken = unpacked(metrics) if isinstance(metrics, bytes) else metrics
         found.append([partials(state, shard, taken, resources.budget) for shard in shards])
     return found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streameval.evaluation.families.protocol import Counted, MetricRequest
 from streameval.evaluation.families.sharded import Sharded, totals
-from streameval.metrics.resampled_clusters import SweepClusters, SweptClusters, WithoutRows
+from streameval.metrics.resampled_clusters import SweepClusters, SweepHeldClusters, SweptClusters, WithoutRows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import GroupedSpec
 from streameval.states.grouped.cuts import cut_rows
@@ -58,9 +58,12 @@ class Clusters(Sharded):
         return "the slice cuts clusters (cut_share), which alone changes their sizes" if value.cut_share else ""
 
     def swept(self, engine: Engine, wanted: MetricRequest, state: Any) -> Any:
-        """Its size table, with and without each block of clusters."""
+        """Its size table, with and without each block of clusters, and of the unit where cells hold the rows."""
         if wanted.spec.unlabelled or not wanted.metrics:
             return state
+        if hasattr(state, "by_both"):
+            own, paired = engine.finalize([(state, [SweepHeldClusters()])])[0][0]
+            return SweptClusters(own.table, state.dropped_rows, own, paired)
         changes = _changes(engine, state)
         return SweptClusters(changes.table, state.dropped_rows, changes)
 
@@ -83,7 +86,7 @@ class Clusters(Sharded):
             return _UNLABELLED
         if blocks is None:
             return "clusterings have no units in common: name a column of units (--unit)"
-        return WithoutRows(_changes(engine, blocks), resampling.named_unit)
+        return WithoutRows(state.paired or _changes(engine, blocks), resampling.named_unit)
 
 
 def _changes(engine: Engine, state: Any) -> SizeChanges:

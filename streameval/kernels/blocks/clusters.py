@@ -10,13 +10,15 @@ from __future__ import annotations
 import numpy as np
 
 from streameval.kernels.blocks.changes import hashed_block
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 from streameval.kernels.keys import ID_BUCKETS, MIX
 
 __all__ = [
     "BLOCK_BITS",
     "cell_bounds",
+    "cluster_blocks",
     "count_lone_cells",
+    "count_lone_clusters",
     "count_lone_units",
     "count_rows",
     "encode_cells",
@@ -32,7 +34,14 @@ _FREE = np.uint64(64 - BLOCK_BITS)
 _BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
 _TOP = np.uint64(1 << 63)
 _CODE = np.uint64(63 - BLOCK_BITS)
+_LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
 _ONE = np.uint64(1)
+
+
+@inlined
+def _own_block(key, fixed, blocks):
+    """The block of the cluster of a cell as a unit of its own; `fixed` has the bits of its mixed id that keys lack."""
+    return hashed_block((fixed | ((key >> _BITS) & _LOW)) * _UNMIX, blocks)
 
 
 @jit
@@ -98,6 +107,38 @@ def cell_bounds(keys, second, starts, shift):
                 n += 1
     bounds[n] = keys.size
     return bounds[: n + 1].copy()
+
+
+@jit
+def cluster_blocks(keys, bounds, starts, fixed, shift, count):
+    """The block of each cluster as a unit of its own, an int64 array.
+
+    Parameters
+    ----------
+    keys, bounds, starts, shift : as `cell_bounds` takes and returns them
+    fixed : uint64 array, for each bucket the bits of mixed ids that its keys lack; the highest may be in the keys
+    count : number of blocks
+    """
+    out, blocks, n = np.empty(bounds.size - 1, np.int64), np.uint64(count), 0
+    for j in range(starts.size - 1):
+        while n < out.size and bounds[n] < starts[j + 1]:
+            key = keys[bounds[n]] >> np.uint64(shift)
+            out[n] = _own_block(key, fixed[j] | (key & _TOP), blocks)
+            n += 1
+    return out
+
+
+@jit
+def count_lone_clusters(words, bounds, fixed, count):
+    """As `count_lone_cells`, of `sorted_cells` words bucket by bucket, by the blocks of clusters as units.
+
+    `fixed` has the bits that keys lack for each bucket, which goes from one of `bounds` to the next.
+    """
+    found, blocks = np.zeros((count, 2), np.int64), np.uint64(count)
+    for j in range(bounds.size - 1):
+        for i in range(bounds[j], bounds[j + 1]):
+            found[_own_block(words[i] >> _ONE, fixed[j], blocks), words[i] & _ONE] += 1
+    return found
 
 
 @jit

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from streameval.budget import Budget
     from streameval.typing import Array
 
-__all__ = ["ClusterCounts", "ClusterSpec", "id_type"]
+__all__ = ["ClusterCounts", "ClusterSpec", "id_type", "lone_rows"]
 
 _REPEATS = 4  # rows of a dictionary's entry, on average, from which rows are counted by entry
 _ENTRIES = 1 << 16  # counted entries that are collected at a time
@@ -269,10 +269,7 @@ class ClusterCounts:
             else:
                 sweep.add_units(_own_blocks(rows.keys), rows.neg, rows.pos)
         if shard == self.shards()[0]:
-            single = np.zeros((2, BLOCKS), np.int64)
-            for label, count in enumerate(self.single_rows.tolist()):
-                spread_rows(np.uint64(label), count, single[label])
-            sweep.add_lone(single.T)
+            sweep.add_lone(lone_rows(self.single_rows))
         return sweep.result()
 
     def impure(self, shard: Interval, budget: Budget | None = None) -> tuple[SizeTable, list[Counts]]:
@@ -313,6 +310,14 @@ class ClusterCounts:
         if not isinstance(other, ClusterCounts):
             return NotImplemented
         return same_table(self, other)
+
+
+def lone_rows(rows: Array) -> Array:
+    """Rows by block and label of clusters of null ids, an int64 array of shape (BLOCKS, 2), from rows by label."""
+    found = np.zeros((2, BLOCKS), np.int64)
+    for label, count in enumerate(rows.tolist()):
+        spread_rows(np.uint64(label), count, found[label])
+    return found.T
 
 
 def _own_blocks(keys: Array) -> Array:

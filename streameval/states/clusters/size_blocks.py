@@ -92,8 +92,8 @@ class Sweep:
         """Number of blocks."""
         return self._blocks
 
-    def add(self, bounds: Array, blocks: Array, neg: Array, pos: Array) -> None:
-        """Whole clusters.
+    def add(self, bounds: Array, blocks: Array, neg: Array, pos: Array) -> tuple[Array, Array]:
+        """Add whole clusters; returns the negatives and the positives of each.
 
         Parameters
         ----------
@@ -101,13 +101,14 @@ class Sweep:
         blocks, neg, pos : int64 arrays of shape (n_cells,), the block of each cell, its negatives and its positives
         """
         if not blocks.size:
-            return
+            return neg, pos
         first = bounds[:-1]
         whole = np.add.reduceat(neg, first), np.add.reduceat(pos, first)
         self._take(*whole)
         sizes = whole[0] + whole[1]
         room = 2 * self._changes.room(sizes, np.diff(bounds))
         self._changes.add(partial(add_clusters, bounds, blocks, np.column_stack((neg + pos, pos)), sizes, 1), room)
+        return whole
 
     def add_units(self, blocks: Array, neg: Array, pos: Array) -> None:
         """Whole clusters, each of one block."""

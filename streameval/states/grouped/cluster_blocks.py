@@ -25,7 +25,9 @@ from streameval.budget import Budget
 from streameval.kernels.blocks.clusters import (
     BLOCK_BITS,
     cell_bounds,
+    cluster_blocks,
     count_lone_cells,
+    count_lone_clusters,
     count_rows,
     encode_cells,
     sorted_cells,
@@ -33,8 +35,12 @@ from streameval.kernels.blocks.clusters import (
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.kernels.lift import keep_shared
+from streameval.states.blocks import BLOCKS
+from streameval.states.clusters.counts import lone_rows
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
+from streameval.states.grouped.cell_words import fixed_bits
+from streameval.states.grouped.held_clusters import BothChanges, HeldClusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Labelled
@@ -226,14 +232,26 @@ class BlockedClusters:
 
     def by_block(self, shard: Interval, budget: Budget | None = None) -> SizeChanges:
         """The size table of a shard, and its changes without each block."""
+        return self._swept(shard, budget, None)
+
+    def by_both(self, shard: Interval, budget: Budget | None = None) -> BothChanges:
+        """The same, and the changes without each block of clusters as `ClusterCounts.by_block` gives them."""
+        own = Sweep(BLOCKS)
+        paired = self._swept(shard, budget, own)
+        return BothChanges(own.result(), paired)
+
+    def _swept(self, shard: Interval, budget: Budget | None, own: Sweep | None) -> SizeChanges:
+        """The changes without each block; whole clusters are added to a sweep of their own, if there is one."""
         sweep = Sweep(self.spec.key.count)
         for stretch in self.keyed.stretches(shard, budget):
             if isinstance(stretch, Labelled):
-                _sweep_rows(stretch, sweep)
+                _sweep_rows(stretch, sweep, own)
             else:
-                _sweep_cells([stretch], sweep)
+                _sweep_cells([stretch], sweep, own)
         if shard == self.shards()[0]:
             sweep.add_lone(self.single_rows)
+            if own is not None:
+                own.add_lone(lone_rows(self.single_rows.sum(axis=0)))
         return sweep.result()
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[tuple[int, Any]]:
@@ -277,9 +295,9 @@ class BlockedClusters:
                     rest = ((counts.keys << _REST) | (last >> _BITS)).reshape(-1, 1)
                 yield (last & _BLOCK).astype(np.int64), (keys, rest, counts.neg, counts.pos)
 
-    def total(self) -> Any:
-        """The inner state of all rows."""
-        return self._grouped.total()
+    def total(self, budget: Budget | None = None) -> HeldClusters:
+        """The inner state of all rows; no row is copied."""
+        return HeldClusters.of(self)
 
     def only(self, group: int) -> Any:
         """The inner state of one block; of no rows where there is no such block."""
@@ -323,25 +341,30 @@ def _add_inner(builder: SegmentBuilder, keys: Array, rest: Array, neg: Array, po
         builder.add_items(keys[here], codes, rest[here], counts[here], NO_WEIGHTS)
 
 
-def _sweep_rows(rows: Labelled, sweep: Sweep) -> None:
+def _sweep_rows(rows: Labelled, sweep: Sweep, own: Sweep | None) -> None:
     """Add clusters given as rows; those that are quickly seen to have one row are not sorted."""
-    size = rows.words.size
+    size, fixed = rows.words.size, fixed_bits(rows.buckets) | np.uint64(rows.top)
     lone = np.empty(size + 1, np.uint64)
     bounds, _ = keep_shared(rows.words, rows.bounds, *rows.counted_words(), 0, lone)
     lone = lone[: size - bounds[-1]]
     sweep.add_lone(count_lone_cells(lone, len(sweep)))
+    if own is not None:
+        own.add_lone(count_lone_clusters(lone, rows.bounds - bounds, fixed, len(own)))
     words = rows.words[: bounds[-1]]
     if rows.counted:
-        _sweep_cells(list(replace(rows, words=words, bounds=bounds).counts()), sweep)
+        _sweep_cells(list(replace(rows, words=words, bounds=bounds).counts()), sweep, own)
         return
     for a, b in pairwise(bounds.tolist()):
         words[a:b].sort()
     keys, neg, pos, starts = sorted_cells(words, bounds)
     blocks = ((keys >> np.uint64(1)) & _BLOCK).astype(np.int64)
-    sweep.add(cell_bounds(keys, _NONE, starts, 1), blocks, neg, pos)
+    clusters = cell_bounds(keys, _NONE, starts, 1)
+    whole = sweep.add(clusters, blocks, neg, pos)
+    if own is not None:
+        own.add_units(cluster_blocks(keys, clusters, starts, fixed, 1, len(own)), *whole)
 
 
-def _sweep_cells(buckets: list[Counts], sweep: Sweep) -> None:
+def _sweep_cells(buckets: list[Counts], sweep: Sweep, own: Sweep | None) -> None:
     """Add clusters given as the cells of whole buckets."""
     starts = np.cumsum([0, *(counts.keys.size for counts in buckets)])
     keys, rest, neg, pos = (
@@ -349,4 +372,8 @@ def _sweep_cells(buckets: list[Counts], sweep: Sweep) -> None:
     )
     second = np.ascontiguousarray(rest[:, 0]) if rest.shape[1] else _NONE
     blocks = ((second if second.size else keys) & _BLOCK).astype(np.int64)
-    sweep.add(cell_bounds(keys, second, starts, 0), blocks, neg, pos)
+    clusters = cell_bounds(keys, second, starts, 0)
+    whole = sweep.add(clusters, blocks, neg, pos)
+    if own is not None:
+        fixed = fixed_bits(np.array([counts.bucket for counts in buckets]))
+        own.add_units(cluster_blocks(keys, clusters, starts, fixed, 0, len(own)), *whole)

@@ -168,8 +168,8 @@ class Joined:
 
 def _filtered(counts: Counts, here: Array) -> Counts:
     """Some of the items."""
-    weights = (None if column is None else column[here] for column in (counts.neg_weight, counts.pos_weight))
-    return Counts(counts.keys[here], counts.rest[here], counts.neg[here], counts.pos[here], *weights)
+    neg, pos = (None if column is None else column[here] for column in (counts.neg_weight, counts.pos_weight))
+    return Counts(counts.keys[here], counts.rest[here], counts.neg[here], counts.pos[here], neg, pos)
 
 
 def _add_inner(builder: SegmentBuilder, inner: Any, counts: Counts) -> None:

@@ -132,6 +132,11 @@ class GroupedSpec:
         cells = isinstance(self.inner, ClusterSpec) and not self.inner.unlabelled
         return cells and isinstance(self.key, Blocks) and self.key.count <= MOST_BLOCKS
 
+    @property
+    def held(self) -> Any:
+        """The spec of a state that need not be folded as well: `total` gives it, and copies no row. None if not."""
+        return self.inner if self._cells else None
+
     def of_groups(self, groups: Mapping[int, Any]) -> Grouped:
         """The state of blocks that are given by their inner states."""
         return Grouped(

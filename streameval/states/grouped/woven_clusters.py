@@ -12,17 +12,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from streameval.budget import Budget, Computed
-from streameval.kernels.blocks.clusters import BLOCK_BITS
+from streameval.budget import Budget
 from streameval.kernels.grouped.weave import ordered, recoded_rows
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.book import Book, book_of
+from streameval.states.grouped.cell_words import as_cells, as_clusters, codes_of, recoded, taken
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
 from streameval.states.grouped.joined import Joined, inner_facts, inner_header
 from streameval.states.grouped.keys import By
@@ -34,9 +33,8 @@ from streameval.states.keyed.ids import identify
 from streameval.states.keyed.layout import NO_COUNTS, Segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from streameval.budget import Buffer
     from streameval.states.grouped.keys import Key, Split
     from streameval.states.protocol import Batch
     from streameval.typing import Array
@@ -44,11 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["WovenClusters", "WovenClustersBuilder", "weaves_clusters"]
 
 _ROWS = 1 << 16  # rows whose codes are looked up at a time: they stay in the cache
-_CELL = np.uint64(MOST_BLOCKS - 1)
-_BITS = np.uint64(BLOCK_BITS)
-_REST = np.uint64(64 - BLOCK_BITS)
-_TOP = np.uint64(1 << 63)
-_LOW = np.uint64((1 << (63 - BLOCK_BITS)) - 1)
 
 
 def weaves_clusters(inner: Any, key: Key) -> bool:
@@ -94,7 +87,7 @@ class WovenClusters:
         for code, state in enumerate(apart.values()):
             rows = state.keyed.rows.reshape(-1, 2).sum(axis=0)
             facts[code] = [side for name in inner_facts(inner) for side in state.header()[name]] + rows.tolist()
-            segments += (_computed(each, partial(_woven, each, np.uint64(code))) for each in state.keyed.segments)
+            segments += (as_cells(each, code) for each in state.keyed.segments)
         return cls(inner, book, GroupTable.of(names, facts), KeyedCounts(cell_layout(inner), tuple(segments)))
 
     def fits(self, other: WovenClusters) -> bool:
@@ -106,8 +99,8 @@ class WovenClusters:
         table = GroupTable.union([self.table, other.table])
         if other.book is not self.book:
             codes = self.book.codes(other.book.names).astype(np.uint64)
-            recoded = (_computed(each, partial(_recoded, each, codes)) for each in other.keyed.segments)
-            other = replace(other, keyed=KeyedCounts(other.keyed.layout, tuple(recoded)))
+            segments = tuple(recoded(each, codes) for each in other.keyed.segments)
+            other = replace(other, keyed=KeyedCounts(other.keyed.layout, segments))
         return WovenClusters(self.inner, self.book, table, self.keyed.merge(other.keyed))
 
     def marks(self, names: Iterable[bytes]) -> Array:
@@ -122,15 +115,15 @@ class WovenClusters:
 
     def total(self) -> Any:
         """The inner state of all rows; no row is copied."""
-        segments = tuple(_computed(each, partial(_plain, each)) for each in self.keyed.segments)
+        segments = tuple(as_clusters(each) for each in self.keyed.segments)
         return self._inner(segments, self.table.facts.sum(axis=0))
 
     def restored(self, marks: Array, budget: Budget | None = None) -> Any:
         """The inner state of the groups whose codes are marked."""
         budget, segments = budget or Budget(), []
         for each in self.keyed.segments:
-            at = np.flatnonzero(marks[_cells(each)])
-            segments += [_taken(each, at, budget)] if at.size else []
+            at = np.flatnonzero(marks[codes_of(each)])
+            segments += [taken(each, at, budget)] if at.size else []
         return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
@@ -138,9 +131,9 @@ class WovenClusters:
         budget, (names, codes) = budget or Budget(), self.coded()
         segments: dict[int, list[Segment]] = {code: [] for code in codes}
         for each in self.keyed.segments:
-            order, starts = ordered(_cells(each).astype(np.int64), len(self.book))
+            order, starts = ordered(codes_of(each).astype(np.int64), len(self.book))
             for code in np.flatnonzero(np.diff(starts)).tolist():
-                segments[code].append(_taken(each, order[starts[code] : starts[code + 1]], budget))
+                segments[code].append(taken(each, order[starts[code] : starts[code + 1]], budget))
         return {
             name: self._inner(tuple(segments[code]), facts)
             for name, code, facts in zip(names, codes, self.table.facts, strict=True)
@@ -157,68 +150,6 @@ class WovenClusters:
     def __sizeof__(self) -> int:
         """Bytes in memory; what is spilled does not count."""
         return object.__sizeof__(self) + sys.getsizeof(self.table) + sys.getsizeof(self.keyed)
-
-
-Columns = tuple["Array", "Array"]  # first words, and further words of shape (n, n_words - 1)
-
-
-def _computed(segment: Segment, columns: Callable[[int, int], Columns]) -> Segment:
-    """A segment whose words are computed from those of another when they are read."""
-    words, rest = (_column(kept, columns, i) for i, kept in enumerate((segment.words, segment.rest)))
-    return replace(segment, words=words, rest=rest)
-
-
-def _column(kept: Buffer | None, columns: Callable[[int, int], Columns], column: int) -> Any:
-    if kept is None:
-        return None
-    return Computed(kept.shape, kept.dtype, lambda start, stop: columns(start, stop)[column])
-
-
-def _read(segment: Segment, start: int, stop: int) -> Columns:
-    """The words of some items."""
-    words = segment.words.read(start, stop)
-    return words, np.empty((words.size, 0), np.uint64) if segment.rest is None else segment.rest.read(start, stop)
-
-
-def _woven(segment: Segment, code: np.uint64, start: int, stop: int) -> Columns:
-    """Items of a cluster state as those of a group."""
-    words, rest = _read(segment, start, stop)
-    low = rest[:, 0] >> _REST if rest.size else code
-    return (words & _TOP) | ((words << _BITS) & ~_TOP) | low, (rest << _BITS) | code
-
-
-def _plain(segment: Segment, start: int, stop: int) -> Columns:
-    """Items as the cluster state of all rows has them: a bucket fixes the bits that its words lack."""
-    words, rest = _read(segment, start, stop)
-    ends = np.clip(segment.starts, start, stop)
-    fixed = ((segment.codes >> np.uint32(1)).astype(np.uint64) & _CELL) << (_REST - np.uint64(1))
-    first = (words & _TOP) | np.repeat(fixed, np.diff(ends)) | ((words >> _BITS) & _LOW)
-    return first, (words << _REST).reshape(-1, 1) | (rest >> _BITS) if rest.shape[1] else rest
-
-
-def _recoded(segment: Segment, codes: Array, start: int, stop: int) -> Columns:
-    """Items with other codes of their groups."""
-    words, rest = _read(segment, start, stop)
-    if rest.shape[1]:
-        return words, (rest & ~_CELL) | codes[rest & _CELL]
-    return (words & ~_CELL) | codes[words & _CELL], rest
-
-
-def _cells(segment: Segment) -> Array:
-    """The code of the group of each item."""
-    last: Array = segment.words.read() if segment.rest is None else segment.rest.read()[:, 0]
-    return last & _CELL
-
-
-def _taken(segment: Segment, at: Array, budget: Budget) -> Segment:
-    """Some items, in ascending order, as a cluster state has them."""
-    words, rest = (column[at] for column in _plain(segment, 0, segment.words.shape[0]))
-    counts = segment.counts.read()[at] if segment.counts else NO_COUNTS
-    pieces = np.searchsorted(segment.starts, at, "right") - 1
-    first = np.flatnonzero(np.diff(pieces, prepend=-1))
-    starts = np.append(first, at.size)
-    rows = np.add.reduceat(counts, first) if counts.size else None
-    return Segment.held(budget, segment.codes[pieces[first]], starts, rows, None, words, rest, counts)
 
 
 class WovenClustersBuilder:

@@ -319,13 +319,14 @@ class KeyedCounts:
             items = own + counted.items_in(a, b)
             parts = list(self._cuts(items[0::2] + items[1::2]))
             bounds = np.array([0, *(starts[2 * last] for _, last in parts)])
-            yield Labelled(words, bounds, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
+            buckets = a + np.array([first for first, _ in parts], np.int64)
+            yield Labelled(words, bounds, buckets, (a >= middle) << 63, tuple(counted.aligned_parts(a, b, parts)))
 
     def aligned_parts(self, start: int, stop: int, parts: list[Interval]) -> Iterator[Counts]:
         """Distinct keys of parts of an interval, numbered from its start; none at all where it is empty."""
         if self.items_in(start, stop).any():
             sides = self.gather(start, stop)
-            yield from (grouped(*(side.cut(i, j) for side in sides)) for i, j in parts)
+            yield from (replace(grouped(*(side.cut(i, j) for side in sides)), bucket=start + i) for i, j in parts)
 
     def _gathered(self, start: int, stop: int, items: Array) -> Iterator[Counts]:
         """As `stretches`, of an interval that fits into memory."""
@@ -341,7 +342,7 @@ class KeyedCounts:
                     (kernels.widen(part[0], side.starts[i : j + 1] - side.starts[i], buckets), *part[1:])
                     for part, side in zip(parts, sides, strict=True)
                 ]
-            yield grouped(*parts)
+            yield replace(grouped(*parts), bucket=start + i)
 
     def gather(self, start: int, stop: int) -> tuple[Side, Side]:
         """Gather an interval of buckets from all segments: negatives bucket by bucket, then positives."""
@@ -411,7 +412,7 @@ class KeyedCounts:
         words = part[1][:, column - 1] if column else part[0]
         return words >> np.uint64(self.layout.partial) if self.layout.partial else words
 
-    def _refined(self, bucket: int, budget: Budget, most: int) -> Iterator[Counts | Labelled]:
+    def _refined(self, bucket: int, budget: Budget, most: int) -> Iterator[Counts]:
         """Partition one bucket again and group the parts, of about `most` items.
 
         It is cut by the leading bits of the first word in which its keys differ. Where there is no such
@@ -422,7 +423,7 @@ class KeyedCounts:
             if low < high:
                 break
         else:
-            yield aligned(*(self._grouped_side(bucket, label) for label in (0, 1)))
+            yield replace(aligned(*(self._grouped_side(bucket, label) for label in (0, 1))), bucket=bucket)
             return
         shift = np.uint64(max((high - low).bit_length() - 11, 0))
         layout = replace(self.layout, buckets=1 << 11, halved=False)
@@ -435,7 +436,7 @@ class KeyedCounts:
                 builder.add_items(words, codes, rest, counts, weights)
         finer = KeyedCounts.built(builder)
         for interval in finer.intervals(most):
-            yield from finer.stretches(interval, budget)
+            yield from (replace(part, bucket=bucket) for part in finer.grouped(interval, budget))
 
     def _grouped_side(self, bucket: int, label: int) -> Columns:
         """Few distinct keys of very many items: grouped a bounded number at a time."""

@@ -43,6 +43,7 @@ class Counts:
     rest : uint64 array of shape (n, n_words - 1), the further words
     neg, pos : int64 arrays of shape (n,)
     neg_weight, pos_weight : float64 arrays of shape (n,); None without weights
+    bucket : the bucket of all keys, where it tells keys apart (`Layout.partial`)
     """
 
     keys: Array
@@ -51,6 +52,7 @@ class Counts:
     pos: Array
     neg_weight: Array | None = None
     pos_weight: Array | None = None
+    bucket: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +63,21 @@ class Labelled:
     ----------
     words : uint64 array of shape (n,), which its user may sort and overwrite
     bounds : int64 array of shape (n_stretches + 1,); keys ascend from a stretch to the next, inside they have no order
+    buckets : int64 array of shape (n_stretches,), the first bucket of each stretch
     top : the bit that the shift lost, the same for all keys, in its place
     counted : further rows of each stretch, which are counted; empty where no stretch has any
     """
 
     words: Array
     bounds: Array
+    buckets: Array
     top: int
     counted: tuple[Counts, ...] = ()
 
     def counts(self) -> Iterator[Counts]:
         """Distinct keys with their counts, stretch by stretch."""
         for j, (start, stop) in enumerate(pairwise(self.bounds.tolist())):
-            words = sorted_words(self.words[start:stop])
+            words, bucket = sorted_words(self.words[start:stop]), int(self.buckets[j])
             more = None
             if self.counted:
                 words, more = taken_out(words, self.counted[j])
@@ -81,12 +85,12 @@ class Labelled:
             n = kernels.tally_sorted(words, np.uint64(self.top), *room)
             keys, neg, pos = (column[:n] for column in room)
             if more is None or not more.keys.size:
-                yield Counts(keys, _no_rest(keys), neg, pos)
+                yield Counts(keys, _no_rest(keys), neg, pos, bucket=bucket)
                 continue
             keys = np.concatenate((keys, more.keys))
             order = np.argsort(keys, kind="stable")  # of two sorted lists
             neg, pos = np.concatenate((neg, more.neg)), np.concatenate((pos, more.pos))
-            yield Counts(keys[order], _no_rest(keys), neg[order], pos[order])
+            yield Counts(keys[order], _no_rest(keys), neg[order], pos[order], bucket=bucket)
 
     def counted_words(self) -> tuple[Array, Array]:
         """Words of the counted keys, and the first one of each stretch."""

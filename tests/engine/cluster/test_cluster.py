@@ -140,6 +140,16 @@ def test_intervals_of_clusters_are_those_of_threads(client: Any, simulated: Path
     assert here.difference("aul", "campaign", "cluster").stderr > 0
 
 
+def test_clusters_held_by_block_are_read_on_workers(client: Any, simulated: Path) -> None:
+    """With a unit, clusters are folded by block alone: curves and attributions of them are those of plain clusters."""
+    options: dict[str, Any] = {"label": "label", "cluster": "cluster", "metrics": "aul"}
+    plain = evaluate(simulated, **options, threads=2)
+    for on in ({"client": client}, {"threads": 2}):
+        found = evaluate(simulated, **options, unit="campaign", **on)
+        assert found.curve("lift").y.tolist() == plain.curve("lift").y.tolist()
+        assert found.attribution("cluster").impure == plain.attribution("cluster").impure
+
+
 @pytest.mark.parametrize("passes", [1, 2])
 def test_weighted_samples_add_up_in_one_order(client: Any, simulated: Path, passes: int) -> None:
     """Sums of weights have the bits of threads: also of several tasks, which end in any order."""

@@ -62,7 +62,7 @@ def test_counted_keys_are_taken_out_of_sorted_words(rows: list[tuple[int, int]],
     assert left.tolist() == [word for word in words.tolist() if word // 2 not in keys]
     times = Counter(words.tolist())
     assert [counted.neg.tolist(), counted.pos.tolist()] == [[times[2 * k + n] for k in some.tolist()] for n in (0, 1)]
-    together = [*Labelled(words, np.array([0, words.size]), 0, (replaced(some),)).counts()]
+    together = [*Labelled(words, np.array([0, words.size]), np.zeros(1, np.int64), 0, (replaced(some),)).counts()]
     assert [*zip(together[0].keys.tolist(), together[0].neg.tolist(), together[0].pos.tolist(), strict=True)] == [
         (k, times[2 * k] + (k in keys), times[2 * k + 1]) for k in sorted(keys | {key for key, _ in rows})
     ]
