@@ -8,14 +8,14 @@ identity; what goes through Arrow comes back equal.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 
     from streameval.budget import Budget
     from streameval.states.keyed.counts import KeyedCounts
@@ -53,6 +53,20 @@ class Batch:
     origin: str = ""
     start: int = 0
     labelled: Array | None = None
+    _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: Hashable, make: Callable[[Self], Any]) -> Any:
+        """What follows from the rows, made for the first state that asks; `name` tells everything else it depends on.
+
+        Examples
+        --------
+        >>> batch = Batch(np.zeros(2, np.uint8), None, {})
+        >>> batch.once("rows", lambda batch: batch.label.size), batch.once("rows", lambda _: 0)
+        (2, 2)
+        """
+        if name not in self._made:
+            self._made[name] = make(self)
+        return self._made[name]
 
     def taken(self, rows: Array, names: Iterable[str] | None = None) -> Batch:
         """Some rows, in any order; with `names` these columns alone."""

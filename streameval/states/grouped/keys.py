@@ -187,18 +187,28 @@ class Blocks:
         return name
 
     def numbers(self, batch: Batch) -> Array:
-        """The number of the block of each row, as a uint16 array."""
+        """The number of the block of each row, as a uint16 array; made once for all states of a batch."""
+        found: Array = batch.once(self, self._numbers)
+        return found
+
+    def _numbers(self, batch: Batch) -> Array:
         if self.unit is None:
-            return _of_rows(batch, self.count)
+            return read_only(_of_rows(batch, self.count))
         array = batch.columns[self.unit]
         if pa.types.is_dictionary(array.type) and array.dictionary.null_count:
             array = array.dictionary_decode()
-        kind = id_type(array.type, self.unit)
         if not array.null_count:
-            return block_codes(identify(array, kind)[0], self.count)
+            return read_only(self._hashed(array))
         found, valid = _of_rows(batch, self.count), array.is_valid().to_numpy(zero_copy_only=False)
-        found[valid] = block_codes(identify(array.drop_null(), kind)[0], self.count)
-        return found
+        found[valid] = self._hashed(array.drop_null())
+        return read_only(found)
+
+    def _hashed(self, array: pa.Array) -> Array:
+        """The block of each id; of a dictionary that repeats its entries, by entry."""
+        if pa.types.is_dictionary(array.type) and len(array.dictionary) <= len(array):
+            found: Array = self._hashed(array.dictionary)[array.indices.to_numpy(zero_copy_only=False)]
+            return found
+        return block_codes(identify(array, id_type(array.type, str(self.unit)))[0], self.count)
 
     def group(self, name: bytes) -> Group:
         """The number of a block."""
