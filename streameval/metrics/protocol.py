@@ -48,7 +48,7 @@ class Partials(list[Any]):
 class Metric(Protocol):
     """One number of one state; frozen, so that equal metrics are equal.
 
-    Five members are optional:
+    Six members are optional:
 
     - ``basis(part)`` returns a frozen object that takes the partial in place of the metric. Metrics with equal bases
       share its partials, which are computed once.
@@ -57,6 +57,8 @@ class Metric(Protocol):
     - ``counts_nan`` says what ``nan="half"`` means for a metric of a score: True where its `combine` counts NaN scores
       as halves; otherwise it is undefined as soon as there are any.
     - ``scores`` lists ranges of scores, as pairs of the lowest and the highest, outside which the metric reads nothing.
+    - ``ranked(rankings)`` lists the partials of several rankings, or is None, see
+      `streameval.metrics.scores.sampling.rankings`.
     - ``several(part)`` takes the partials of many groups in one loop, see `streameval.metrics.sliced`.
     """
 

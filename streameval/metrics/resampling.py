@@ -46,7 +46,10 @@ _FAR = 5  # standard errors that a maximum must lie from what a useless score ha
 
 
 class Resampled(Protocol):
-    """A state that can leave out each of its blocks."""
+    """A state that can leave out each of its blocks.
+
+    A method ``rankings(blocks, whole=…)`` is optional, see `streameval.metrics.scores.sampling.rankings`.
+    """
 
     @property
     def sizes(self) -> Sizes:
@@ -201,9 +204,8 @@ def estimates(
         areas = [i for i in rest if _is_area(values[i], kinds[i]) and _is_truncated(metrics[i], rows) == truncated]
         tied |= _tied(cast("Thresholded", ranked), areas, metrics, rows, finalize) if areas else {}
     for split, rough, at in _groups(values, metrics, kinds, rows, ranked, exact) if ranked else every:
-        whole = cast("Thresholded", split).total if ranked else _nothing
         some = [metrics[i] for i in at]
-        replicates, grid = _replicates(some, rows, split, whole, finalize)
+        replicates, grid = _replicates(some, rows, split, finalize, whole=ranked is not None)
         displaced = cast("Thresholded", split).displaced() if rough and not reason else ()
         doubts = _doubts(replicates, some, rows, displaced, finalize)
         for row, own, doubt, i in zip(replicates, grid, doubts, at, strict=True):
@@ -266,28 +268,37 @@ def _kind(metric: Metric) -> Entry:
     return entry_of(metric.name) or Entry(metric.name, "", "", False, -math.inf, math.inf, None, "", "", scale="plain")
 
 
-def _nothing() -> None:
-    """No state of all rows."""
-
-
 def _replicates(
-    metrics: Sequence[Metric], rows: int, split: Resampled, whole: Callable[[], Any], finalize: Finalize
+    metrics: Sequence[Metric], rows: int, split: Resampled, finalize: Finalize, *, whole: bool
 ) -> tuple[Array, list[float]]:
     """Values without each block, as a float64 array of shape (n_metrics, n_blocks), and those of the whole.
 
-    NaN where the block has no rows, and infinite where the value is undefined; NaN for a whole that is not there.
+    NaN where the block has no rows, and infinite where the value is undefined; NaN for a whole that is not there, or
+    not asked for.
     """
     there = split.sizes.counts["rows"]
     found = np.full((len(metrics), there.size), math.nan)
     blocks = np.flatnonzero(there)
-    state = whole()
-    makers = [partial(split.without, block) for block in blocks.tolist()] + [lambda: state] * (state is not None)
-    values = [_values(row) for row in finalize([partial(_job, make, metrics, rows) for make in makers])]
-    grid = [math.nan] * len(metrics) if state is None else values.pop()
-    if values:
-        columns = np.transpose(values)
-        found[:, blocks] = np.where(np.isnan(columns), math.inf, columns)
+    state = cast("Thresholded", split).total() if whole else None
+    total, together = state is not None, getattr(split, "rankings", None)
+    rankings = together(blocks.tolist(), whole=total) if together and any(map(_takes_rankings, metrics)) else None
+    columns: dict[int, list[float]] = {} if rankings is None else rankings.values(metrics)
+    alone = [i for i in range(len(metrics)) if i not in columns]
+    if alone:
+        some = [metrics[i] for i in alone]
+        makers = [partial(split.without, block) for block in blocks.tolist()] + [lambda: state] * total
+        values = [_values(row) for row in finalize([partial(_job, make, some, rows) for make in makers])]
+        columns |= dict(zip(alone, map(list, zip(*values, strict=True)), strict=True) if values else ())
+    grid = [columns[i].pop() if total else math.nan for i in range(len(metrics))]
+    if blocks.size:
+        known = np.array([columns[i] for i in range(len(metrics))])
+        found[:, blocks] = np.where(np.isnan(known), math.inf, known)
     return found, grid
+
+
+def _takes_rankings(metric: Metric) -> bool:
+    """Whether a metric may take partials of several rankings at once."""
+    return hasattr(metric, "ranked")
 
 
 def _doubts(
@@ -296,7 +307,7 @@ def _doubts(
     """How far replicates may be off, an array of their shape: how far they change where rows are displaced."""
     squares = np.zeros_like(replicates)
     for split in displaced:
-        moved, _ = _replicates(metrics, rows, split, _nothing, finalize)
+        moved, _ = _replicates(metrics, rows, split, finalize, whole=False)
         squares += _squares(moved, replicates)
     return np.sqrt(squares / max(1, len(displaced)))
 
@@ -319,7 +330,7 @@ def _tied(
     some, found = [metrics[i] for i in areas], np.zeros((len(areas), ranked.sizes.counts["rows"].size))
     splits = ranked.tied(some)
     for split in splits:
-        moved, grid = _replicates(some, rows, split, split.total, finalize)
+        moved, grid = _replicates(some, rows, split, finalize, whole=True)
         found += _squares(moved, np.array(grid)[:, None])
     return dict(zip(areas, _HALF_BIN * np.sqrt(found / max(1, len(splits))), strict=True))
 

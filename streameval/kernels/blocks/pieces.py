@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from streameval.kernels.jit import jit
+from streameval.kernels.jit import inlined, jit
 
-__all__ = ["cut_counts", "dealt_counts", "dealt_weights", "left_counts", "left_weights", "tied_rows"]
+__all__ = ["cut_counts", "dealt_counts", "dealt_weights", "displacement", "left_counts", "left_weights", "tied_rows"]
 
 
 @jit
@@ -73,6 +73,16 @@ def cut_counts(rows, measure, pieces, most, moved, neg, pos):
     return n
 
 
+@inlined
+def displacement(blocks, whole, i, label, first, step, times, side):
+    """What pieces of the upper half of bin i give to lower ones, see `tied_rows`; `blocks` has a block's rows."""
+    block = np.float64(blocks[i, label])
+    away = min(block, abs(block - whole[i, label] / step)) * times
+    mixed = np.uint64((i * step + first) * 2 + label + 1) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    return -away if (mixed >> np.uint64(63)) ^ np.uint64(label == 1 and side < 0) else away
+
+
 @jit
 def tied_rows(whole, table, first, step, pieces, most, side):
     """What pieces of upper halves of bins give to lower ones where what a block has beyond its share is one tie.
@@ -98,13 +108,7 @@ def tied_rows(whole, table, first, step, pieces, most, side):
             out[i, 1] += table[b, i, 1]
     for i in range(len(whole)):
         for label in range(2):
-            block = out[i, label]
-            away = min(block, abs(block - whole[i, label] / step)) * (most // pieces[i])
-            mixed = np.uint64((i * step + first) * 2 + label + 1) * np.uint64(0x9E3779B97F4A7C15)
-            mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
-            if (mixed >> np.uint64(63)) ^ np.uint64(label == 1 and side < 0):
-                away = -away
-            out[i, label] = away
+            out[i, label] = displacement(out, whole, i, label, first, step, most // pieces[i], side)
     return out
 
 

@@ -34,6 +34,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.sampling.rankings import Rankings
     from streameval.states.protocol import Totals
     from streameval.states.scores.parts import ScorePart
 
@@ -98,6 +99,10 @@ class Agc:
     def partial(self, part: ScorePart) -> Any:
         """The partial of the basis."""
         return self.basis(part).partial(part)
+
+    def ranked(self, rankings: Rankings) -> list[tuple[int, int]] | None:
+        """Twice the pairs won of each ranking, which give the area unless it is truncated."""
+        return RocAuc().ranked(rankings) if self.truncate == 1 else None
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """One division; a pair with a halved score adds nothing to A − R."""

@@ -27,6 +27,7 @@ from streameval.wording import format_number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.sampling.rankings import Rankings
     from streameval.states.scores.parts import ScorePart
 
 __all__ = ["Gini", "PartialAuc"]
@@ -55,6 +56,10 @@ class Gini:
     def partial(self, part: ScorePart) -> Any:
         """The partial of the basis."""
         return RocAuc().partial(part)
+
+    def ranked(self, rankings: Rankings) -> list[tuple[int, int]]:
+        """Twice the pairs won of each ranking."""
+        return RocAuc().ranked(rankings)
 
     def combine(self, partials: Sequence[Any], state: Any) -> Scalar:
         """From the ROC AUC."""

@@ -43,6 +43,7 @@ from streameval.states.scores.missing import halved
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streameval.metrics.scores.sampling.rankings import Rankings
     from streameval.metrics.units import Sizes
     from streameval.states.grouped.sheaf import SheafPart
     from streameval.states.scores.parts import ScorePart
@@ -72,6 +73,10 @@ class RocAuc:
     def several(self, part: SheafPart) -> Array:
         """Twice the pairs won of every group of a part."""
         return part.areas
+
+    def ranked(self, rankings: Rankings) -> list[tuple[int, int]]:
+        """Twice the pairs won of each ranking."""
+        return [(won, 0) for won in rankings.areas]
 
     def summed(self, won: int) -> tuple[int, int]:
         """The partial of all parts of a group."""
@@ -164,6 +169,10 @@ class AveragePrecision:
         """Σ p·precision of every group of a part."""
         return part.precisions
 
+    def ranked(self, rankings: Rankings) -> list[_Bounds]:
+        """Σ p·precision of each ranking."""
+        return list(map(self.summed, rankings.precisions))
+
     def summed(self, found: int) -> _Bounds:
         """The partial of all parts of a group."""
         return _Bounds(2 * found, 2 * found, 0.0)
@@ -216,6 +225,10 @@ class PrAuc:
         before, after = np.where(T + F > 0, _ratio(T, T + F), 1.0), _ratio(T + p, T + p + F + n)
         exact, lower = p * (before + after) / 2, p * (_ratio(T, T + F + n) + after) / 2
         return _Bounds.of(part, exact, lower, _integral(T, F, p))
+
+    def ranked(self, rankings: Rankings) -> list[_Bounds]:
+        """Σ p·(precision before + precision after) / 2 of each ranking."""
+        return [_Bounds(found, found, 0.0) for found in rankings.trapezoids]
 
     def combine(self, partials: Sequence[_Bounds], state: Any) -> Scalar:
         """Divide by the positives."""

@@ -31,6 +31,7 @@ from streameval.metrics.scores.sampling.cells import Cells, rows_of_bins, window
 from streameval.metrics.scores.sampling.delong import GRID_CHECK
 from streameval.metrics.scores.sampling.measure import measure_of
 from streameval.metrics.scores.sampling.near_groups import GroupsNear
+from streameval.metrics.scores.sampling.rankings import Rankings
 from streameval.metrics.units import Sizes
 from streameval.states.protocol import Small
 from streameval.states.scores.parts import known
@@ -183,6 +184,26 @@ class BlockReplicates:
     def total(self) -> Pieces | CutRows:
         """The rows of all blocks."""
         return self.without(self.state.spec.count)
+
+    def rankings(self, blocks: Sequence[int], *, whole: bool) -> Rankings | None:
+        """What metrics of all rows take of `without` some blocks, and last of the `total`, in one loop.
+
+        None where rows have weights, or thresholds decide.
+        """
+        state = self.state
+        if self.cells is not None or not measure_of(state.spec).equal:
+            return None
+        left = np.array([*blocks, *[state.spec.count] * whole], np.int64)
+        missing = self._missing(state.nan_rows, left), self._missing(state.nan_weights, left)
+        cuts, tied = (self._cuts.pieces, self._cuts.most), (self.moved, self.still)
+        return Rankings.of(state.spec, state.whole[0], self._tables[0], cuts, left, self.count, missing, *tied)
+
+    def _missing(self, by_block: Array, blocks: Array) -> Array:
+        """Missing scores without each block, of all rows where ties move: an array of shape (n, 2)."""
+        found: Array = np.repeat(by_block.sum(axis=0)[None], blocks.size, axis=0)
+        if found.any() and not self.moved:
+            found = found - [by_block[first :: self.count].sum(axis=0) for first in blocks.tolist()]
+        return np.maximum(found, 0)
 
     def beyond(self, threshold: float) -> Mapping[str, Array]:
         """What the blocks hold of rows that score at or above a threshold; of its bin the share above it."""

@@ -1,0 +1,127 @@
+"""Sums over the rankings without each block, bin by bin: what `streameval.kernels.ranking` sums over pieces of bins.
+
+All pieces of a bin have the same counts, so the pairs that they win are those of the bin, and the products with their
+precisions are one product with a sum. No piece is written down. Sums are integers, hence the same to the last bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.blocks.pieces import displacement
+from streameval.kernels.exact import HELD, multiply_add
+from streameval.kernels.jit import inlined, jit
+
+__all__ = ["AREA", "PRECISION", "SUMS", "TRAPEZOID", "rank_blocks"]
+
+AREA, PRECISION, TRAPEZOID = 0, 4, 8  # first column of each sum: words of 128 bits of upper halves, and of lower
+SUMS = 12
+
+_UNIT = float(1 << 62)
+_LOW = np.uint64(0xFFFFFFFF)
+_HALF = np.uint64(32)
+
+
+@inlined
+def _share(true, false):
+    """The precision of some rows in units of 2⁻⁶², 1 where there are none."""
+    rows = true + false
+    return np.uint64(np.int64((true / rows if rows else 1.0) * _UNIT))
+
+
+@inlined
+def _add(sums, at, count, upper, lower, held):
+    """Add the products of a count with the upper and the lower halves of some words, the halves summed.
+
+    The sums are words of 128 bits, of which the lower suffice where all counts together are less than `HELD`.
+    """
+    count = np.uint64(count)
+    if held:
+        sums[at + 1] += count * upper
+        sums[at + 3] += count * lower
+    else:
+        sums[at], sums[at + 1] = multiply_add(sums[at], sums[at + 1], count, upper)
+        sums[at + 2], sums[at + 3] = multiply_add(sums[at + 2], sums[at + 3], count, lower)
+
+
+@jit
+def rank_blocks(whole, table, blocks, step, pieces, most, side, still, rows, sums):
+    """Negatives and positives of rankings, and three sums of each.
+
+    These are Σ p·(2B − n), with B the negatives in and below a piece; Σ p·precision after the piece; and the same with
+    the precision before it added. A precision is in units of 2⁻⁶², and all counts are multiplied by `most`.
+
+    Parameters
+    ----------
+    whole : int64 array of shape (n_bins, 2), rows of all blocks
+    table : int64 array of shape (n_blocks, n_bins, 2)
+    blocks : int64 array of shape (n,); a ranking leaves out ``blocks[i]``, ``blocks[i] + step`` and so on
+    pieces : int64 array of shape (n_bins,), pieces of each bin
+    most : divisible by the number of pieces
+    side : 0; or 1 or −1 for rankings of all rows with what a block has beyond its share as a tie, as `tied_rows`
+    still : bool array of shape (n_bins,), bins without such a tie
+    rows : int64 array of shape (n, 2) that takes the rows that are left
+    sums : uint64 array of shape (n, `SUMS`) that takes the sums of products with the upper halves of factors and with
+        the lower: high and low words of either
+    """
+    gone = np.empty(whole.shape, np.int64)
+    for r in range(blocks.size):
+        gone[:] = 0
+        for b in range(blocks[r], len(table), step):
+            for i in range(len(whole)):
+                gone[i, 0] += table[b, i, 0]
+                gone[i, 1] += table[b, i, 1]
+        negatives, positives = np.int64(0), np.int64(0)
+        for i in range(len(whole)):
+            negatives += whole[i, 0] - (gone[i, 0] if side == 0 else 0)
+            positives += whole[i, 1] - (gone[i, 1] if side == 0 else 0)
+        rows[r, 0], rows[r, 1] = negatives, positives
+        true, false, below = np.int64(0), np.int64(0), negatives * most
+        own, held = sums[r], positives * most < HELD
+        own[:] = 0
+        for i in range(len(whole) - 1, -1, -1):
+            neg, pos = whole[i, 0], whole[i, 1]
+            if side == 0:
+                neg -= gone[i, 0]
+                pos -= gone[i, 1]
+            if neg | pos == 0:
+                continue
+            count = pieces[i]
+            times = most // count
+            n, p = neg * times, pos * times
+            if side != 0 and count > 1 and not still[i]:
+                away_n = np.int64(displacement(gone, whole, i, 0, blocks[r], step, times, side))
+                away_p = np.int64(displacement(gone, whole, i, 1, blocks[r], step, times, side))
+                for j in range(count):
+                    sign = -1 if 2 * j < count else 1
+                    some_n, some_p = n + sign * away_n, p + sign * away_p
+                    before = _share(true, false)
+                    true += some_p
+                    false += some_n
+                    after = _share(true, false)
+                    factor = np.uint64(2 * below - some_n)
+                    _add(own, AREA, some_p, factor >> _HALF, factor & _LOW, held)
+                    _add(own, PRECISION, some_p, after >> _HALF, after & _LOW, held)
+                    upper, lower = (after >> _HALF) + (before >> _HALF), (after & _LOW) + (before & _LOW)
+                    _add(own, TRAPEZOID, some_p, upper, lower, held)
+                    below -= some_n
+                continue
+            factor = np.uint64(2 * below - n * count)
+            _add(own, AREA, p * count, factor >> _HALF, factor & _LOW, held)
+            below -= n * count
+            if not p:
+                false += n * count
+                continue
+            before, after = _share(true, false), np.uint64(0)
+            upper, lower = np.uint64(0), np.uint64(0)
+            for _ in range(count):
+                true += p
+                false += n
+                after = np.uint64(np.int64(true / (true + false) * _UNIT))
+                upper += after >> _HALF
+                lower += after & _LOW
+            _add(own, PRECISION, p, upper, lower, held)
+            # the precision before a piece is that after the piece before it
+            upper += upper - (after >> _HALF) + (before >> _HALF)
+            lower += lower - (after & _LOW) + (before & _LOW)
+            _add(own, TRAPEZOID, p, upper, lower, held)
