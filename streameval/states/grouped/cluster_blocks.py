@@ -36,10 +36,10 @@ from streameval.kernels.jit import read_only
 from streameval.kernels.keys import ID_BUCKETS, unmix
 from streameval.kernels.lift import keep_shared
 from streameval.states.blocks import BLOCKS
+from streameval.states.clusters.cell_words import fixed_bits
 from streameval.states.clusters.counts import lone_rows
 from streameval.states.clusters.size_blocks import SizeChanges, Sweep
 from streameval.states.compatible import mergeable
-from streameval.states.grouped.cell_words import fixed_bits
 from streameval.states.grouped.held_clusters import BothChanges, HeldClusters
 from streameval.states.keyed.builder import SegmentBuilder
 from streameval.states.keyed.counts import KeyedCounts

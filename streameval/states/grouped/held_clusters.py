@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from streameval.states.clusters.cell_words import as_clusters
 from streameval.states.clusters.counts import ClusterCounts
-from streameval.states.grouped.cell_words import as_clusters
 from streameval.states.keyed.counts import KeyedCounts
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from streameval.budget import Budget
 from streameval.kernels.grouped.weave import ordered, recoded_rows
+from streameval.states.clusters.cell_words import as_cells, as_clusters, codes_of, recoded, taken
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped.book import Book, book_of
-from streameval.states.grouped.cell_words import as_cells, as_clusters, codes_of, recoded, taken
 from streameval.states.grouped.cluster_blocks import MOST_BLOCKS, cell_layout, encode_rows, row_counts
 from streameval.states.grouped.joined import Joined, inner_facts, inner_header
 from streameval.states.grouped.keys import By
