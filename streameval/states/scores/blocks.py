@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BlockCounts", "BlockSpec"]
 
-_SAMPLE = 1 << 14  # codes of the first batch that set the first length of prefixes
+_SAMPLE = 1 << 14  # rows that set the length of prefixes, first or when bins run out
 _MOST_ROWS = 1 << 32
 _BYTE = 255
 _NO_WEIGHTS = read_only(np.empty(0))
@@ -161,8 +161,7 @@ class _BlockBuilder:
     def _count(self, scores: Array, label: Array, weight: Array | None, blocks: Array) -> None:
         """Count rows, with shorter prefixes whenever there is no room for one more."""
         if self._shift < 0 and scores.size:
-            some = scores[:_SAMPLE]
-            self._shift = _shift(np.unique(codes(_wide(some[~np.isnan(some)]))), self.spec.bins)
+            self._shift = _shift(np.unique(_sampled(scores)), self.spec.bins)
         rows = read_only(scores), read_only(label), _NO_WEIGHTS if weight is None else read_only(weight)
         start = 0
         if self._rows + scores.size >= _MOST_ROWS:
@@ -174,13 +173,13 @@ class _BlockBuilder:
                 self._table.ravel(), self._wide.ravel(), self._sums.ravel(), self._nan_rows, self._nan_weights,
             )  # fmt: skip
             if start < scores.size:
-                self._coarsen(codes(_wide(scores[start : start + 1])))
+                self._coarsen(_sampled(scores[start:]))
 
-    def _coarsen(self, code: Array) -> None:
-        """Shorten prefixes until there is room for the code."""
+    def _coarsen(self, found: Array) -> None:
+        """Shorten prefixes until there is room for these codes, which are to be counted next."""
         used = int(self._used[0])
         prefixes, ends = self._prefixes[:used], self._ends[:used]
-        more = _shift(np.union1d(prefixes, code >> np.uint64(self._shift)), self.spec.bins)
+        more = _shift(np.union1d(prefixes, found >> np.uint64(self._shift)), self.spec.bins)
         self._shift += more
         found, first, at = np.unique(prefixes >> np.uint64(more), return_index=True, return_inverse=True)
         order = np.argsort(first)  # in which a bin never goes up
@@ -232,6 +231,13 @@ def _add(bins: Array, places: Array, out: Array) -> None:
     """Add a row for each bin to the rows at its place; there are none where there are no weights."""
     if bins.shape[0]:
         add_bins(read_only(bins.reshape(len(bins), -1)), places, out.reshape(len(out), -1))
+
+
+def _sampled(scores: Array) -> Array:
+    """Codes of the first scores that are not missing."""
+    some = scores[:_SAMPLE]
+    found: Array = codes(_wide(some[~np.isnan(some)]))
+    return found
 
 
 def _wide(scores: Array) -> Array:
