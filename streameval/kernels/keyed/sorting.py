@@ -1,7 +1,8 @@
-"""Sort words whose leading bits are even, as those of mixed ids: scatter them to places of a few, then by insertion.
+"""Sort words of 64 bits; NumPy counts the digits of shorter ones.
 
-Places of many words, as of ids with many rows, are sorted by NumPy; so are words of fewer than 64 bits, for which it
-counts digits.
+Words that fit into the second-level cache are sorted by their digits, from the lowest to the highest, which takes the
+same time however they are distributed. More words are scattered by their leading bits, which are even in mixed ids, to
+places of a few each, and these are sorted by insertion, or by NumPy where they are many. `sorted_order` always does so.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ __all__ = ["sorted_order", "sorted_words"]
 
 _ONE = np.uint64(1)
 _FEW = 1 << 8  # words that are sorted at once
+_CACHED = 1 << 16  # words that stay in the cache, with room for a copy
+_DIGIT = 11  # bits of a digit at most: the counts of all digits stay in the cache as well
 _EACH = 2  # base-2 logarithm of the words of a place, about
 _SHORT = 48  # words of a place that are sorted by insertion
 
@@ -32,6 +35,8 @@ def sorted_words(words: np.ndarray) -> np.ndarray:
     """
     if words.size < _FEW or words.itemsize < 8:
         return np.sort(words)
+    if words.size <= _CACHED:
+        return _sorted_digits(np.require(words, requirements=("C", "W")))  # the loop is compiled for one kind of array
     low, shift, starts = _places(words)
     out = np.empty_like(words)
     _scatter_words(words, low, shift, starts, np.empty(starts.size - 1, np.int64), out)
@@ -61,11 +66,53 @@ def sorted_order(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return out, order
 
 
+def _sorted_digits(words: np.ndarray) -> np.ndarray:
+    """Words in ascending order, by digits of the bits in which they differ."""
+    bits = int(words.min() ^ words.max()).bit_length()
+    digits = -(-bits // _DIGIT)
+    if not digits:
+        return words.copy()
+    counts = np.zeros((digits, 1 << -(-bits // digits)), np.uint32)
+    out, spare = np.empty_like(words), np.empty_like(words)
+    _sort_digits(words, counts, out, spare)
+    return out if digits % 2 else spare
+
+
 def _places(words: np.ndarray) -> tuple[np.uint64, np.uint64, np.ndarray]:
     """The smallest word, the bits below those that choose a place, and room for the starts of all places."""
     low, high = words.min(), words.max()
     shift = np.uint64(max(0, int(high - low).bit_length() - (words.size.bit_length() - _EACH)))
     return low, shift, np.zeros(int((high - low) >> shift) + 2, np.int64)
+
+
+@jit
+def _sort_digits(words, counts, out, spare):
+    """Sort by digits, stably from the lowest up; they go to `out` and `spare` by turns.
+
+    `counts` are zeros of shape (n_digits, 2 ** bits of a digit).
+    """
+    mask = np.uint64(counts.shape[1] - 1)
+    bits = np.uint64(0)
+    while mask >> bits:
+        bits += _ONE
+    for i in range(words.size):
+        left = words[i]
+        for digit in range(counts.shape[0]):
+            counts[digit, left & mask] += np.uint32(1)
+            left >>= bits
+    given, taken, other = words, out, spare
+    shift = np.uint64(0)
+    for digit in range(counts.shape[0]):
+        cursor, before = counts[digit], np.uint32(0)
+        for value in range(cursor.size):
+            cursor[value], before = before, before + cursor[value]
+        for i in range(given.size):
+            value = (given[i] >> shift) & mask
+            at = cursor[value]
+            cursor[value] = at + np.uint32(1)
+            taken[np.uint64(at)] = given[i]
+        given, taken, other = taken, other, taken
+        shift += bits
 
 
 @inlined

@@ -1,4 +1,4 @@
-"""Sorting by scattering: as NumPy sorts, however the words lie."""
+"""Sorting by digits and by scattering: as NumPy sorts, however the words lie."""
 
 from __future__ import annotations
 
@@ -55,6 +55,14 @@ def test_words_are_sorted(words: np.ndarray) -> None:
 def test_any_number_of_words_is_sorted(size: int, bits: int) -> None:
     """Around the numbers of words at which the method changes, with many equal words and few."""
     check(EVEN[:size] >> np.uint64(64 - bits))
+
+
+@pytest.mark.parametrize("size", [(1 << 16) - 1, 1 << 16, (1 << 16) + 1])
+@pytest.mark.parametrize("bits", [10, 11, 12, 22, 23, 55, 56])
+def test_words_of_any_number_of_digits_are_sorted(size: int, bits: int) -> None:
+    """An even and an odd number of digits, digits of equal and of fewer bits, and more words than the cache takes."""
+    words = RANDOM.integers(0, 1 << 64, size, np.uint64) >> np.uint64(64 - bits)
+    check(words | np.uint64(1 << 62))
 
 
 @settings(max_examples=50)
