@@ -19,6 +19,8 @@ _UNMIX32 = pow(MIX32, -1, 1 << 32)
 
 _MIX = np.uint32(MIX32)
 _WORD = np.uint64(32)
+_ID = np.uint64(33)  # bits below the id, where the label is the lowest
+_ONE = np.uint64(1)
 _LOW = np.uint64(0xFFFFFFFF)
 _SHORT = 1 << 30  # rows of a group whose products fit into a word
 _UNIT = float(1 << 62)
@@ -47,33 +49,48 @@ def unmix(mixed: np.ndarray) -> np.ndarray:
 
 
 @jit
-def narrow_ties(words):
+def narrow_ties(words, every):
     """Ties of sorted rows, each a word of id and key shifted left by one with the label in the lowest bit.
 
-    Returns ``starts``, n and p. As in `segments.tally_sorted`, no branch depends on the end of a tie.
+    Groups of one class are left out unless `every` is set, but for the first and the last one, which may have more rows
+    elsewhere. Returns ``starts``, n and p of the ties, negatives and positives of the groups, and the number of groups
+    left out, their negatives and positives. As in `segments.tally_sorted`, no branch depends on the end of a tie.
     """
-    neg = np.empty(words.size, np.int64)
-    pos = np.empty(words.size, np.int64)
-    starts = np.zeros(words.size + 1, np.int64)
-    ties, groups, rows, positives = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
-    for i in range(words.size):
-        word = words[i] >> np.uint64(1)
-        after = words[min(i + 1, words.size - 1)] >> np.uint64(1)
-        rows += 1
-        positives += np.int64(words[i] & np.uint64(1))
-        neg[ties] = rows - positives
-        pos[ties] = positives
-        last = np.int64(word != after)
-        ties += last
-        rows &= last - 1  # 0 after the last row
-        positives &= last - 1
-        starts[groups + 1] = ties
-        groups += np.int64((word >> _WORD) != (after >> _WORD))
-    if words.size:
+    most = min(words.size, 1)
+    for i in range(1, words.size):
+        most += np.int64(words[i] >> _ID != words[i - 1] >> _ID)
+    n, p = np.empty(words.size, np.int64), np.empty(words.size, np.int64)
+    neg, pos = np.empty(most, np.int64), np.empty(most, np.int64)
+    starts, left_out = np.zeros(most + 1, np.int64), np.zeros(3, np.int64)
+    ties, groups, stop = np.int64(0), np.int64(0), 0
+    while stop < words.size:
+        start, first, group = stop, ties, words[stop] >> _ID
+        while stop < words.size and words[stop] >> _ID == group:
+            stop += 1
+        positives, rows, here = np.int64(0), np.int64(0), np.int64(0)
+        for i in range(start, stop):
+            label = np.int64(words[i] & _ONE)
+            positives += label
+            rows += 1
+            here += label
+            n[ties] = rows - here
+            p[ties] = here
+            last = np.int64(words[i] >> _ONE != words[min(i + 1, stop - 1)] >> _ONE)
+            ties += last
+            rows &= last - 1  # 0 after the last row
+            here &= last - 1
         ties += 1
-        groups += 1
-        starts[groups] = ties
-    return starts[: groups + 1], neg[:ties], pos[:ties]
+        negatives = stop - start - positives
+        if every or (positives and negatives) or not groups or stop == words.size:
+            neg[groups], pos[groups] = negatives, positives
+            groups += 1
+            starts[groups] = ties
+        else:
+            left_out[0] += 1
+            left_out[1] += negatives
+            left_out[2] += positives
+            ties = first
+    return starts[: groups + 1], n[:ties], p[:ties], neg[:groups], pos[:groups], left_out
 
 
 @jit

@@ -189,7 +189,7 @@ class GroupValues(NamedTuple):
     @classmethod
     def of(cls, measure: Measure, part: GroupPart) -> GroupValues:
         """The groups of a part."""
-        neg, pos = part.sizes
+        neg, pos = part.neg, part.pos
         first, second = measure.sums(part)
         fragments = tuple(_fragment(part.name(at), at, neg, pos, first, second) for at in part.cut)
         if fragments:
@@ -259,9 +259,10 @@ class GroupMean:
         has = found.defined
         neg, pos, words = found.neg[has], found.pos[has], found.words[has]
         weights = self.weights(neg, pos)
-        without = int((found.neg + found.pos).sum()) - int((neg + pos).sum())
+        more, *rows = part.left_out
+        without = sum(rows) + int((found.neg + found.pos).sum()) - int((neg + pos).sum())
         sums = product(weights, words), int(weights.sum())
-        return _Sums(*sums, neg.size, has.size - neg.size, without, found.fragments)
+        return _Sums(*sums, neg.size, more + has.size - neg.size, without, found.fragments)
 
     def combine(self, partials: Sequence[_Sums], state: Any) -> Scalar:
         """The sum of values over the sum of weights."""

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from streameval.kernels.grouped import rankings as kernels
 
 if TYPE_CHECKING:
     from streameval.typing import Array
@@ -26,17 +23,21 @@ class GroupPart:
     ----------
     starts : int64 array of shape (n_groups + 1,), the first tie of each group
     n, p : int64 arrays of shape (n_ties,), negatives and positives of each tie
+    neg, pos : int64 arrays of shape (n_groups,), negatives and positives of each group in this part
     first, last : ids of the first and the last group
     false, true : negatives and positives of the first group in earlier parts
     goes_on : whether the last group has more ties in the next part
     continues : whether the first group has ties in the part before
     ids : uint64 array of shape (n_groups,), the first words of the ids (0 for rows without one); empty where they were
         not asked for
+    left_out : number of groups of one class that are not among these, their negatives and positives
     """
 
     starts: Array
     n: Array
     p: Array
+    neg: Array
+    pos: Array
     first: Any
     last: Any
     false: int = 0
@@ -44,6 +45,7 @@ class GroupPart:
     goes_on: bool = False
     continues: bool = False
     ids: Array = field(default_factory=lambda: np.empty(0, np.uint64))
+    left_out: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def earlier(self) -> tuple[Array, Array]:
@@ -51,12 +53,6 @@ class GroupPart:
         sides = np.zeros((2, len(self.starts) - 1), np.int64)
         sides[:, :1] = [[self.false], [self.true]]
         return sides[0], sides[1]
-
-    @cached_property
-    def sizes(self) -> tuple[Array, Array]:
-        """Negatives and positives of each group in this part."""
-        sizes: tuple[Array, Array] = kernels.sizes(self.starts, self.n, self.p)
-        return sizes
 
     def before(self, other: GroupPart) -> tuple[GroupPart, GroupPart]:
         """Both parts, `other` the one that follows: what they know of a group that is cut between them."""

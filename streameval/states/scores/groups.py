@@ -241,11 +241,14 @@ class GroupScores:
         return buckets(self)
 
     def parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
-        """Groups of a shard, a bounded number of rows at a time; a group with more rows is cut."""
+        """Groups of a shard, a bounded number of rows at a time; a group with more rows is cut.
+
+        Groups of one class may be left out, which the part counts.
+        """
         return self._parts(shard, budget, named=False)
 
     def named_parts(self, shard: Interval, budget: Budget | None = None) -> Iterator[GroupPart]:
-        """The same parts with the ids of their groups."""
+        """All groups of a shard in the same way, with their ids."""
         return self._parts(shard, budget, named=True)
 
     def _parts(self, shard: Interval, budget: Budget | None, *, named: bool) -> Iterator[GroupPart]:
@@ -269,8 +272,9 @@ class GroupScores:
                 for a, b in zip(stretch.bounds[:-1].tolist(), stretch.bounds[1:].tolist(), strict=True):
                     words = sorted_words(stretch.words[a:b])
                     if words.size:
-                        ends = ((int(word) | stretch.top << 1) >> 33 for word in words[[0, -1]])
-                        made = GroupPart(*kernels.narrow_ties(words), *((name, end) for end in ends))
+                        first, last = ((name, (int(word) | stretch.top << 1) >> 33) for word in words[[0, -1]])
+                        starts, n, p, neg, pos, left = kernels.narrow_ties(words, named)
+                        made = GroupPart(starts, n, p, neg, pos, first, last, left_out=tuple(left.tolist()))
                         yield replace(made, ids=self._narrow_ids(_distinct(words, stretch.top))) if named else made
             else:
                 for counts in stretch.counts() if isinstance(stretch, Labelled) else (stretch,):
@@ -338,4 +342,6 @@ def _part(name: str, counts: Counts) -> GroupPart:
     if name != "wide":
         words = words >> WORD if name == "narrow" else np.zeros_like(words)
     first, last = ((name, int(words[at]), *counts.rest[at, :-1].tolist()) for at in (0, -1))
-    return GroupPart(kernels.id_starts(words, counts.rest), counts.neg, counts.pos, first, last)
+    starts = kernels.id_starts(words, counts.rest)
+    neg, pos = kernels.sizes(starts, counts.neg, counts.pos)
+    return GroupPart(starts, counts.neg, counts.pos, neg, pos, first, last)
