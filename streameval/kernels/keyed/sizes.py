@@ -3,23 +3,19 @@
 A bucket fits into the second-level cache, and two passes read it. The first counts the rows of each slot in a byte that
 saturates at 2; there are at least four slots per row. In the second, a row that is alone in its slot is a singleton and
 is only counted; the other rows are gathered and then counted in a hash table. So singletons never enter the table, and
-the table stays small.
+the table stays small. Where the last bucket had hardly a singleton and few clusters, all rows go to the table at once.
 
 The loops neither make nor slice arrays: each array would take as long to compile as a loop over it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from streameval.kernels.jit import inlined, jit, step
 from streameval.kernels.keys import ID_BUCKETS
 from streameval.kernels.prefetch import word_at
-
-if TYPE_CHECKING:
-    from streameval.kernels.singletons import Addresses
+from streameval.kernels.singletons import Addresses
 
 __all__ = ["LARGEST", "table_bits", "tally_clusters"]
 
@@ -32,6 +28,7 @@ _WORD_BITS, _TOP, _LAST_BUCKET_BIT = np.uint64(64), np.uint64(63), ID_BUCKETS.bi
 _MARKS = 4  # least number of slots per marked row
 _PATIENCE = np.uint64(32)  # mean probes per row; more suggest that keys were chosen to collide
 _ALONE = np.uint8(1)
+_REPEATS = 4  # rows of a key, on average, from which the next bucket is not searched for singletons
 
 
 def tally_clusters(
@@ -67,9 +64,11 @@ def tally_clusters(
     large = np.empty((2, int((buckets // clusters.size).sum()) + several), np.int64)
     room = 0 if start is None else (int(buckets.sum()) + several) // 2 + 1  # most of it is never touched
     ids, facts = np.empty((room, words), np.uint64), np.empty((room, 2), np.int64)
+    kept = np.empty(most + 1, np.uint64), np.empty((most + 1) * (words - 1), np.uint64), np.empty(most + 1, np.uint64)
+    places = (np.array([column.ctypes.data], np.uint64) for column in kept)
     stop, found, mixed = _tally(
         rows, items, (0,) * (words - 1), first, clusters, positives, np.empty(_slots(_MARKS * most), np.uint8),
-        np.empty((most + 1) * (1 + words), np.uint64), np.empty(_slots(2 * most) * (2 + words), np.uint64),
+        kept, Addresses(np.zeros((1, 3), np.int64), *places), np.empty(_slots(2 * most) * (2 + words), np.uint64),
         np.empty(most, np.uint64), large, start, ids, facts,
     )  # fmt: skip
     return stop, large[0, :found], large[1, :found], ids[:mixed], facts[:mixed]
@@ -90,38 +89,45 @@ def table_bits(slots):
 
 
 @jit
-def _tally(rows, items, further, first, clusters, positives, marks, kept, table, used, large, start, ids, facts):
+def _tally(
+    rows, items, further, first, clusters, positives, marks, kept, shared, table, used, large, start, ids, facts
+):
     """Fill the arrays of `tally_clusters`; returns where it stopped, and the lengths of `large` and of `ids`.
 
-    Scratch: a byte for each slot; the rows that share one, as key shifted left with the lowest bit set, so that it is
-    not 0, count and further words; a hash table of key, negatives, positives and further words; its slots in use.
-    Rows of both are as long as the compiler knows.
+    Scratch: a byte for each slot; the columns of rows that share one, and their addresses as those of one bucket; a
+    hash table of key, negatives, positives and further words; its slots in use. A key is a word shifted left with the
+    lowest bit set, so that it is not 0.
     """
-    starts, words, rest, counts = rows
-    columns, found, mixed, clean = len(further), 0, 0, _ZERO
+    columns, found, mixed, clean, direct, half = len(further), 0, 0, _ZERO, False, _ZERO
     for b in range(first, items.size >> 1):
         total = items[2 * b] + items[2 * b + 1]
         if total > LARGEST:
             return b, found, mixed
-        shift = _mark(starts, words, counts, b, total, marks)
-        half = _keep(starts, words, rest, counts, further, 2 * b, shift, marks, kept, _ZERO)
-        stop = _keep(starts, words, rest, counts, further, 2 * b + 1, shift, marks, kept, half)
-        keys, clean = _count(kept, further, half, stop, table, clean, used)
+        source, bucket, stop = rows, b, total
+        if not direct:
+            shift = _mark(rows, b, total, marks)
+            half = _keep(rows, further, 2 * b, shift, marks, kept, _ZERO)
+            stop = np.int64(_keep(rows, further, 2 * b + 1, shift, marks, kept, half))
+            shared.starts[0, 1], shared.starts[0, 2] = half, stop
+            source, bucket = shared, 0
+        keys, clean = _count(source, further, bucket, stop, table, clean, used)
         if keys < 0:
             return b, found, mixed
-        clusters[1] += total - np.int64(stop)
-        positives[1] += items[2 * b + 1] - np.int64(stop - half)
+        if not direct:
+            clusters[1] += total - stop
+            positives[1] += items[2 * b + 1] - (stop - np.int64(half))
+        direct = 2 * stop > total and _REPEATS * keys < total
         for k in range(keys):
-            at = used[k]
-            neg, pos = np.int64(table[at + _ONE]), np.int64(table[at + _TWO])
+            row = used[k]
+            neg, pos = np.int64(table[row + _ONE]), np.int64(table[row + _TWO])
             if start is not None:
                 top = np.uint64((start + b) >> _LAST_BUCKET_BIT) << _TOP  # of the key, which its shift lost
-                ids[mixed, 0] = (table[at] >> _ONE) | top
+                ids[mixed, 0] = (table[row] >> _ONE) | top
                 for c in range(columns):
-                    ids[mixed, 1 + c] = table[at + _THREE + np.uint64(c)]
+                    ids[mixed, 1 + c] = table[row + _THREE + np.uint64(c)]
                 facts[mixed, 0], facts[mixed, 1] = neg, pos
                 mixed += neg > 0 and neg + pos > 1
-            table[at] = 0
+            table[row] = table[row + _ONE] = table[row + _TWO] = 0
             if neg + pos < clusters.size:
                 clusters[neg + pos] += 1
                 positives[neg + pos] += pos
@@ -132,8 +138,9 @@ def _tally(rows, items, further, first, clusters, positives, marks, kept, table,
 
 
 @step
-def _mark(starts, words, counts, b, total, marks):
+def _mark(rows, b, total, marks):
     """Count the rows of each slot, up to 2; returns the bits by which words are shifted to get their slots."""
+    starts, words, _, counts = rows
     bits = table_bits(_MARKS * total)
     shift = _WORD_BITS - bits
     for slot in range(np.int64(_ONE << bits)):
@@ -147,59 +154,64 @@ def _mark(starts, words, counts, b, total, marks):
 
 
 @step
-def _keep(starts, words, rest, counts, further, code, shift, marks, kept, stop):
+def _keep(rows, further, code, shift, marks, kept, stop):
     """Copy the rows of a code that share a slot to row `stop` and on; returns the end."""
-    columns = len(further)
+    columns = np.uint64(len(further))
+    starts, words, rest, counts = rows
+    kept_words, kept_rest, kept_counts = kept
     for r in range(words.size):
         word_column, rest_column, count_column = words[r], rest[r], counts[r]
         for i in range(starts[r, code], starts[r, code + 1]):
-            word, to = word_at(word_column, i), stop * np.uint64(2 + columns)
-            kept[to] = (word << _ONE) | _ONE
-            kept[to + _ONE] = word_at(count_column, i) if count_column else _ONE
+            word = word_at(word_column, i)
+            kept_words[stop] = word
+            kept_counts[stop] = word_at(count_column, i) if count_column else _ONE
             for c in range(columns):
-                kept[to + _TWO + np.uint64(c)] = word_at(rest_column, i * columns + c)
+                kept_rest[stop * columns + np.uint64(c)] = word_at(rest_column, i * columns + c)
             stop += np.uint64(marks[(word << _BUCKET_BITS) >> shift] != _ALONE)
     return stop
 
 
 @step
-def _count(kept, further, half, stop, table, clean, used):
-    """Count rows by key, those from `half` on as positives; returns the number of keys, −1 where too many collide.
+def _count(rows, further, b, total, table, clean, used):
+    """Count the rows of a bucket by key; returns the number of keys, −1 where too many collide.
 
-    The table has been cleaned up to row `clean`; returns that as well.
+    The table has been cleaned up to row `clean`; returns that as well. Whether a row is the first of its key cannot be
+    predicted, so no branch depends on it.
     """
     columns = len(further)
-    long, wide = np.uint64(2 + columns), np.uint64(3 + columns)
-    bits = table_bits(2 * np.int64(stop))
-    shift, mask, steps, keys = _WORD_BITS - bits, (_ONE << bits) - _ONE, _ZERO, _ZERO
+    starts, words, rest, counts = rows
+    wide, bits = np.uint64(3 + columns), table_bits(2 * total)
+    shift, mask, steps, keys, done = _WORD_BITS - bits, (_ONE << bits) - _ONE, _ZERO, _ZERO, _ZERO
     while clean <= mask:
-        table[clean * wide] = 0
+        table[clean * wide] = table[clean * wide + _ONE] = table[clean * wide + _TWO] = 0
         clean += _ONE
-    for label in range(2):
-        for i in range(half if label else _ZERO, stop if label else half):
-            row = i * long
-            key = kept[row]
-            hashed = key
-            for c in range(columns):
-                hashed = (hashed ^ (hashed >> _HALF)) * _SPREAD + kept[row + _TWO + np.uint64(c)]
-            slot = ((hashed ^ (hashed >> _HALF)) * _SPREAD) >> shift
-            while True:
-                at = slot * wide
-                same = table[at] == key
+    for code in range(2 * b, 2 * b + 2):
+        side = _ONE + np.uint64(code & 1)
+        for r in range(words.size):
+            word_column, rest_column, count_column = words[r], rest[r], counts[r]
+            for i in range(starts[r, code], starts[r, code + 1]):
+                key = (word_at(word_column, i) << _ONE) | _ONE
+                hashed = key
                 for c in range(columns):
-                    same &= table[at + _THREE + np.uint64(c)] == kept[row + _TWO + np.uint64(c)]
-                if same or not table[at]:
-                    break
-                slot = (slot + _ONE) & mask
-                steps += _ONE
-            if not same:
-                if steps > _PATIENCE * (i + _PATIENCE):
-                    return np.int64(-1), clean
+                    hashed = (hashed ^ (hashed >> _HALF)) * _SPREAD + word_at(rest_column, i * columns + c)
+                slot = ((hashed ^ (hashed >> _HALF)) * _SPREAD) >> shift
+                while True:
+                    at = slot * wide
+                    there = table[at]
+                    other = there ^ key
+                    for c in range(columns):
+                        other |= table[at + _THREE + np.uint64(c)] ^ word_at(rest_column, i * columns + c)
+                    if not other * there:  # a key is odd, so this is 0 where one of both is: one branch
+                        break
+                    slot = (slot + _ONE) & mask
+                    steps += _ONE
+                    if steps > _PATIENCE * (done + _PATIENCE):
+                        return np.int64(-1), clean
+                done += _ONE
                 table[at] = key
-                table[at + _ONE] = table[at + _TWO] = 0
                 for c in range(columns):
-                    table[at + _THREE + np.uint64(c)] = kept[row + _TWO + np.uint64(c)]
+                    table[at + _THREE + np.uint64(c)] = word_at(rest_column, i * columns + c)
+                table[at + side] += word_at(count_column, i) if count_column else _ONE
                 used[keys] = at
-                keys += _ONE
-            table[at + _ONE + np.uint64(label)] += kept[row + _ONE]
+                keys += np.uint64(there == _ZERO)
     return np.int64(keys), clean

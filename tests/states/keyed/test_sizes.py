@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streameval.budget import Budget
@@ -109,3 +109,16 @@ def test_many_impure_clusters() -> None:
     ids = np.repeat(np.arange(-3000, 3000), 3)
     label = (np.arange(ids.size) % 5 == 0).astype(np.uint8)
     assert impure_of(folded(pa.array(ids), label, 1 << 14)) == impure(ids.tolist(), label.tolist())
+
+
+@given(st.sampled_from([(40, 1), (1, 40), (40, 40)]), st.booleans())
+@settings(max_examples=6)
+def test_buckets_that_repeat_and_buckets_of_singletons(repeats: tuple[int, int], text: bool) -> None:
+    """Whether the last bucket repeated its clusters decides how the next one is counted, never what is found."""
+    numbers = np.arange(8000)
+    ids = np.repeat(numbers, np.array(repeats)[(numbers.astype(np.uint64) * np.uint64(MIX) >> np.uint64(54)) & 1])
+    label = (np.arange(ids.size) % 7 == 0).astype(np.uint8)
+    given_ids = ids.astype(str).tolist() if text else ids.tolist()
+    state = folded(pa.array(given_ids), label, 1 << 16)
+    assert table_of(state) == expected(given_ids, label.tolist())
+    assert impure_of(state) == impure(given_ids, label.tolist())
