@@ -15,14 +15,9 @@ from streameval.kernels.exact import HELD, add_words, multiply_add, two_sum
 from streameval.kernels.jit import inlined, jit
 
 __all__ = [
-    "STRIDE",
     "UNIT",
     "area_counts",
     "area_weights",
-    "best_counts",
-    "best_weights",
-    "deepest_counts",
-    "deepest_weights",
     "delong_counts",
     "dot_counts",
     "exact_parts",
@@ -31,16 +26,13 @@ __all__ = [
     "precision_counts",
     "precision_weights",
     "product_counts",
-    "stride_levels",
     "thin",
 ]
 
 UNIT = 1 << 62
-STRIDE = 64  # groups
 _UNIT = float(UNIT)
 _LOW = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_CLOSE = 1e-14  # relative; floats can order quotients of int64 that differ by more
 _GROUPS_AT_ONCE = 1 << 9
 
 
@@ -286,128 +278,3 @@ def thin(neg, pos, before_neg, before_pos, total_neg, total_pos, slots):
         kept[n], trues[n], falses[n] = i, true, false
         n += 1
     return kept[:n], trues[:n], falses[:n]
-
-
-# The best threshold: scans over T and F up to and including each group. The sums before and after a stride of groups
-# bound what any of its groups may give, so that a scan follows few of them; quotients of counts are compared by 128-bit
-# products where floats cannot decide.
-
-
-@jit
-def stride_levels(neg, pos, before_neg, before_pos):
-    """F and T before each stride of 64 groups and after the last, as an int64 array of shape (2, n_strides + 1)."""
-    strides = (neg.size + STRIDE - 1) // STRIDE
-    levels = np.empty((2, strides + 1), np.int64)
-    false, true = np.int64(before_neg), np.int64(before_pos)
-    levels[0, 0], levels[1, 0] = false, true
-    for k in range(strides):
-        n, p = neg[k * STRIDE : (k + 1) * STRIDE], pos[k * STRIDE : (k + 1) * STRIDE]
-        for i in range(n.size):
-            false += n[i]
-            true += p[i]
-        levels[0, k + 1], levels[1, k + 1] = false, true
-    return levels
-
-
-@jit
-def _compared(a, b, c, d):
-    """The sign of a·b − c·d, for counts."""
-    zero = np.uint64(0)
-    high, low = multiply_add(zero, zero, np.uint64(a), np.uint64(b))
-    other_high, other_low = multiply_add(zero, zero, np.uint64(c), np.uint64(d))
-    if high != other_high:
-        return 1 if high > other_high else -1
-    return 0 if low == other_low else 1 if low > other_low else -1
-
-
-@jit
-def best_counts(neg, pos, levels, least, fixed, scale, later):
-    """The group after which T/(fixed + scale·(T + F)) is largest where T ≥ `least` > 0, with its T and F; −1 if none.
-
-    Of equals the last where `later`, else the first. `levels` are those of `stride_levels`. The quotients at the ends
-    of strides bound the best from below; that of a stride whose positives all came first bounds its own quotients from
-    above. Only strides whose upper bound reaches the lower one are followed group by group.
-    """
-    strides, bound = levels.shape[1] - 1, 0.0
-    for k in range(1, strides + 1):
-        if levels[1, k] >= least:
-            bound = max(bound, levels[1, k] / (fixed + scale * (levels[1, k] + levels[0, k])))
-    bound *= 1.0 - _CLOSE
-    best, where, best_true, best_false = 0.0, -1, np.int64(0), np.int64(0)
-    for k in range(strides):
-        false, true, most = levels[0, k], levels[1, k], levels[1, k + 1]
-        if most < least or most / (fixed + scale * (most + false)) < bound:
-            continue
-        for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
-            true += pos[i]
-            false += neg[i]
-            if true < least:
-                continue
-            whole = fixed + scale * (true + false)
-            value = true / whole
-            sign = 1 if where < 0 or value > best * (1.0 + _CLOSE) else -1 if value < best * (1.0 - _CLOSE) else 0
-            if sign == 0:
-                sign = _compared(true, fixed + scale * (best_true + best_false), best_true, whole)
-            if sign > 0 or (later and sign == 0):
-                best, where, best_true, best_false = value, i, true, false
-    return where, best_true, best_false
-
-
-@jit
-def best_weights(neg, pos, before_neg, before_pos, least, fixed, scale, later):
-    """`best_counts` for weights."""
-    true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
-    best, where, best_true, best_false = 0.0, -1, 0.0, 0.0
-    for i in range(neg.size):
-        true, low = two_sum(true, pos[i])
-        true_slip += low
-        false, low = two_sum(false, neg[i])
-        false_slip += low
-        t, f = true + true_slip, false + false_slip
-        if t < least or t <= 0.0:
-            continue
-        value = t / (fixed + scale * (t + f))
-        if where < 0 or value > best or (later and value == best):
-            best, where, best_true, best_false = value, i, t, f
-    return where, best_true, best_false
-
-
-@jit
-def deepest_counts(neg, pos, levels, part, whole):
-    """The first group with the largest T among those where T/(T + F) ≥ part/whole and T > 0, with its T and F.
-
-    It is the last group with positives of the last stride that has one; `levels` are those of `stride_levels`.
-    """
-    where, best_true, best_false = -1, np.int64(0), np.int64(0)
-    for k in range(levels.shape[1] - 2, -1, -1):
-        false, true, most = levels[0, k], levels[1, k], levels[1, k + 1]
-        if most == true or float(most) * whole < float(part) * (most + false) * (1.0 - _CLOSE):
-            continue  # too low even with all positives first
-        for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
-            true += pos[i]
-            false += neg[i]
-            if pos[i]:
-                found, due = float(true) * whole, float(part) * (true + false)
-                if found < due * (1.0 - _CLOSE):
-                    continue
-                if found > due * (1.0 + _CLOSE) or _compared(true, whole, part, true + false) >= 0:
-                    where, best_true, best_false = i, true, false
-        if where >= 0:
-            break
-    return where, best_true, best_false
-
-
-@jit
-def deepest_weights(neg, pos, before_neg, before_pos, part, whole):
-    """`deepest_counts` for weights."""
-    true, true_slip, false, false_slip = before_pos, 0.0, before_neg, 0.0
-    where, best_true, best_false = -1, 0.0, 0.0
-    for i in range(neg.size):
-        true, low = two_sum(true, pos[i])
-        true_slip += low
-        false, low = two_sum(false, neg[i])
-        false_slip += low
-        t, f = true + true_slip, false + false_slip
-        if t > best_true and pos[i] > 0.0 and t * whole >= part * (t + f):
-            where, best_true, best_false = i, t, f
-    return where, best_true, best_false

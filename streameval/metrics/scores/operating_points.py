@@ -173,7 +173,7 @@ class OperatingPoint:
         if self.kind in ("k", "share"):
             return min(found)
         if self.kind == "tpr":
-            return min(found, key=lambda v: (v.false, -v.true))
+            return min(found, key=lambda v: (v.false, -v.true, v.rows))
         if self.kind == "precision":
             return max(found, key=lambda v: (v.true, -v.false))
         most = max(v.true / (v.true + v.false) for v in found) * (1 - 1e-14)  # floats leave few to compare exactly

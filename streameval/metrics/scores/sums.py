@@ -13,13 +13,13 @@ import math
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels import calibration, gain, ranking
+from streameval.kernels import gain, ranking, thresholds
 from streameval.kernels.exact import HELD
-from streameval.kernels.ranking import STRIDE
+from streameval.kernels.thresholds import STRIDE
 from streameval.states.scores.missing import total_weight
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ __all__ = [
     "ROWS",
     "SLACK",
     "TRUE",
-    "Strides",
     "above",
     "best_gap",
     "best_share",
@@ -47,6 +46,7 @@ __all__ = [
     "first_reaching",
     "gain_sums",
     "held",
+    "integer",
     "integers",
     "last_within",
     "limit",
@@ -54,13 +54,11 @@ __all__ = [
     "mean_precision",
     "outward",
     "pairs_won",
-    "pooled",
     "precision_sum",
     "product",
     "reached",
     "rounding",
     "running",
-    "strides",
     "sum_of",
     "total",
 ]
@@ -134,52 +132,8 @@ def pairs_won(part: ScorePart) -> Any:
 def dot(measure: Array, values: Array, bits: int = BITS) -> Any:
     """Σ measure·value, for values from 0 to 2^(62 − bits): for counts an integer in units of 2^−bits."""
     if integers(measure):
-        return _integer(ranking.dot_counts(measure, values, float(1 << bits)))
+        return integer(ranking.dot_counts(measure, values, float(1 << bits)))
     return exact_sum(measure * values)
-
-
-class Strides(NamedTuple):
-    """Sums over the groups of a part of counts that several metrics of probabilities share.
-
-    Attributes
-    ----------
-    n, p, scores : of each group
-    levels : see `ScorePart.levels`
-    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶², as
-        two words
-    squares : Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
-    full : whether every group holds something
-    """
-
-    n: Array
-    p: Array
-    scores: Array
-    levels: Array
-    starts: Array
-    squares: int
-    full: bool
-
-    def upto(self, end: int) -> tuple[int, int, int]:
-        """Negatives and positives above the end of the first `end` groups, and Σ (p + n)·s of these."""
-        stride = end // STRIDE if end < self.n.size else self.starts.shape[0] - 1
-        (of_neg, of_pos), score = self.levels[:, stride].tolist(), _integer(self.starts[stride].tolist())
-        if end in (stride * STRIDE, self.n.size):
-            return of_neg, of_pos, score
-        rest = slice(stride * STRIDE, end)
-        n, p, scores = self.n[rest], self.p[rest], self.scores[rest]
-        return of_neg + int(n.sum()), of_pos + int(p.sum()), score + int(dot(n + p, scores))
-
-
-def strides(part: ScorePart, scores: Array) -> Strides:
-    """The sums of a part of counts whose groups have these probabilities."""
-    found: Strides = part.once("strides", lambda: _strides(part, scores))
-    return found
-
-
-def _strides(part: ScorePart, scores: Array) -> Strides:
-    levels, starts, found, full = calibration.stride_sums(part.n, part.p, scores, part.before.n, part.before.p)
-    part.once("levels", lambda: levels)  # unless another metric asked before
-    return Strides(part.n, part.p, scores, levels, starts, _integer(found), bool(full))
 
 
 def mean(sums: Any, size: Any, bits: int = BITS) -> float:
@@ -193,12 +147,12 @@ def doubt(part: ScorePart, keep: int | None = None) -> Any:
         return 0
     found = part.open[:keep]
     n, p = part.n[:keep][found], part.p[:keep][found]
-    return _integer(ranking.product_counts(n, p)) if integers(n) else exact_sum(n * p)
+    return integer(ranking.product_counts(n, p)) if integers(n) else exact_sum(n * p)
 
 
 def product(one: Array, other: Array) -> Any:
     """Σ of the products of two columns in the measure."""
-    return _integer(ranking.product_counts(one, other)) if integers(one) else exact_sum(one * other)
+    return integer(ranking.product_counts(one, other)) if integers(one) else exact_sum(one * other)
 
 
 def precision_sum(part: ScorePart, *, trapezoid: bool) -> Any:
@@ -257,19 +211,6 @@ def best_gap(part: ScorePart) -> tuple[float, Any, Any, int]:
     return float(best), true, false, int(group)
 
 
-_NONE = np.empty((2, 0), np.int64)
-
-
-def pooled(n: Array, p: Array, levels: Array = _NONE) -> tuple[Array, Array, Array]:
-    """Blocks of the isotonic fit of groups that hold something: negatives, positives, and the last group of each.
-
-    `levels` are those of the part where they are known (`ScorePart.levels`), which is faster.
-    """
-    found: tuple[Array, Array, Array]
-    found = calibration.pool_counts(n, p, levels) if integers(n) else calibration.pool_weights(n, p)
-    return found
-
-
 _WORD = 1 << 62
 
 
@@ -317,14 +258,14 @@ def best_share(
     """
     before, total = part.before, part.total
     if not integers(part.n):
-        found = ranking.best_weights(part.n, part.p, before.n, before.p, least, float(fixed) * total.p, 1.0, later)
+        found = thresholds.best_weights(part.n, part.p, before.n, before.p, least, float(fixed) * total.p, 1.0, later)
         return int(found[0]), float(found[1]), float(found[2])
     share, scale = fixed.numerator * total.p, fixed.denominator
     if share + scale * (total.n + total.p) >= _WORD:  # in units of `scale` too large for a word: in floating point
         at = best_share(_weighing(part), float(least), fixed, later=later)[0]
         _, n, p = held(part, at + 1)
         return (at, before.p + p, before.n + n) if at >= 0 else (-1, 0, 0)
-    found = ranking.best_counts(part.n, part.p, part.levels, max(least, 1), share, scale, later)
+    found = thresholds.best_counts(part.n, part.p, part.levels, max(least, 1), share, scale, later)
     return int(found[0]), int(found[1]), int(found[2])
 
 
@@ -332,7 +273,7 @@ def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     """The first group with the largest T among those whose precision reaches a share, with its T and F; −1 if none."""
     if not integers(part.n):
         at = part.n, part.p, part.before.n, part.before.p
-        found = ranking.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
+        found = thresholds.deepest_weights(*at, precision * (1 - _TOLERANCE), 1.0)
         return int(found[0]), float(found[1]), float(found[2])
     share = _decimal(float(precision))
     if share.denominator >= _WORD:  # too large for the loop: the first quotient of counts that reaches it is as good
@@ -340,7 +281,7 @@ def deepest(part: ScorePart, precision: float) -> tuple[int, Any, Any]:
     most = part.before.p + held(part, part.n.size)[2]
     if most * share.denominator < share.numerator * (most + part.before.n):
         return -1, 0, 0  # even with all positives first
-    found = ranking.deepest_counts(part.n, part.p, part.levels, share.numerator, share.denominator)
+    found = thresholds.deepest_counts(part.n, part.p, part.levels, share.numerator, share.denominator)
     return int(found[0]), int(found[1]), int(found[2])
 
 
@@ -382,7 +323,7 @@ def gain_sums(part: ScorePart, keep: int) -> tuple[Any, Any, Any, Any]:
         pairs = 0 if part.exact else float((n * p)[part.open[:keep]].sum())
         return area + 2 * before.p * weight, below + 2 * before.n * weight, weight, pairs
     points = int(n.sum()) + int(p.sum())
-    inside = int(gain.gain_small(n, p)) if points <= gain.SMALL else _integer(gain.gain_counts(n, p))
+    inside = int(gain.gain_small(n, p)) if points <= gain.SMALL else integer(gain.gain_counts(n, p))
     area = inside + 2 * before.p * points
     return area, points * (2 * before.rows + points) - area, points, doubt(part, keep)
 
@@ -446,6 +387,6 @@ def _joined(halves: tuple[int, int]) -> int:
     return (int(halves[0]) << 32) + int(halves[1])
 
 
-def _integer(words: tuple[int, int]) -> int:
+def integer(words: tuple[int, int]) -> int:
     """A 128-bit sum of a kernel as an integer."""
     return (int(words[0]) << 64) | int(words[1])

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.ranking import stride_levels
+from streameval.kernels.thresholds import stride_levels
 from streameval.states.scores.types import compared
 
 if TYPE_CHECKING:

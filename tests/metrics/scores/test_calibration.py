@@ -19,8 +19,9 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration import drift_counts, moments, stride_sums
-from streameval.kernels.ranking import STRIDE, stride_levels
+from streameval.kernels.calibration.logits import moments
+from streameval.kernels.calibration.strides import drift_counts, stride_sums
+from streameval.kernels.thresholds import STRIDE, stride_levels
 from streameval.metrics.catalogue import CATALOGUE
 from streameval.metrics.finalize import combine, compute, computed, partials
 from streameval.metrics.scores.calibration import isotonic, logit_table, recalibration

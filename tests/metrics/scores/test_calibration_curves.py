@@ -14,8 +14,8 @@ from sklearn.isotonic import IsotonicRegression
 
 from streameval import evaluate
 from streameval.errors import OptionError
-from streameval.kernels.calibration import pool_counts
-from streameval.kernels.ranking import stride_levels
+from streameval.kernels.calibration.pooling import pool_counts
+from streameval.kernels.thresholds import stride_levels
 from streameval.metrics.finalize import combine, partials
 from streameval.metrics.scores.calibration.isotonic import CorpFit
 from streameval.metrics.scores.calibration.reliability import ReliabilityBins

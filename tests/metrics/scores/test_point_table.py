@@ -19,7 +19,7 @@ from sklearn.metrics import confusion_matrix, f1_score, matthews_corrcoef
 from streameval import evaluate
 from streameval.cli import main
 from streameval.errors import OptionError
-from streameval.kernels.ranking import best_counts, stride_levels
+from streameval.kernels.thresholds import best_counts, stride_levels
 from streameval.metrics.finalize import combine, compute, partials
 from streameval.metrics.scores.operating_points import OperatingPoint, operating_points
 from streameval.metrics.scores.threshold import TablesAt
@@ -218,10 +218,16 @@ class Cut:
     def __init__(self, state: Any, cuts: list[int]) -> None:
         [part] = state.parts()
         self.spec, self.totals, self._parts = state.spec, state.totals, []
+        total = part.total
         for start, stop in itertools.pairwise([0, *cuts, part.n.size]):
-            n, p = (int(side[:start].sum()) for side in (part.n, part.p))
-            groups, before, scores = slice(start, stop), Totals(n, p, float(n), float(p)), part.scores[start:stop]
-            self._parts.append(ScorePart(part.n[groups], part.p[groups], before, part.total, known(scores)))
+            n, p = (side[:start].sum().item() for side in (part.n, part.p))
+            before = Totals(n, p, float(n), float(p))
+            if total.weighted:
+                before = Totals(int(part.counts[:start].sum()), 0, n, p, weighted=True, unit=total.unit)
+            groups, scores = slice(start, stop), part.scores[start:stop]
+            counts = None if part.counts is None else part.counts[groups]
+            n, p = part.n[groups], part.p[groups]
+            self._parts.append(ScorePart(n, p, before, total, known(scores), counts=counts, type=part.type))
 
     def parts(self, shard: Any = None, budget: Any = None) -> list[ScorePart]:
         """The parts, the last first."""
@@ -249,6 +255,75 @@ def test_points_are_looked_for_together(levels: int, monkeypatch: pytest.MonkeyP
                 patched.delattr(OperatingPoint, "partial")
                 split = Cut(state, cuts)
                 assert combine(split, points, [partials(split, (0, 0), points)]) == alone
+
+
+WEIGHED = [f"{kind}={x}" for kind in ("fpr", "tpr", "recall", "precision") for x in (0.125, 0.5, 0.75, 1)]
+WEIGHED += ["fpr=0", "k=1", "k=4", "k=1000", "share=0.25", "threshold=0.5", "threshold=2", "threshold=0"]
+
+
+def best_vertex(point: OperatingPoint, vertices: list[tuple[int, int, int, float]], total: Totals) -> float:
+    """The value by definition, from (rows, T, F, threshold) of every threshold, weights in quarters; NaN for none."""
+    N, P, at = int(4 * total.neg_weight), int(4 * total.pos_weight), Fraction(str(point.at))
+    if point.kind == "fpr":
+        return max((t / P for _, t, f, _ in vertices if f <= at * N), default=0.0)
+    if point.kind == "tpr":
+        return min(f / N for _, t, f, _ in vertices if t >= at * P)
+    if point.kind == "recall":
+        return max(t / (t + f) for _, t, f, _ in vertices if t and t >= at * P)
+    if point.kind == "precision":
+        return max((t / P for _, t, f, _ in vertices if t and t >= at * (t + f)), default=math.nan)
+    if point.kind == "threshold":
+        held = [vertex for vertex in vertices if vertex[3] >= point.at]
+        _, t, f, _ = max(held, default=(0, 0, 0, 0))
+    else:
+        due = min(at, total.rows) if point.kind == "k" else at * total.rows
+        _, t, f, _ = min(vertex for vertex in vertices if vertex[0] >= due)
+    value = {"precision": (t, t + f), "recall": (t, P), "fpr": (f, N), "flagged": (t + f, N + P)}
+    value["lift"] = t * (N + P), (t + f) * P
+    top, bottom = value[point.measure]
+    return top / bottom if bottom else math.nan
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.booleans(), st.integers(0, 4)), min_size=2, max_size=25).filter(
+        lambda rows: len({label for _, label, weight in rows if weight}) == 2
+    ),
+    st.lists(st.integers(0, 9), max_size=6),
+)
+def test_weighted_groups_may_be_cut_anywhere(rows: list[tuple[int, bool, int]], cuts: list[int]) -> None:
+    """Groups without weight and empty parts included, every point is that of one part, and that by definition."""
+    score, label, weight = (np.array(side) for side in zip(*rows, strict=True))
+    state = fold_arrays(label.astype(np.uint8), score / 8, weight / 4)
+    [part] = state.parts()
+    points = operating_points(WEIGHED)
+    split = Cut(state, sorted(min(cut, part.n.size) for cut in cuts))
+    found = combine(split, points, [partials(split, (0, 0), points)])
+    assert found == [compute(state, point) for point in points]
+    vertices = []
+    for s in np.unique(score)[::-1].tolist():
+        above = score >= s
+        t, f = int(weight[above & label].sum()), int(weight[above & ~label].sum())
+        vertices.append((int(above.sum()), t, f, s / 8))
+    for point, value in zip(points, found, strict=True):
+        assert value.value == pytest.approx(best_vertex(point, vertices, state.totals()), rel=1e-12, nan_ok=True), point
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.lists(st.integers(0, 60), max_size=8))
+def test_sums_of_weights_may_be_rounded_at_any_cut(seed: int, cuts: list[int]) -> None:
+    """Weights that are no binary fractions: values agree to what their sums are rounded by."""
+    random = np.random.default_rng(seed)
+    score = random.integers(0, 60, 200) / 60
+    label, weight = (random.random(200) < score).astype(np.uint8), random.integers(0, 30, 200) / 10
+    state = fold_arrays(label, score, weight)
+    [part] = state.parts()
+    points = operating_points(WEIGHED)
+    split = Cut(state, sorted(min(cut, part.n.size) for cut in cuts))
+    for one, other in zip(
+        combine(split, points, [partials(split, (0, 0), points)]), [compute(state, p) for p in points], strict=True
+    ):
+        assert one.value == pytest.approx(other.value, rel=1e-12, nan_ok=True), one.metric
 
 
 def test_the_command_prints_them(tmp_path: Any) -> None:

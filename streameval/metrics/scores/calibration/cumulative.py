@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streameval.kernels.calibration import drift_counts, drift_weights
+from streameval.kernels.calibration.strides import drift_counts, drift_weights
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.sums import counted, mean, running, strides
+from streameval.metrics.scores.calibration.strides import strides
+from streameval.metrics.scores.sums import counted, mean, running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

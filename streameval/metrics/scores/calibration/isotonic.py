@@ -24,13 +24,14 @@ import numpy as np
 
 from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.scoring import BrierScore, Probabilities, missing, spread
-from streameval.metrics.scores.sums import BITS, integers, pooled, strides, total
+from streameval.metrics.scores.calibration.strides import pooled, strides
+from streameval.metrics.scores.sums import BITS, integers, total
 from streameval.results import Scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streameval.metrics.scores.sums import Strides
+    from streameval.metrics.scores.calibration.strides import Strides
     from streameval.states.scores.parts import ScorePart
     from streameval.typing import Array
 

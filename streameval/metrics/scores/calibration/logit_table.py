@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streameval.kernels.calibration import logit_counts
+from streameval.kernels.calibration.logits import logit_counts
 from streameval.states.scores.parts import leading
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streameval.kernels.calibration import newton_counts
+from streameval.kernels.calibration.logits import newton_counts
 from streameval.kernels.ranking import exact_parts
 from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.logit_table import GENTLE

@@ -29,7 +29,8 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.scoring import Probabilities, missing, spread
-from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, strides, sum_of, total
+from streameval.metrics.scores.calibration.strides import strides
+from streameval.metrics.scores.sums import BITS, counted, dot, exact_sum, running, sum_of, total
 from streameval.results import Scalar
 from streameval.states.scores.parts import leading
 
@@ -175,6 +176,9 @@ class ReliabilityBins:
         if not scores.size:
             return
         last, first = self._of_scores(scores[[-1, 0]]).tolist()
+        if first == last:
+            yield first, slice(0, scores.size)
+            return
         if first - last > _FEW:
             cuts = scores.size - np.searchsorted(scores[::-1], self.edges[first:last:-1], side="right")
         else:

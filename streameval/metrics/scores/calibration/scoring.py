@@ -21,7 +21,8 @@ import numpy as np
 from streameval.errors import OptionError
 from streameval.metrics.protocol import Partials
 from streameval.metrics.scores.calibration.logit_table import LEAST, ROWS, binned, joined
-from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, strides, total
+from streameval.metrics.scores.calibration.strides import strides
+from streameval.metrics.scores.sums import SLACK, dot, integers, mean, outward, total
 from streameval.metrics.scores.undefined import NO_ROWS, NO_WEIGHT, OUTSIDE
 from streameval.results import Scalar
 from streameval.states.scores.parts import leading

@@ -1,0 +1,167 @@
+"""Counts and moments of groups of equal score in bins of the logit, and the logistic likelihood of the groups.
+
+A group has p positives and n negatives. All sums are integers in fixed point, which do not depend on the order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.jit import inlined, jit
+
+__all__ = ["logit_counts", "moments", "newton_counts"]
+
+_TAKEN = 4096  # groups of a bin that are summed at a time
+_LEAP = 64  # groups that are looked past for the end of a bin
+_BY_WORD, _BY_POWER = 1.5 * 2.0**12, 1.5 * 2.0**22  # what rounds a float to 2⁻⁴⁰ and to 2⁻³⁰
+_FEW = 1 << 22  # rows whose sum of words of 40 bits fits a word
+_LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+@jit
+def logit_counts(neg, pos, score, scale, span, first, table):
+    """Count groups in bins of the logit, of width 1/scale over (−span, span); logarithms are taken once for each bin.
+
+    Parameters
+    ----------
+    neg, pos, score : of each group, scores descending between 0 and 1
+    scale, span : of the bins
+    first : number of the first bin of `table`
+    table : int64 array of shape (10, n_bins)
+        Takes Σn, Σp; Σu·d and Σp·d, each as two rows in units of 2⁻²⁰ and 2⁻⁴⁰; Σu·d² … Σu·d⁵ in units of 2⁻³⁰. u is
+        p + n, d the distance from a bin's centre in bins, within (−½, ½).
+    """
+    i, at, size, way, edge = 0, 0, neg.size, 0.0, 0.0
+    found = np.zeros(10, np.int64)
+    while i < size:
+        side = 1.0 if score[i] >= 0.5 else -1.0  # a bin is known by 1 − s above ½ and by s below, which resolve it
+        rare, follows = _rare(score[i], side), side == way
+        if follows:  # of many groups the next bin is the one below
+            at -= 1
+            edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+        way = side
+        if not follows or way * (rare - edge) > 0.0:
+            at = np.int64(np.floor((span - way * np.log(rare / (1.0 - rare))) * scale))
+            edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+            if way * (rare - edge) > 0.0:
+                at -= 1
+                edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+            elif way * (rare - 1.0 / (1.0 + np.exp(way * ((at + 1) / scale - span)))) <= 0.0:
+                at += 1
+                edge = 1.0 / (1.0 + np.exp(way * (at / scale - span)))
+        centre = 1.0 / (1.0 + np.exp(way * ((at + 0.5) / scale - span)))
+        stop, leap = i + 1, _LEAP
+        while leap:
+            while stop + leap <= size and way * (_rare(score[stop + leap - 1], way) - edge) <= 0.0:
+                stop += leap
+            leap >>= 1
+        while i < stop:
+            end = min(stop, i + _TAKEN)
+            moments(neg[i:end], pos[i:end], score[i:end], way, centre, scale, found)
+            for k in range(10):
+                table[k, at - first] += found[k]
+            i = end
+
+
+@inlined
+def _rare(score, way):
+    """The probability of the class that is rarer at this score."""
+    return 1.0 - score if way > 0.0 else score
+
+
+@inlined
+def _bits(value):
+    """The bits of a float: in units of its last place, where an offset leaves the exponent as it is."""
+    return np.float64(value).view(np.int64)
+
+
+@jit
+def moments(neg, pos, score, way, centre, scale, found):
+    """Sums over the groups of one bin of the logit, as rows of `logit_counts`.
+
+    The end of the bin is known and all sums are integers, so that the compiler can take several groups at a time. A
+    number is rounded to a unit when an offset is added whose last place is that unit; the bits of the sum, less those
+    of the offset, are the number in units. The offsets are taken off the sums, modulo 2⁶⁴.
+    """
+    odds, per, unit = centre / (1.0 - centre), 1.0 / centre, -way * scale
+    second, third, fourth = (odds**2 - 1.0) / 2, (1.0 + odds**3) / 3, (odds**4 - 1.0) / 4
+    of_neg, of_pos, every, hits, squares, cubes, fourths, fifths = 0, 0, 0, 0, 0, 0, 0, 0
+    for i in range(neg.size):
+        p, u = pos[i], neg[i] + pos[i]
+        t = (_rare(score[i], way) - centre) * per
+        d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
+        word, square = _bits(d + _BY_WORD), d * d
+        of_neg += neg[i]
+        of_pos += p
+        every += u * word
+        hits += p * word
+        squares += u * _bits(square + _BY_POWER)
+        cubes += u * _bits(square * d + _BY_POWER)
+        fourths += u * _bits(square * square + _BY_POWER)
+        fifths += u * _bits(square * square * d + _BY_POWER)
+    rows, offset = of_neg + of_pos, _bits(_BY_POWER)
+    every -= rows * _bits(_BY_WORD)
+    hits -= of_pos * _bits(_BY_WORD)
+    found[0], found[1], found[2], found[3] = of_neg, of_pos, every >> 20, every & 1048575
+    found[4], found[5] = hits >> 20, hits & 1048575
+    found[6], found[7] = squares - rows * offset, cubes - rows * offset
+    found[8], found[9] = fourths - rows * offset, fifths - rows * offset
+    if rows >= _FEW:  # the sums of words may have left theirs
+        found[2:6] = 0
+        for i in range(neg.size):
+            t = (_rare(score[i], way) - centre) * per
+            d = min(max(unit * t * (1.0 + odds + t * (second + t * (third + t * fourth))), -0.5), 0.5)
+            word = np.int64(np.rint(d * 1099511627776.0))
+            found[2] += (neg[i] + pos[i]) * (word >> 20)
+            found[3] += (neg[i] + pos[i]) * (word & 1048575)
+            found[4] += pos[i] * (word >> 20)
+            found[5] += pos[i] * (word & 1048575)
+
+
+@inlined
+def _halves(value, whole):
+    """The rest of a number above a whole one in units of 2⁻⁶², as its upper and its lower half."""
+    rest = np.uint64(np.int64((value - whole) * 4611686018427387904.0))
+    return rest >> _HALF, rest & _LOW
+
+
+@jit
+def _fixed(values, sums):
+    """Sum numbers in fixed point: whole units, and the rest in units of 2⁻⁶² below 1."""
+    whole, upper, lower = np.int64(0), np.uint64(0), np.uint64(0)
+    for i in range(values.size):
+        floor = np.floor(values[i])
+        high, low = _halves(values[i], floor)
+        whole += np.int64(floor)
+        upper += high
+        lower += low
+    upper += lower >> _HALF
+    sums[0] = whole + np.int64(upper >> np.uint64(30))
+    sums[1] = np.int64((upper & np.uint64((1 << 30) - 1)) << _HALF | lower & _LOW)
+
+
+@jit
+def newton_counts(neg, pos, logits, lost, turn):
+    """Gradient and curvature of the logistic likelihood, as five sums in fixed point, an int64 array of shape (5, 2).
+
+    Parameters
+    ----------
+    neg, pos : counts of each group, fewer than 2³¹ groups
+    logits : x
+    lost : exp(−|z|), z = a + b·x
+    turn : whether z is negative
+    """
+    sums, terms = np.zeros((5, 2), np.int64), np.empty((5, neg.size))
+    for i in range(neg.size):
+        one = 1.0 / (1.0 + lost[i])
+        rest = lost[i] * one
+        share = rest if turn[i] else one
+        other = one if turn[i] else rest
+        slack = pos[i] * other - neg[i] * share
+        curve = (neg[i] + pos[i]) * share * other
+        x = logits[i]
+        terms[0, i], terms[1, i], terms[2, i], terms[3, i] = slack, slack * x, curve, curve * x
+        terms[4, i] = curve * x * x
+    for k in range(5):
+        _fixed(terms[k], sums[k])
+    return sums

@@ -1,0 +1,100 @@
+"""The isotonic fit of groups of equal score, from the best score to the worst; p positives and n negatives each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.exact import HELD, multiply_add
+from streameval.kernels.jit import jit
+from streameval.kernels.thresholds import STRIDE
+
+__all__ = ["pool_counts", "pool_weights"]
+
+_FIT = 1 << 31  # counts whose products fit a word
+
+
+@jit
+def _at_least(a, b, c, d):
+    """Whether a·b ≥ c·d, for counts."""
+    if max(a, b) < _FIT and max(c, d) < _FIT:
+        return a * b >= c * d
+    zero = np.uint64(0)
+    high, low = multiply_add(zero, zero, np.uint64(a), np.uint64(b))
+    other_high, other_low = multiply_add(zero, zero, np.uint64(c), np.uint64(d))
+    return low >= other_low if high == other_high else high > other_high
+
+
+@jit
+def pool_counts(neg, pos, levels):
+    """Pool adjacent violators: the blocks of the isotonic fit as negatives, positives and last group of each.
+
+    The share of positives falls strictly from block to block, so the blocks are unique: the vertices of the convex hull
+    of the cumulative sums. Every group holds something.
+
+    A vertex is not below the hull of the sums after every stride, and few sums are above it: only these are pooled.
+    Strides whose sums would stay below it with all positives first are skipped.
+
+    Parameters
+    ----------
+    neg, pos : of each group
+    levels : of these groups (`stride_levels`), or an array of shape (2, 0)
+    """
+    strides = levels.shape[1] - 1
+    if strides < 4 or (levels[:, strides] - levels[:, 0]).sum() >= HELD:
+        return _pooled(neg, pos)
+    sums = levels[:, 1:] - levels[:, :-1]
+    n, p, edges = _pooled(sums[0], sums[1])
+    kept, place = np.empty((2, neg.size), np.int64), np.empty(neg.size, np.int64)
+    count, first = 0, 0
+    for k in range(edges.size):
+        width, rise = n[k] + p[k], p[k]
+        x, y, x_before, y_before = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for stride in range(first, edges[k] + 1):
+            hits = sums[1, stride]
+            if stride < edges[k] and (y + hits) * width <= rise * (x + hits):
+                x += sums[0, stride] + sums[1, stride]
+                y += hits
+                continue
+            stop = min((stride + 1) * STRIDE, neg.size)
+            for i in range(stride * STRIDE, stop):
+                x += neg[i] + pos[i]
+                y += pos[i]
+                if y * width > rise * x or (i == stop - 1 and stride == edges[k]):
+                    kept[0, count], kept[1, count], place[count] = x - x_before - y + y_before, y - y_before, i
+                    x_before, y_before = x, y
+                    count += 1
+        first = edges[k] + 1
+    n, p, last = _pooled(kept[0, :count], kept[1, :count])
+    return n, p, place[last]
+
+
+@jit
+def _pooled(neg, pos):
+    """`pool_counts`, group by group."""
+    n, p, last = np.empty(neg.size, np.int64), np.empty(neg.size, np.int64), np.empty(neg.size, np.int64)
+    count = 0
+    for i in range(neg.size):
+        of_neg, of_pos = neg[i], pos[i]
+        while count and _at_least(of_pos, n[count - 1] + p[count - 1], p[count - 1], of_neg + of_pos):
+            of_neg += n[count - 1]
+            of_pos += p[count - 1]
+            count -= 1
+        n[count], p[count], last[count] = of_neg, of_pos, i
+        count += 1
+    return n[:count].copy(), p[:count].copy(), last[:count].copy()
+
+
+@jit
+def pool_weights(neg, pos):
+    """`pool_counts` for weights; groups without weight join the block before them."""
+    n, p, last = np.empty(neg.size), np.empty(neg.size), np.empty(neg.size, np.int64)
+    count = 0
+    for i in range(neg.size):
+        n[count], p[count], last[count] = neg[i], pos[i], i
+        while count and p[count] * (n[count - 1] + p[count - 1]) >= p[count - 1] * (n[count] + p[count]):
+            n[count - 1] += n[count]
+            p[count - 1] += p[count]
+            last[count - 1] = i
+            count -= 1
+        count += 1
+    return n[:count].copy(), p[:count].copy(), last[:count].copy()

@@ -1,0 +1,170 @@
+"""Sums of probabilities over the groups of equal score, from the best score to the worst.
+
+A probability s is a *word*, the integer nearest to s · 2⁶². Sums of counts times words are integers of 128 bits, so
+they do not depend on the order of summation. A group has p positives and n negatives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from streameval.kernels.exact import multiply_add, two_sum
+from streameval.kernels.jit import inlined, jit
+from streameval.kernels.thresholds import STRIDE
+
+__all__ = [
+    "drift_counts",
+    "drift_weights",
+    "stride_sums",
+]
+
+_ONE = np.uint64(1 << 62)
+_PER_WORD = 2.0**-62
+_CLOSE = 2e-15  # relative: more than twice what rounding moves a sum of a few floats
+_TOLD = 1 << 48  # rows whose sum of shares is right to 1 in floating point
+
+
+@inlined
+def _square(share):
+    """The square of a share as a word."""
+    return np.int64(np.rint(share * share * 4611686018427387904.0))
+
+
+@inlined
+def _word(share):
+    """A share as a word."""
+    return np.int64(np.rint(share * 4611686018427387904.0))
+
+
+@jit
+def stride_sums(neg, pos, score, before_neg, before_pos):
+    """What Brier score, cumulative error and reliability sum up, in one loop over scores that descend.
+
+    Sums over a stride are taken modulo 2⁶⁴. How far its scores lie apart bounds them well enough to tell the rest, but
+    for few strides, since all scores lie between 0 and 1: these are added up group by group.
+
+    Returns
+    -------
+    levels : int64 array of shape (2, n_strides + 1), as `streameval.kernels.thresholds.stride_levels`
+    starts : uint64 array of shape (n_strides + 1, 2), Σ (p + n)·s of the groups before each stride in units of 2⁻⁶²
+    squares : two words, Σ p·(1 − s)² + n·s² in units of 2⁻⁶²
+    full : bool, whether every group holds something
+    """
+    strides = (neg.size + STRIDE - 1) // STRIDE
+    levels, starts = np.empty((2, strides + 1), np.int64), np.zeros((strides + 1, 2), np.uint64)
+    false, true, empty = np.int64(before_neg), np.int64(before_pos), 0
+    levels[0, 0], levels[1, 0] = false, true
+    high, low, square_high, square_low = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
+    for k in range(strides):
+        n, p = neg[k * STRIDE : (k + 1) * STRIDE], pos[k * STRIDE : (k + 1) * STRIDE]
+        s = score[k * STRIDE : (k + 1) * STRIDE]
+        of_neg, of_pos, words, squares = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        for i in range(n.size):
+            of_neg += n[i]
+            of_pos += p[i]
+            empty += n[i] + p[i] == 0
+            words += (n[i] + p[i]) * _word(s[i])
+            squares += p[i] * _square(1.0 - s[i]) + n[i] * _square(s[i])
+        best, worst = s[0], s[s.size - 1]
+        if (of_neg + of_pos) * (best - worst) < 1.0 and of_neg + of_pos < _TOLD:
+            near = (of_neg + of_pos) * (best + worst) / 2
+            high, low = _add_modulo(high, low, np.uint64(words), near)
+            near = (of_pos * ((1.0 - best) ** 2 + (1.0 - worst) ** 2) + of_neg * (best**2 + worst**2)) / 2
+            square_high, square_low = _add_modulo(square_high, square_low, np.uint64(squares), near)
+        else:
+            for i in range(n.size):
+                high, low = multiply_add(high, low, np.uint64(n[i] + p[i]), np.uint64(_word(s[i])))
+                hit, miss = np.uint64(_square(1.0 - s[i])), np.uint64(_square(s[i]))
+                square_high, square_low = multiply_add(square_high, square_low, np.uint64(p[i]), hit)
+                square_high, square_low = multiply_add(square_high, square_low, np.uint64(n[i]), miss)
+        false += of_neg
+        true += of_pos
+        levels[0, k + 1], levels[1, k + 1] = false, true
+        starts[k + 1, 0], starts[k + 1, 1] = high, low
+    return levels, starts, (square_high, square_low), empty == 0
+
+
+@inlined
+def _add_modulo(high, low, word, near):
+    """128-bit ``(high, low)`` plus a sum of which the lower word is given, and its value in units of 2⁶² to within 1.
+
+    The upper word, in units of 2⁶⁴, is then known to within ¼, and a little for rounding.
+    """
+    total = low + word
+    upper = np.uint64(np.int64(np.rint((near - np.float64(word) * _PER_WORD) / 4)))
+    return high + upper + np.uint64(total < low), total
+
+
+@jit
+def _less(high, low, other_high, other_low):
+    """Whether one 128-bit number in two's complement is less than another."""
+    return low < other_low if high == other_high else np.int64(high) < np.int64(other_high)
+
+
+@jit
+def drift_counts(neg, pos, score, levels, starts):
+    """Running sums of p − (p + n)·s in units of 2⁻⁶²: the last, the least and the greatest, as rows of two words.
+
+    The least and the greatest also range over the empty sum, 0. The sums at the ends of strides are known, from
+    `stride_sums`; in floating point they bound both extremes. Within a stride a sum rises and falls by no more than its
+    positives, so few strides may hold an extreme: these are followed group by group.
+    """
+    strides = levels.shape[1] - 1
+    found, ends = np.zeros((3, 2), np.uint64), np.zeros(strides + 1)
+    for k in range(1, strides + 1):
+        ends[k] = (levels[1, k] - levels[1, 0]) - (starts[k, 0] * 4.0 + starts[k, 1] * _PER_WORD)
+    slack = _CLOSE * (levels[:, strides] - levels[:, 0]).sum()
+    least, most = ends.min() + slack, ends.max() - slack
+    for k in range(strides):
+        hits = levels[1, k + 1] - levels[1, k]
+        if ends[k] + hits >= most or ends[k + 1] - hits <= least:
+            high, low = _ended(levels, starts, k)
+            for i in range(k * STRIDE, min((k + 1) * STRIDE, neg.size)):
+                high, low = _drifted(high, low, neg[i], pos[i], _word(score[i]))
+                _fall(found, high, low)
+                _rise(found, high, low)
+    found[0, 0], found[0, 1] = _ended(levels, starts, strides)
+    return found
+
+
+@jit
+def _ended(levels, starts, k):
+    """The running sum before a stride, as two words."""
+    high, low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(levels[1, k] - levels[1, 0]), _ONE)
+    return high - starts[k, 0] - np.uint64(low < starts[k, 1]), low - starts[k, 1]
+
+
+@jit
+def _drifted(high, low, neg, pos, word):
+    """A running sum of two words after another group."""
+    s = np.uint64(word)
+    high, low = multiply_add(high, low, np.uint64(pos), _ONE - s)
+    of_neg_high, of_neg_low = multiply_add(np.uint64(0), np.uint64(0), np.uint64(neg), s)
+    return high - of_neg_high - np.uint64(low < of_neg_low), low - of_neg_low
+
+
+@jit
+def _fall(found, high, low):
+    """Take a sum as the least one if it is less."""
+    if _less(high, low, found[1, 0], found[1, 1]):
+        found[1, 0], found[1, 1] = high, low
+
+
+@jit
+def _rise(found, high, low):
+    """Take a sum as the greatest one if it is greater."""
+    if _less(found[2, 0], found[2, 1], high, low):
+        found[2, 0], found[2, 1] = high, low
+
+
+@jit
+def drift_weights(neg, pos, score):
+    """`drift_counts` for weights, compensated, in units of 1."""
+    total, slip, least, most = 0.0, 0.0, 0.0, 0.0
+    for i in range(neg.size):
+        total, low = two_sum(total, pos[i] * (1.0 - score[i]))
+        slip += low
+        total, low = two_sum(total, -neg[i] * score[i])
+        slip += low
+        least, most = min(least, total + slip), max(most, total + slip)
+    return np.array([total + slip, least, most])
