@@ -46,15 +46,15 @@ def few(names: Sequence[str]) -> str:
 
 
 def format_number(number: float) -> str:
-    """A number in the name of a metric: ``%g``, with more digits where six are not enough.
+    """A number in the name of a metric: ``%g``, with as many digits as tell it from every other number.
 
     Examples
     --------
-    >>> format_number(0.01), format_number(2000), format_number(1234567)
-    ('0.01', '2000', '1234567')
+    >>> format_number(0.01), format_number(2000), format_number(1234567), format_number(0.1 + 0.2)
+    ('0.01', '2000', '1234567', '0.30000000000000004')
     """
-    short = f"{number:g}"
-    return short if float(short) == number else f"{number:.15g}"
+    texts = (f"{number:.{digits}g}" for digits in (6, 15, 16))
+    return next((text for text in texts if float(text) == number), f"{number:.17g}")
 
 
 def digits(number: float, most: int = 6) -> str:

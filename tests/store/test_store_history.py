@@ -196,6 +196,18 @@ def test_columns_must_be_named_where_there_are_several(tmp_path):
     assert store.history("roc_auc", "score_nb").of == "score_nb"
 
 
+def test_thresholds_that_differ_in_their_last_digit_have_a_history_each(tmp_path):
+    """Of a threshold with 17 digits, such as one taken from a JSON result, the store has a series of its own."""
+    scores = pa.table({"label": [0, 1, 1, 0], "score": [0.3, 0.1 + 0.2, 0.9, 0.1]})
+    (tmp_path / "data" / NIGHTS[0]).mkdir(parents=True)
+    pq.write_table(scores, tmp_path / "data" / NIGHTS[0] / "part-0.parquet")
+    store = Store(tmp_path / "store")
+    store.update(tmp_path / "data", score="score")
+    found = {at: store.history(f"precision@threshold={at!r}") for at in (0.3, 0.1 + 0.2)}
+    assert [one.metric for one in found.values()] == ["precision@threshold=0.3", f"precision@threshold={0.1 + 0.2!r}"]
+    assert [one.points[0].night.value for one in found.values()] == [2 / 3, 1]
+
+
 def test_a_night_of_one_class_has_a_reason_and_no_value(tmp_path):
     """Null in JSON, empty in CSV, a gap in the picture."""
     land(NIGHTS[0], tmp_path / "data")

@@ -326,6 +326,12 @@ def test_names_print_short():
     assert names == ["agc", "agc@0.01", "agc_ratio@200", "tpr@fpr=0.1", "precision@recall=0.1"]
 
 
+@pytest.mark.parametrize("at", [0.1 + 0.2, math.nextafter(0.3, 0), 1 / 3, 123456789.12345679, 5e-324])
+def test_names_tell_numbers_apart(at):
+    """A name has as many digits as its number needs: two thresholds with one name would have two values."""
+    assert float(parse_at(f"threshold={at!r}").name.partition("=")[2]) == at
+
+
 @pytest.mark.parametrize("truncate", [0, -1, 1.5, math.nan, math.inf])
 def test_truncation_out_of_range_is_refused(truncate):
     """A share in (0, 1] or a whole number above 1, nothing else."""
