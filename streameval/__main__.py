@@ -22,7 +22,7 @@ _UNUSED = {
     "yaml": "numba.core.config",  # settings of numba in the working directory
     "charset_normalizer": "numpy.f2py.crackfortran",
 }
-_MODULES = 500_000  # objects that a command makes: 110,000 to 310,000 by its imports, 200,000 if it compiles its loops
+_OBJECTS = 500_000  # objects that a command makes: 110,000 to 310,000 by its imports, 200,000 if it compiles its loops
 
 
 class _Lean:
@@ -78,7 +78,7 @@ def _spare_modules() -> None:
             gc.set_threshold(*usual)
 
     gc.callbacks.append(begin)
-    gc.set_threshold(_MODULES, *usual[1:])
+    gc.set_threshold(_OBJECTS, *usual[1:])
 
 
 def _leave(status: Any) -> None:

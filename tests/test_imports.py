@@ -352,7 +352,7 @@ def test_a_command_searches_for_garbage_after_its_imports() -> None:
         "gc.callbacks.append(lambda phase, info: found.append(info))\n"
         "def more():\n"
         "    assert not found, found\n"
-        "    kept = [[] for _ in range(m._MODULES)]\n"
+        "    kept = [[] for _ in range(m._OBJECTS)]\n"
         "    assert len(found) > 1 and gc.get_threshold() == usual and gc.get_freeze_count()\n"
         "    print('collected')\n"
         "atexit.register(more)\n"

@@ -240,7 +240,7 @@ def _width(kind: pa.DataType) -> int:
 
 
 def scratch_bytes(pieces: Sequence[Piece], threads: int) -> int:
-    """Bytes that all threads take beside states, builders and batches while they read.
+    """Bytes that all threads take while they read, without states, builders and batches.
 
     Each takes twice its row group, as it is stored, and tables of a few megabytes; for few rows, less.
     """
@@ -256,7 +256,7 @@ def _group_bytes(piece: Piece) -> int:
 
 
 def least_limit(scratch: int) -> int:
-    """The memory limit from which on states have the least room that a budget leaves them beside reading.
+    """The memory limit from which on reading leaves states the least room that a budget keeps for them.
 
     Examples
     --------

@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from streameval.errors import MissingColumnError, SchemaError
 from streameval.scan.columns import Holding
-from streameval.scan.layout import Layout, coded_in
+from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS
 from streameval.scan.pieces import Piece, row_group_batches
 from streameval.scan.ranges import footer_of
@@ -89,7 +89,7 @@ class DeferredFile:
             numbers = [group.number for group in groups]
             if groups:
                 given = handle, footer, numbers, nbytes, columns, batch_rows
-                for batch in row_group_batches(*given, local=False, coded=coded_in(groups)):
+                for batch in row_group_batches(*given, local=False, encoded=encoded_in(groups)):
                     rows -= batch.num_rows
                     yield batch
             if rows or sum(group.rows for group in groups) != footer.num_rows:

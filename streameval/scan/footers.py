@@ -22,7 +22,7 @@ from streameval.errors import DataError
 from streameval.scan.columns import Holding
 from streameval.scan.deferred_footers import Sample
 from streameval.scan.files.paths import File, labels
-from streameval.scan.layout import Layout, coded_in
+from streameval.scan.layout import Layout, encoded_in
 from streameval.scan.messages import READ_ERRORS, reason, unreadable
 from streameval.scan.pieces import KeptRows, Piece, RowGroups, Source
 
@@ -71,7 +71,7 @@ def holdings(
             if footer.num_rows:
                 layout = Layout.of(footer, columns, file.name, file.keys, layout)
                 groups = _groups(file, footer, layout)
-                kinds = layout.kinds_where(columns, coded_in(groups))
+                kinds = layout.kinds_where(columns, encoded_in(groups))
                 yield Holding(file.name, kinds, tuple(_pieces(file, footer, layout, groups, *label)))
             else:
                 yield Holding(file.name, (), ())
@@ -131,7 +131,7 @@ def _pieces(
         rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)
         listed = file.size, file.mtime
-        plain = RowGroups(file.filesystem, file.path, numbers, nbytes, listed, coded_in(run), kept)
+        plain = RowGroups(file.filesystem, file.path, numbers, nbytes, listed, encoded_in(run), kept)
         source: Source = plain
         left = rows
         if file.deleted:

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
     from streameval.scan.pieces import Constant
 
-__all__ = ["Group", "Layout", "coded_in"]
+__all__ = ["Group", "Layout", "encoded_in"]
 
 
 _PLAIN_BYTES = 4  # that a text takes at least which is not written as a code: those of its length
 
 
 class Group(NamedTuple):
-    """A row group: its number, the row it starts at, its rows, the bytes of the requested columns, and those coded."""
+    """A row group: its number, its first row, its rows, the bytes of the requested columns, and those encoded."""
 
     number: int
     row: int
     rows: int
     nbytes: int
-    coded: frozenset[str]
+    encoded: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class Layout:
     def groups(self, footer: Any, wanted: set[int] | None = None) -> Iterator[Group]:
         """The row groups that have rows, of those wanted where not all are.
 
-        A column of texts is *coded* if it was written as a dictionary and codes. A writer that gives up on a dictionary
-        goes on with plain texts, which the footer does not always tell, but its bytes do.
+        A column of texts is *encoded* if it was written as a dictionary and codes. A writer that gives up on a
+        dictionary goes on with plain texts, which the footer does not always tell, but its bytes do.
         """
         row = 0
         for number in range(footer.num_row_groups):
@@ -88,22 +88,22 @@ class Layout:
             if group.num_rows and (wanted is None or number in wanted):
                 chunks = {leaf: group.column(leaf) for leaf in self.leaves}
                 nbytes = sum(chunk.total_compressed_size for chunk in chunks.values())
-                coded = frozenset(name for leaf, name in self.texts.items() if _is_coded(chunks[leaf]))
-                yield Group(number, row, group.num_rows, nbytes, coded)
+                encoded = frozenset(name for leaf, name in self.texts.items() if _is_encoded(chunks[leaf]))
+                yield Group(number, row, group.num_rows, nbytes, encoded)
             row += group.num_rows
 
-    def kinds_where(self, columns: Sequence[str], coded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
+    def kinds_where(self, columns: Sequence[str], encoded: AbstractSet[str]) -> tuple[pa.DataType, ...]:
         """The types of the requested columns where some of them are read as codes."""
         pairs = zip(columns, self.kinds, strict=True)
-        return tuple(pa.dictionary(pa.int32(), kind) if column in coded else kind for column, kind in pairs)
+        return tuple(pa.dictionary(pa.int32(), kind) if column in encoded else kind for column, kind in pairs)
 
 
-def coded_in(groups: Sequence[Group]) -> frozenset[str]:
-    """The columns that are coded in every one of some row groups."""
-    return frozenset.intersection(*(group.coded for group in groups)) if groups else frozenset()
+def encoded_in(groups: Sequence[Group]) -> frozenset[str]:
+    """The columns that are encoded in every one of some row groups."""
+    return frozenset.intersection(*(group.encoded for group in groups)) if groups else frozenset()
 
 
-def _is_coded(chunk: Any) -> bool:
+def _is_encoded(chunk: Any) -> bool:
     """Whether the texts of a column chunk were written as codes."""
     few = chunk.total_uncompressed_size < _PLAIN_BYTES * chunk.num_values
     return bool(few and chunk.has_dictionary_page)

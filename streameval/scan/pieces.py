@@ -153,7 +153,7 @@ class RowGroups:
     groups : numbers of the row groups
     nbytes : compressed bytes of the requested columns
     planned : size and time of the last change of the file, as listed
-    coded : columns to read as dictionaries: decoding a code costs a fifth of what a string costs
+    encoded : columns to read as dictionaries: decoding a code costs a fifth of what a string costs
     footer : where it is kept
     """
 
@@ -162,11 +162,11 @@ class RowGroups:
     groups: tuple[int, ...]
     nbytes: int
     planned: tuple[int | None, int | None] = (None, None)
-    coded: frozenset[str] = frozenset()
+    encoded: frozenset[str] = frozenset()
     footer: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowGroups, (self.filesystem, self.path, self.groups, self.nbytes, self.planned, self.coded)
+        return RowGroups, (self.filesystem, self.path, self.groups, self.nbytes, self.planned, self.encoded)
 
     def read_footer(self) -> Any:
         """The file's footer: the one that is kept, else read again."""
@@ -181,7 +181,7 @@ class RowGroups:
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = self.footer if local or self.footer else footer_of(handle)
             yield from row_group_batches(
-                handle, footer, self.groups, self.nbytes, columns, batch_rows, local=local, coded=self.coded
+                handle, footer, self.groups, self.nbytes, columns, batch_rows, local=local, encoded=self.encoded
             )
 
 
@@ -194,11 +194,11 @@ def row_group_batches(
     batch_rows: int,
     *,
     local: bool,
-    coded: Collection[str] = (),
+    encoded: Collection[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Batches of some row groups of an open file, `nbytes` in all; the footer may be None for a local file.
 
-    Columns that are `coded` are dictionaries.
+    Columns that are `encoded` are dictionaries.
     """
     large = nbytes > LARGE_CHUNK * len(groups)
     if not local:
@@ -207,7 +207,7 @@ def row_group_batches(
     file = pq.ParquetFile(
         handle,
         metadata=footer,
-        read_dictionary=list(coded),
+        read_dictionary=list(encoded),
         buffer_size=STREAM_BUFFER if large else 0,
         page_checksum_verification=True,
     )
@@ -323,8 +323,8 @@ def _concatenated(a: Piece, b: Piece) -> Piece | None:
     same_file = one.path == two.path and a.origin == b.origin and a.name == b.name
     if not (same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem):
         return None
-    coded = one.coded & two.coded
-    source = replace(one, groups=one.groups + two.groups, nbytes=one.nbytes + two.nbytes, coded=coded)
+    encoded = one.encoded & two.encoded
+    source = replace(one, groups=one.groups + two.groups, nbytes=one.nbytes + two.nbytes, encoded=encoded)
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
 
 

@@ -215,9 +215,9 @@ def sweep_words(words, starts, buckets, member, state):
                     g = np.uint64(member[cell, k])
                     if state[g, _PASSED] != key:
                         state[g, _PASSED], state[g, _START] = key, state[g, _LEFT]
-                    above, beside = state[g, _START], state[g, _OTHERS]
-                    state[g, AREA] += beside
-                    share = np.int64(above / (above + beside) * _UNIT)
+                    T, F = state[g, _START], state[g, _OTHERS]
+                    state[g, AREA] += F
+                    share = np.int64(T / (T + F) * _UNIT)
                     state[g, UPPER] += share >> _HALF_WORD
                     state[g, LOWER] += share & _LOWER_HALF
                     state[g, _LEFT] -= 1

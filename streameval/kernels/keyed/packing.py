@@ -154,7 +154,7 @@ def _counts(data, rows, n, out):
 
 
 @jit
-def _beside(rest, weights, item, to_rest, to_weights, at):
+def _copy_further(rest, weights, item, to_rest, to_weights, at):
     """Copy an item's further words and weight."""
     for c in range(rest.shape[1]):
         to_rest[at, c] = rest[item, c]
@@ -175,7 +175,7 @@ def unpack(
     """
     most = items.max() if items.size else 0
     scratch, tally = np.empty(most, one.dtype), np.empty(most, np.int64)
-    beside = rest.shape[1] > 0 or weights.size > 0
+    further = rest.shape[1] > 0 or weights.size > 0
     item = 0
     for j in range(places.size):
         data = words[word_starts[j] : word_starts[j + 1]]
@@ -185,10 +185,10 @@ def unpack(
         at = cursor[places[j]]
         cursor[places[j]] = at + (n if together else rows[j])
         if not digits.size:  # one word per row
-            if together or (beside and rows[j] != n) or not _words(first[j], widths[j], data, rows[j], one, at):
+            if together or (further and rows[j] != n) or not _words(first[j], widths[j], data, rows[j], one, at):
                 return j
-            for i in range(n if beside else 0):
-                _beside(rest, weights, item + i, one_rest, one_weights, at + i)
+            for i in range(n if further else 0):
+                _copy_further(rest, weights, item + i, one_rest, one_weights, at + i)
         elif not _counts(digits, rows[j], n, tally):
             return j
         elif together:
@@ -196,14 +196,14 @@ def unpack(
                 return j
             for i in range(n):
                 many_counts[at + i] = tally[i]
-                _beside(rest, weights, item + i, many_rest, many_weights, at + i)
+                _copy_further(rest, weights, item + i, many_rest, many_weights, at + i)
         else:
             if not _words(first[j], widths[j], data, n, scratch, 0):
                 return j
             for i in range(n):
                 for k in range(at, at + tally[i]):
                     one[k] = scratch[i]
-                    _beside(rest, weights, item + i, one_rest, one_weights, k)
+                    _copy_further(rest, weights, item + i, one_rest, one_weights, k)
                 at += tally[i]
         item += n
     return places.size

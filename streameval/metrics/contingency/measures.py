@@ -144,7 +144,7 @@ def assignment_score(
         null: Number = 0
     else:
         null = t.draw(model, redraw) if discrete else null_statistics(t, model).matching
-    return above(t, t.matching, null, t.total, normalize, model)
+    return adjusted_for_chance(t, t.matching, null, t.total, normalize, model)
 
 
 def split_join_similarity(t: TableStatistics, normalize: bool = True, model: str | None = "m1") -> int | float:
@@ -162,10 +162,10 @@ def split_join_similarity(t: TableStatistics, normalize: bool = True, model: str
     van Dongen, S. (2000), Performance criteria for graph clustering and Markov cluster experiments. INS R0012.
     """
     null = null_statistics(t, model).maxima if model is not None else 0
-    return above(t, t.maxima, null, 2 * t.total, normalize, model)
+    return adjusted_for_chance(t, t.maxima, null, 2 * t.total, normalize, model)
 
 
-def above(
+def adjusted_for_chance(
     t: TableStatistics, score: Number, null: Number, maximum: Number, normalize: bool, model: str | None
 ) -> int | float:
     """Return score − null, or its share of maximum − null."""

@@ -158,8 +158,8 @@ class _ClusterBuilder:
                 self._bare_rows[int(self.spec.nulls == "drop")] += int(bare[~valid].sum())
                 bare = bare[valid]
             array, label = array.drop_null(), label[valid]
-        coded = pa.types.is_dictionary(array.type) and len(array.dictionary) * _REPEATS <= len(array)
-        if coded and bare is None:
+        encoded = pa.types.is_dictionary(array.type) and len(array.dictionary) * _REPEATS <= len(array)
+        if encoded and bare is None:
             self._add_entries(array, label, batch.partition)
             return
         first, rest = identify(array, self.spec.type, self.spec.scope, batch.partition)

@@ -242,17 +242,17 @@ def _undominated(parts: Callable[[], Iterator[Cells]], keep: Callable[[Cells, Ar
     if lines is None:
         return Lines(0, np.empty((0, 1), np.uint64), np.empty(0, np.int64))
     shares, own = lines.totals, lines.maxima
-    beside = np.zeros(own.size, np.bool_)
+    exceeded = np.zeros(own.size, np.bool_)
     for part in parts():
         if part.shared.any():
             cells = part.at(part.shared)
             codes = lines.number(cells.line[:, 0], cells.line[:, 1:])
             larger = cells.counts > own[codes]
-            beside[codes[larger]] = True
+            exceeded[codes[larger]] = True
             keep(cells.at(larger), ((own == 0) & (shares == 1))[codes[larger]])
-    settled = int(own[~beside].sum())
-    beside &= own > 0
-    return Lines(settled, lines.words(beside), own[beside])
+    settled = int(own[~exceeded].sum())
+    exceeded &= own > 0
+    return Lines(settled, lines.words(exceeded), own[exceeded])
 
 
 def _joined(parts: list[list[Cells]], keys: Keys) -> Cells:

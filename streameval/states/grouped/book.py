@@ -34,16 +34,16 @@ class Book:
     def codes(self, names: Iterable[bytes]) -> Array:
         """The code of each name, as a uint32 array."""
         with self._lock:
-            return self._coded(names)
+            return self._codes_of(names)
 
     def few(self, names: Iterable[bytes], most: int) -> Array | None:
         """The code of each name; None, and nothing is added, if there were more than `most` names then."""
         names = list(names)
         with self._lock:
             more = len(self._codes) + sum(name not in self._codes for name in names) > most
-            return None if more else self._coded(names)
+            return None if more else self._codes_of(names)
 
-    def _coded(self, names: Iterable[bytes]) -> Array:
+    def _codes_of(self, names: Iterable[bytes]) -> Array:
         return np.array([self._codes.setdefault(name, len(self._codes)) for name in names], np.uint32)
 
     @property

@@ -137,7 +137,7 @@ class ClusterSheaf:
                 return None
             woven = apart if woven is None else apart.merge(woven)
         woven = woven or WovenClusters.empty(inner)
-        names, codes = woven.coded()
+        names, codes = woven.named_codes()
         owners = np.zeros(MOST_BLOCKS, np.int64)
         owners[codes] = np.arange(1, len(codes) + 1)
         groups = {WHOLE: (0, GroupOfClusters.of(woven.table.facts.sum(axis=0)))}

@@ -115,7 +115,7 @@ class By:
 
     def split(self, batch: Batch) -> Split:
         """The group of each row."""
-        parts = [_coded(batch.columns[name], name, batch.name) for name in self.columns]
+        parts = [_codes_of(batch.columns[name], name, batch.name) for name in self.columns]
         raw, index = parts[0][0], [np.arange(len(parts[0][1]))]  # of each code in the texts of each column
         for more, texts in parts[1:]:
             raw, index = _paired(raw, index, more, len(texts))
@@ -275,7 +275,7 @@ def _paired(raw: Array, index: list[Array], more: Array, count: int) -> tuple[Ar
     return read_only(raw), [*(old[found // count] for old in index), found % count]
 
 
-def _coded(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
+def _codes_of(array: pa.Array, column: str, file: str) -> tuple[Array, pa.Array]:
     """The values of a column as uint32 codes, and the text of each code; all texts are distinct, some may not occur."""
     tag = type_tag(array.type, column, file)
     if tag == b"i" and len(array) and not pa.types.is_dictionary(array.type) and not array.null_count:

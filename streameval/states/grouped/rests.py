@@ -58,7 +58,7 @@ class RestPart:
 
     @property
     def present(self) -> list[int]:
-        """Groups beside which there are rows in the interval."""
+        """Groups whose rest has rows in the interval."""
         _, (starts, n, p, _) = self._ties
         rows = np.append(0, np.cumsum(n + p))[starts]
         sizes = np.diff(rows)

@@ -40,7 +40,7 @@ __all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart", "counted", "sided"]
 WHOLE = (-1, b"")  # all rows, among the groups of a sheaf
 
 _LEAST = 1 << 16  # rows of a shard: each part costs time for each group
-_SHARE = 28  # bytes of a thread's scratch memory for each row of a shard, which needs 72 without builders beside it
+_SHARE = 28  # bytes of a thread's scratch memory for each row of a shard, which needs 72 where there are no builders
 _ITEMS = 1 << 21  # of a part at most, but for one batch of counts
 
 
@@ -189,7 +189,7 @@ class Sheaf:
         """
         rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // _SHARE))
         intervals, cells = woven.keyed.intervals(rows_each), len(woven.book)
-        names, codes = woven.coded()
+        names, codes = woven.named_codes()
         member, offsets, slicings = np.zeros((cells, 1 + len(parts)), np.uint32), [0, 1], []
         for k, part in enumerate(parts, start=1):
             groups: dict[bytes, int] = {}

@@ -149,7 +149,7 @@ class Woven:
         """The inner state of the groups whose codes are marked."""
         budget = budget or Budget()
         segments = [part for each in self.keyed.segments if (part := self._kept(each, marks, budget)) is not None]
-        return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
+        return self._inner(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
     def _kept(self, segment: Segment, marks: Array, budget: Budget) -> Segment | None:
         """The rows of marked groups, as the inner state has them; None if there are none."""
@@ -180,14 +180,14 @@ class Woven:
                 segments.setdefault(group, []).append(own)
         return {
             name: self._inner(tuple(segments.get(code, ())), facts)
-            for name, code, facts in zip(*self.coded(), self.table.facts, strict=True)
+            for name, code, facts in zip(*self.named_codes(), self.table.facts, strict=True)
         }
 
     def parted(self) -> tuple[Mapping[bytes, Any], Joined]:
         """The same groups in the other layouts: apart, and joined."""
         return {}, self.joined()
 
-    def coded(self) -> tuple[list[bytes], list[int]]:
+    def named_codes(self) -> tuple[list[bytes], list[int]]:
         """The names of the groups that are here, in the order of the table, and their codes."""
         names = self.table.names.to_pylist()
         return names, self.book.codes(names).tolist()
@@ -200,7 +200,7 @@ class Woven:
         """The same groups one after the other."""
         builder = SegmentBuilder(joined_layout(self.inner), Budget(), SLAB // 4, counted=True)
         tags = np.zeros((len(self.book.names), 2), np.uint64)
-        tags[self.coded()[1]] = self.table.words
+        tags[self.named_codes()[1]] = self.table.words
         for each, words in self._wide():
             side = np.repeat((each.codes & 1).astype(np.uint8), np.diff(each.starts))
             counts = each.counts.read() if each.counts else np.ones(words.size, np.int64)

@@ -108,7 +108,7 @@ class WovenClusters:
         names = set(names)
         return np.array([name in names for name in self.book.names], np.bool_)
 
-    def coded(self) -> tuple[list[bytes], list[int]]:
+    def named_codes(self) -> tuple[list[bytes], list[int]]:
         """The names of the groups that are here, in the order of the table, and their codes."""
         names = self.table.names.to_pylist()
         return names, self.book.codes(names).tolist()
@@ -124,11 +124,11 @@ class WovenClusters:
         for each in self.keyed.segments:
             at = np.flatnonzero(marks[codes_of(each)])
             segments += [taken(each, at, budget)] if at.size else []
-        return self._inner(tuple(segments), self.table.facts[marks[self.coded()[1]]].sum(axis=0))
+        return self._inner(tuple(segments), self.table.facts[marks[self.named_codes()[1]]].sum(axis=0))
 
     def alone(self, budget: Budget | None = None) -> dict[bytes, Any]:
         """The inner state of each group, by name, in one pass over the rows."""
-        budget, (names, codes) = budget or Budget(), self.coded()
+        budget, (names, codes) = budget or Budget(), self.named_codes()
         segments: dict[int, list[Segment]] = {code: [] for code in codes}
         for each in self.keyed.segments:
             order, starts = ordered(codes_of(each).astype(np.int64), len(self.book))

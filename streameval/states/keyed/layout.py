@@ -107,10 +107,10 @@ class Segment:
 
         Empty columns are absent.
         """
-        beside = sum(array.nbytes for array in (codes, starts, rows_of, sums) if array is not None)
+        unspilled = sum(array.nbytes for array in (codes, starts, rows_of, sums) if array is not None)
         words, *others = columns
         further = [budget.hold(column) if column.size else None for column in others]
-        return cls(codes, starts, rows_of, sums, budget.hold(words, beside), *further)
+        return cls(codes, starts, rows_of, sums, budget.hold(words, unspilled), *further)
 
     @property
     def rows(self) -> Array:

@@ -91,10 +91,10 @@ class Packing:
         for label, side in enumerate(("negative", "positive")):
             counts = columns[f"{side}s"]
             for together, here in ((False, (counts > 0) & (counts <= few)), (True, counts > few)):
-                beside = [columns[name][here] for name in ("second", f"{side}_weight") if name in columns]
-                repeat = not together and not beside
+                further = [columns[name][here] for name in ("second", f"{side}_weight") if name in columns]
+                repeat = not together and not further
                 codes = (buckets[here].astype(np.int64) << 1) | label
-                parts.append(self._pieces(codes, words[here], counts[here], beside, repeat=repeat))
+                parts.append(self._pieces(codes, words[here], counts[here], further, repeat=repeat))
         pieces = pa.Table.from_batches(parts).combine_chunks().to_batches() or parts[:1]
         order = np.argsort(pieces[0].column("code").to_numpy(), kind="stable")
         return pieces[0].take(pa.array(order))
@@ -105,7 +105,7 @@ class Packing:
         return 1 if self.layout.weighted else FEW
 
     def _pieces(
-        self, codes: Array, words: Array, counts: Array, beside: list[Array], *, repeat: bool
+        self, codes: Array, words: Array, counts: Array, further: list[Array], *, repeat: bool
     ) -> pa.RecordBatch:
         """Pieces of items of one kind."""
         starts = _starts(codes)
@@ -118,7 +118,7 @@ class Packing:
         arrays = [codes[begin].astype(np.uint32), rows, np.diff(starts).astype(np.int32), words[begin]]
         arrays += [arrays.pop().astype(np.uint64), widths]
         stored = [pa.array(array) for array in arrays] + list(starmap(_binary, zip(packed, ends, strict=True)))
-        stored += [_binary(values.view(np.uint8), 8 * starts) for values in beside]
+        stored += [_binary(values.view(np.uint8), 8 * starts) for values in further]
         return pa.RecordBatch.from_arrays(stored, schema=self.schema)
 
     def segments(self, batches: Iterable[pa.RecordBatch], budget: Budget) -> Iterator[Segment]:
@@ -242,15 +242,15 @@ class _Stored:
     def unpack(self, few: int, place: Array, cursors: list[Array], *out: Array) -> None:
         """Write the items to the cursors of their codes, which are at `place`."""
         n = int(self.items.sum())
-        beside: dict[str, Array] = {"second": np.empty((n, 0), np.uint64), "weights": np.empty(0)}
+        further: dict[str, Array] = {"second": np.empty((n, 0), np.uint64), "weights": np.empty(0)}
         for name, kind, shape in (("second", np.uint64, (n, 1)), ("weights", np.float64, (n,))):
             if name in self.batch.schema.names:
                 data, ends = _bytes(self.batch.column(name))
-                beside[name] = data[ends[0] : ends[-1]].copy().view(kind).reshape(shape)  # a copy is aligned
+                further[name] = data[ends[0] : ends[-1]].copy().view(kind).reshape(shape)  # a copy is aligned
         first, width = (self.batch.column(name).to_numpy() for name in ("first", "width"))
         stored = (part for name in ("words", "counts") for part in _bytes(self.batch.column(name)))
         sizes = (place, self.rows, self.items)
-        done = kernels.unpack(*sizes, first, width, *stored, *beside.values(), few, *cursors, *out)
+        done = kernels.unpack(*sizes, first, width, *stored, *further.values(), few, *cursors, *out)
         if done != self.codes.size:
             msg = f"piece {done} of {self.codes.size} is not what it says"
             raise ValueError(msg)

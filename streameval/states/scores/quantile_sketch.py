@@ -202,7 +202,7 @@ class QuantileSketch(Small):
 
         Examples
         --------
-        Beside the truth, and merged:
+        Estimates next to the truth, and merged nights:
 
         >>> values = np.random.default_rng(0).normal(size=100_000)
         >>> estimate = QuantileSketch.from_values(values).quantile([0.001, 0.5])

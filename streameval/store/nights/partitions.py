@@ -119,7 +119,7 @@ def discover(data: Any, roots: Iterable[str] = (), delta_version: int | None = N
 
 
 def _facts(files: Sequence[File]) -> dict[str, tuple[int, int]]:
-    """Size and time of all files by path; in a bucket from one listing of each tree, and of nothing beside it."""
+    """Size and time of all files by path; in a bucket from one listing of each tree and nothing else."""
     facts: dict[str, tuple[int, int]] = {}
     for _, group in groupby(files, key=lambda file: (file.filesystem, file.root)):
         some = list(group)

@@ -1,7 +1,7 @@
 """Counts in narrow bins of the logit, from which log loss and logistic recalibration follow without the groups.
 
-A bin is a thousandth wide. Beside its negatives and positives it keeps Σ u·dᵏ for k = 1 … 5 and Σ p·d, where u = p + n
-and d is the distance of a group's logit from the bin's centre c. The likelihood's gradient at a and b follows by
+A bin is a thousandth wide. It keeps its negatives and positives, Σ u·dᵏ for k = 1 … 5 and Σ p·d, where u = p + n and
+d is the distance of a group's logit from the bin's centre c. The likelihood's gradient at a and b follows by
 Taylor's series, with σ and its derivatives at z = a + b·c:
 
     Σ p − u·σ(a + b·x) = Σ over bins p − [u·σ + b·σ'·Σud + b²/2·σ''·Σud² + b³/6·σ'''·Σud³ + b⁴/24·σ''''·Σud⁴]
@@ -99,7 +99,7 @@ def binned(n: Array, p: Array, scores: Array) -> Bins:
     ends = [float(np.log(s / (1.0 - s))) for s in scores[[-1, 0]]]
     inside = slice(leading(scores, LEAST))
     first, last = (int(min(max((end + _SPAN) * _SCALE, 1), 2 * _SPAN * _SCALE)) for end in ends)
-    table = np.zeros((_COLUMNS, last - first + 3), np.int64)  # rounding may move an end to the bin beside it
+    table = np.zeros((_COLUMNS, last - first + 3), np.int64)  # rounding may move an end to the next bin
     logit_counts(n[inside], p[inside], scores[inside], float(_SCALE), float(_SPAN), first - 1, table)
     return first - 1, table, (ends[0], ends[1])
 

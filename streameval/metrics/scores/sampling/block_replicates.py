@@ -143,7 +143,7 @@ class BlockReplicates:
         ranking, 1 or −1 for what a block holds of a bin beyond its share in one half of it
     pieces : of a bin of several scores
     still : bins whose rows are not moved
-    turned : rows and weights by block, bin and label, made when first needed
+    by_block : rows and weights by block, bin and label, made when first needed
     """
 
     state: BlockCounts
@@ -154,7 +154,7 @@ class BlockReplicates:
     moved: float = 0.0
     pieces: int = _PIECES
     still: tuple[int, ...] = ()
-    turned: list[Array] = field(default_factory=list, repr=False, compare=False)
+    by_block: list[Array] = field(default_factory=list, repr=False, compare=False)
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -306,9 +306,9 @@ class BlockReplicates:
     @property
     def _tables(self) -> list[Array]:
         """Rows and weights by block, so that those of one lie together: arrays of shape (n_blocks, n_bins, 2)."""
-        if not self.turned:
-            self.turned[:] = (each.transpose(1, 0, 2).copy() for each in (self.state.table, self.state.sums))
-        return self.turned
+        if not self.by_block:
+            self.by_block[:] = (each.transpose(1, 0, 2).copy() for each in (self.state.table, self.state.sums))
+        return self.by_block
 
     @cached_property
     def _cuts(self) -> Cuts:
