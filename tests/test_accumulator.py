@@ -366,3 +366,12 @@ def test_a_damaged_state_of_a_saved_one_is_named(tmp_path: Path) -> None:
         state.write_bytes(state.read_bytes()[:-1])
     with pytest.raises(FormatError, match=r"damaged.*save the accumulator again"):
         Accumulator.load(tmp_path)
+
+
+def test_loading_takes_no_option_that_the_saved_one_decides(tmp_path: Path) -> None:
+    """Such an option is refused by name, not ignored."""
+    first = Accumulator(score="score")
+    first.update({"label": [0, 1], "score": [0.1, 0.4]})
+    first.save(tmp_path / "saved")
+    with pytest.raises(OptionError, match="load takes no option 'score'"):
+        Accumulator.load(tmp_path / "saved", score="score")

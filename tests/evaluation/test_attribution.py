@@ -592,3 +592,18 @@ def test_slices_stand_beside_clusters() -> None:
     assert {"merges", "splits", "slices"} <= set(found.to_dict())
     assert found.slices is not None
     assert {"country", "k"} >= set(found.slices.column_names[:-5])
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    """A file of another kind, a directory that is missing, a file in place of a directory."""
+    (tmp_path / "file").touch()
+    for out, reason in (
+        ("found.csv", "must end in .json or .html"),
+        ("absent/found.json", "its directory does not exist"),
+        ("absent/found", "its directory does not exist"),
+        ("file", "is a file; name a directory"),
+    ):
+        asked = [str(tmp_path / "none"), "--cluster", "cluster", "--classes", "class", "--out", str(tmp_path / out)]
+        ended = CliRunner().invoke(main, ["attribute", *asked])
+        assert ended.exit_code == 2
+        assert reason in " ".join(ended.output.split())

@@ -153,3 +153,16 @@ def test_what_cannot_be_judged_is_refused_before_data_are_read(rule, expected):
     done = run("evaluate", "/nowhere", *LAUNCH[2:], "--rule", rule)
     assert done.exit_code in (1, 2)
     assert expected in done.stderr
+
+
+def test_a_rule_of_slices_names_slices_and_one_column_that_are_there() -> None:
+    """Each refusal says what is missing."""
+    data = pa.table({"label": [0, 1] * 4, "a": np.arange(8) / 8, "b": np.arange(8) / 9, "zone": ["x", "y"] * 4})
+    found = evaluate(data, score=["a", "b"], by="zone", metrics="roc_auc")
+    for rule, reason in (
+        ("roc_auc[a] {country=*} >= 0.5", "there are no slices by country; name them"),
+        ("roc_auc {zone=*} >= 0.5", "it is of a, b; say which in brackets"),
+        ("pr_auc[a] {zone=*} >= 0.5", "it was not computed"),
+    ):
+        with pytest.raises(OptionError, match=reason):
+            found.judge(rule)

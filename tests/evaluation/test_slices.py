@@ -477,3 +477,29 @@ def test_curves_of_slices_are_those_of_their_rows() -> None:
     assert [text.partition(" ")[0] for text in texts[:2]] == ["score{country=DE}", "score{country=FR}"]
     with pytest.raises(OptionError, match=r"there is no slice \{'country': 'DEE'\}; did you mean \{'country': 'DE'\}"):
         found.curve("roc", slice={"country": "DEE"})
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64(), pa.uint8()])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_edges_cut_numbers_of_any_type(kind: pa.DataType, encoded: bool) -> None:
+    """A number is in the interval that holds it, NaN in none; edges that no number of the type reaches are no error."""
+    values = [0, 1, 2, 99, 100, 255, None] + [0.5, -1.0, math.inf, -math.inf, math.nan] * pa.types.is_floating(kind)
+    numbers = [value for value in values for _ in range(4)]
+    column = pa.array(None if value is None else np.dtype(kind.to_pandas_dtype()).type(value) for value in numbers)
+    column = column.cast(kind)
+    if encoded:
+        column = (column.cast(pa.float32()) if kind == pa.float16() else column).dictionary_encode()
+    data = pa.table({"label": [0, 1] * (len(numbers) // 2), "score": np.arange(len(numbers)) / 7, "x": column})
+    found = evaluate(data, score="score", by="x=-1,1,100,1000", metrics="roc_auc")
+    edges = [(-1, "<-1"), (1, "[-1, 1)"), (100, "[1, 100)"), (1000, "[100, 1000)"), (math.inf, ">=1000")]
+
+    def name(value: float | None) -> str | None:
+        if value is None or math.isnan(value):
+            return value and "nan"
+        return next((text for edge, text in edges if value < edge), ">=1000")
+
+    expected: dict[Any, int] = {}
+    for value in numbers:
+        expected[name(value)] = expected.get(name(value), 0) + 1
+    sliced = {one.slice["x=-1,1,100,1000"]: one.rows for one in found.results if one.slice}
+    assert sliced == expected

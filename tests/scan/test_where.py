@@ -254,3 +254,20 @@ def test_a_file_that_cannot_be_read_again_is_not_pruned(tmp_path: Path) -> None:
         left = prune(found, Where.of("score > 25").bound(found.schema))[0]
         with pytest.raises(CorruptFileError, match=r"part\.parquet"):
             list(scan.read(left.pieces[0], left.schema))
+
+
+@pytest.mark.parametrize("name", ["i", "f", "s"])
+@pytest.mark.parametrize("word", ["IN", "NOT IN"])
+def test_a_long_list_of_values_is_compared_like_a_short_one(name: str, word: str) -> None:
+    """Long lists are looked up at once; a null is in no list and out of none, a number out of range is no value."""
+    rng = np.random.default_rng(1)
+    numbers = rng.integers(-128, 128, 500)
+    values = {"i": pa.array(numbers, pa.int8()), "f": pa.array(numbers / 2), "s": pa.array(map(str, numbers))}[name]
+    values = pa.array([None if at % 7 == 0 else value for at, value in enumerate(values.to_pylist())], values.type)
+    listed = [float(value) / 2 if name == "f" else value for value in range(-300, 300, 3)]
+    texts = [quoted(str(value)) if name == "s" else str(value) for value in listed]
+    among = {str(value) if name == "s" else value for value in listed}
+    kept = [value for value in values.to_pylist() if value is not None and (value in among) == (word == "IN")]
+    data = pa.table({"label": np.arange(500) % 2, "score": rng.random(500), "x": values})
+    found = evaluate(data, score="score", where=f"x {word} ({', '.join(texts)})")
+    assert found.rows == len(kept) > 0

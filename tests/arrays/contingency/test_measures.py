@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from streameval.arrays.contingency.table import ConfusionMatrix2, ContingencyTable
 from streameval.errors import DataError, LabelError, OptionError
+from streameval.metrics.contingency import assignment
 from streameval.metrics.contingency.assignment import best_matching
 from streameval.metrics.contingency.catalogue import MEASURES, PAIR_MEASURES, TABLE_MEASURES
 from streameval.metrics.contingency.clustering import clustering_metric_names, clustering_metrics
@@ -111,3 +112,15 @@ def test_a_table_is_a_mapping_of_its_cells() -> None:
     assert table.get(("c", "x")) is None
     with pytest.raises(KeyError):
         table["b", "z"]
+
+
+@pytest.mark.parametrize("shape", [(9, 6), (6, 9), (7, 7)])
+@pytest.mark.parametrize("seed", range(5))
+def test_the_sparse_matching_weighs_as_much_as_the_dense_one(shape: tuple[int, int], seed: int) -> None:
+    """Tables with few cells are matched as graphs: each row and each column is used at most once."""
+    rng = np.random.default_rng(seed)
+    rows, cols = np.nonzero(rng.random(shape) < 0.3)
+    cells = assignment._Cells(rows, cols, rng.integers(1, 50, rows.size))
+    dense, sparse = (cells.at(match(cells, *shape)) for match in (assignment._dense, assignment._sparse))
+    assert dense.counts.sum() == sparse.counts.sum()
+    assert np.unique(sparse.rows).size == np.unique(sparse.cols).size == sparse.rows.size
