@@ -124,7 +124,10 @@ BY = [
 
 @pytest.mark.parametrize("most", [1 << 24, 1 << 6])
 @pytest.mark.parametrize("scale", [1, 300, 1 << 20])
-def test_buckets_of_any_size_are_sorted_and_swept(most: int, scale: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64])
+def test_buckets_of_any_size_are_sorted_and_swept(
+    kind: Any, most: int, scale: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Scores in few buckets, with few or many ties; a bucket of more than `most` rows takes several passes.
 
     Parts of the rows are swept as words, others as counts: one score has most rows, or words are too many for a sum.
@@ -134,8 +137,9 @@ def test_buckets_of_any_size_are_sorted_and_swept(most: int, scale: int, monkeyp
         monkeypatch.setattr(sweep, "MOST", 40 << 30)
         monkeypatch.setattr(KeyedCounts.intervals, "__defaults__", (most,))
     rng, rows = np.random.default_rng(scale), 6_000
-    score = (1 + rng.integers(0, scale, rows) / (1 << 26)).astype(np.float32)
-    score[: rows // 2] = 1.5
+    score = (1 + rng.integers(0, scale, rows) / (1 << 26)) * (1 << 40 if kind is np.int64 else 1)
+    score = score.astype(kind)
+    score[: rows // 2] = score.max() + score.dtype.type(1)
     label, hour = (rng.random(rows) < 0.3).astype(np.int8), rng.integers(0, 5, rows)
     data = pa.table({"label": label, "score": score, "country": rng.integers(0, 3, rows), "hour": hour})
     given = {"score": "score", "metrics": ["roc_auc", "average_precision"]}

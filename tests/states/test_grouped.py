@@ -29,7 +29,7 @@ from streameval.states import codec
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.clusters.size_blocks import SizeChanges
 from streameval.states.clusters.sizes import SizeTable
-from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, woven_clusters
+from streameval.states.grouped import Blocks, By, Grouped, GroupedSpec, woven, woven_clusters
 from streameval.states.grouped import builder as grouped_builder
 from streameval.states.grouped.builder import GroupedBuilder
 from streameval.states.grouped.cuts import cut_rows
@@ -248,9 +248,10 @@ def test_blocks_are_even() -> None:
         assert ((counts - 1000) ** 2 / 1000).sum() < 200  # chi-squared with 127 degrees of freedom
 
 
-@pytest.mark.parametrize("kind", ["f4", "f8"])
-def test_many_groups_are_kept_within_the_budget(kind: str) -> None:
+@pytest.mark.parametrize(("kind", "most"), [("f4", 1 << 15), ("f8", 1 << 15), ("f8", 1_000)])
+def test_many_groups_are_kept_within_the_budget(kind: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty thousand groups: woven, or a few apart and the others joined; spilled and stored."""
+    monkeypatch.setattr(woven, "MOST_CELLS", most)
     rng = np.random.default_rng(0)
     user, score = rng.integers(0, 20_000, 100_000), rng.random(100_000).astype(kind)
     label = rng.integers(0, 2, user.size).astype(np.uint8)
@@ -262,7 +263,7 @@ def test_many_groups_are_kept_within_the_budget(kind: str) -> None:
         part = slice(a, a + 25_000)
         builder.update(Batch(label[part], None, {"score": pa.array(score[part]), "user": pa.array(user[part])}))
     state = builder.state()
-    assert (len(state.apart), state.woven is None) == ((4, True) if kind == "f8" else (0, False))
+    assert (len(state.apart), len(state.woven.table) > 0) == ((4, False) if most < 20_000 else (0, True))
     assert len(state.groups()) == np.unique(user).size
     inner = of_all.builder(Budget(), 1 << 16)
     inner.update(Batch(label, None, {"score": pa.array(score)}))

@@ -2,8 +2,9 @@
 
 A *cell* is a 15-bit code that says to which groups a row belongs: ``member[cell, k]`` is its group in slicing k. A
 narrow word is the lower 16 bits of a rank key, then the cell; its bucket is the rest of the key. A labelled word is
-that shifted left by one, with the label in the lowest bit, which leaves 32 bits. Within a bucket negatives come first;
-the sort by key is stable, so that they come first within each key.
+that shifted left by one, with the label in the lowest bit, which leaves 32 bits. Long words
+have 48 bits in place of the 16 (`streameval.kernels.grouped.long`). Within a bucket negatives come first; the sort by
+key is stable, so that they come first within each key.
 
 The two sums of a group are Σ p·(2(N − F) − n), and Σ p·(T + p)/(T + p + F + n) in units of 2⁻⁶², where n and p are the
 negatives and positives of a tie, F and T those above it, and N all negatives.
@@ -90,10 +91,11 @@ def narrow_keys(keys, raw, table, label, words, codes):
 
 @jit
 def recoded(words, table):
-    """Words with other cells: ``table[cell]`` in place of each."""
-    out = np.empty(words.size, np.uint32)
+    """Narrow or long words with other cells: ``table[cell]`` in place of each."""
+    out = np.empty_like(words)
     for i in range(words.size):
-        out[i] = (words[i] & ~_CELL) | table[words[i] & _CELL]
+        cell = words[i] & _CELL
+        out[i] = words[i] ^ cell ^ table[cell]
     return out
 
 
@@ -189,16 +191,17 @@ def _closed(tally, sums, negatives, g):
 
 @jit
 def sweep_words(words, starts, buckets, member, state):
-    """Sweep over sorted labelled words from the last to the first.
+    """Sweep over sorted labelled words, narrow or long, from the last to the first.
 
     `state` has a row of `STATE` for each group: no key (−1), the rows of the group up to the last word, no sums. Every
     word is in group 0. See `MOST`.
     """
     passed, left, others, start = state[0, _PASSED], state[0, _LEFT], state[0, _OTHERS], state[0, _START]
     area = tied = upper = lower = np.int64(0)
+    key_bits = np.int64(8 * words.itemsize - 16)  # of a word
     for bucket in range(buckets.size):
         j = buckets.size - 1 - bucket
-        high = np.int64(buckets[j]) << np.int64(16)
+        high = np.int64(buckets[j]) << key_bits
         for i in range(starts[j + 1] - starts[j]):
             word = words[starts[j + 1] - 1 - i]
             key = high | np.int64(word >> KEY_SHIFT)

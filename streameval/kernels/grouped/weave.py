@@ -65,23 +65,24 @@ def count_codes(words, counts, starts, codes, tally):
 
 
 @jit
-def kept_words(words, counts, starts, marks, shift, low, kept, kept_counts, ends, rows):
+def kept_words(words, counts, starts, added, marks, shift, low, kept, kept_counts, ends, rows):
     """Take the words of marked groups out of their pieces; returns how many there are.
 
     Parameters
     ----------
-    words : narrow or wide words; `low` has the bits of the group, `shift` is where the key starts
+    words : narrow, wide or long words; `low` has the bits of the group, `shift` is where the key starts
     counts : rows of each word; empty where each is one row
     starts : first word of each piece, and the end
+    added : uint64 array of shape (n_pieces,), what is added to the keys of each piece
     marks : bool array, by group
-    kept, kept_counts : uint16 and int64 arrays that take the lower bits of the keys and the counts, one longer
+    kept, kept_counts : arrays, one longer, that take the keys, of uint16 only their lower bits, and the int64 counts
     ends, rows : where each piece ends, and its rows
     """
     n = np.uint64(0)
     for j in range(starts.size - 1):
         found, first = np.int64(0), n
         for i in range(starts[j], starts[j + 1]):
-            kept[n] = np.uint16((words[i] >> shift) & np.uint64(0xFFFF))
+            kept[n] = added[j] + np.uint64(words[i] >> shift)
             here = marks[words[i] & low]
             if counts.size:
                 kept_counts[n] = counts[i]

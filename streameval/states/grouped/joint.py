@@ -35,7 +35,7 @@ class JointSpec:
 
     Parameters
     ----------
-    inner : ScoreSpec of short scores without weights
+    inner : ScoreSpec without weights
     keys : the slicings
 
     Examples
@@ -108,6 +108,9 @@ class Joint(Small):
 
     def merge(self, other: Joint) -> Joint:
         """The rows of both."""
+        if not self.woven.fits(other.woven):
+            apart = {key: other.slicing(key).parted() for key in self.spec.keys}
+            other = Joint(self.spec, Woven.empty(self.spec.inner), apart)
         further = dict(self.further)
         for key, state in other.further.items():
             further[key] = further[key].merge(state) if key in further else state

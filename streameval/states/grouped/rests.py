@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from streameval.kernels.grouped import weave as kernels
-from streameval.states.grouped.sheaf import WHOLE, OneGroup, counted, sided
+from streameval.states.grouped.sheaf import WHOLE, OneGroup, sided
 from streameval.states.keyed.grouping import Counts
 from streameval.states.scores.counts import score_part
 
@@ -48,13 +48,12 @@ class RestPart:
     @cached_property
     def _ties(self) -> tuple[Array, tuple[Array, Array, Array, Array]]:
         """The distinct keys of all rows; where the ties of each group start, and n, p and place among them of each."""
-        counts = list(map(counted, self.part.rows))
-        words, neg, pos = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
+        words, neg, pos, _ = self.part.ties
         keys = words >> _HALF
         first = np.append(True, keys[1:] != keys[:-1])[: keys.size]
         words = ((np.cumsum(first) - 1).astype(np.uint64) << _HALF) | (words & _LOW)
         member = np.ascontiguousarray(self.part.member[:, [0, 1 + self.slicing]])
-        return keys[first], kernels.unwoven(words, neg, pos, member, self.part.total.shape[1])
+        return self.part.whole(keys[first]), kernels.unwoven(words, neg, pos, member, self.part.total.shape[1])
 
     @property
     def present(self) -> list[int]:

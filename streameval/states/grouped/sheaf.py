@@ -19,6 +19,7 @@ import numpy as np
 from streameval.kernels.grouped import sweep
 from streameval.kernels.grouped import weave as kernels
 from streameval.states.grouped.strips import Strip, sorted_rows
+from streameval.states.grouped.woven import WIDE
 from streameval.states.keyed.counts import SLAB
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS
@@ -40,7 +41,7 @@ __all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart", "counted", "sided"]
 WHOLE = (-1, b"")  # all rows, among the groups of a sheaf
 
 _LEAST = 1 << 16  # rows of a shard: each part costs time for each group
-_SHARE = 28  # bytes of a thread's scratch memory for each row of a shard, which needs 72 where there are no builders
+_SHARE = 20  # bytes of a thread's scratch memory for each row of a shard, and two words; it needs 64 and two words
 _ITEMS = 1 << 21  # of a part at most, but for one batch of counts
 
 
@@ -67,7 +68,7 @@ class SheafPart:
     ----------
     spec : the inner spec
     rows : sequence of Strip and Counts (of wide words, whose keys ascend and which may repeat), in order; no score is
-        in two
+        in two. Of scores of 64 bits there is one, see `streameval.states.grouped.strips.tied`
     member : uint32 array of shape (n_cells, 1 + n_slicings), the groups of each cell
     before, total : int64 arrays of shape (2, n_groups), negatives and positives above the interval, and in all
     shard_end : the same above the end of the shard, which may have further parts
@@ -100,7 +101,7 @@ class SheafPart:
             end = self.shard_end if strip.words.size == left else self.after
             state = np.zeros((groups, sweep.STATE), np.int64)
             state[:, 0], state[:, 1:3] = -1, end[::-1].T
-            sweep.sweep_words(*strip, self.member, state)
+            sweep.sweep_words(strip.words, strip.starts, strip.buckets, self.member, state)
             positives = end[1] - self.before[1]
             area = 2 * (negatives * positives - state[:, sweep.AREA]) + state[:, sweep.TIED]
             return _digits(area), _digits(state[:, sweep.LOWER], state[:, sweep.UPPER])
@@ -124,11 +125,23 @@ class SheafPart:
         return tally
 
     @cached_property
+    def ties(self) -> tuple[Array, Array, Array, Array]:
+        """Wide words, negatives and positives of all rows; and what `whole` takes."""
+        counts = list(map(counted, self.rows))
+        words, neg, pos = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
+        [rest] = [each.rest for each in counts] if counts[0].rest.shape[1] else [np.empty((0, 1), np.uint64)]
+        first = np.append(True, rest[1:, 0] != rest[:-1, 0])[: len(rest)]
+        return words, neg, pos, rest[first, 0]
+
+    def whole(self, keys: Array) -> Array:
+        """Rank keys as wide words have them, whole: those of 64 bits are in a table of their own."""
+        table = self.ties[3]
+        return table[keys] if table.size else keys.astype(np.uint64, copy=False)
+
+    @cached_property
     def _by_group(self) -> tuple[Array, Array, Array, Array]:
         """Where each group starts, and n, p and rank keys of each of its scores."""
-        counts = list(map(counted, self.rows))
-        columns = (np.concatenate([getattr(each, name) for each in counts]) for name in ("keys", "neg", "pos"))
-        moved: tuple[Array, Array, Array, Array] = kernels.unwoven(*columns, self.member, self.total.shape[1])
+        moved: tuple[Array, Array, Array, Array] = kernels.unwoven(*self.ties[:3], self.member, self.total.shape[1])
         return moved
 
     @property
@@ -141,7 +154,7 @@ class SheafPart:
         """The scores of one group."""
         starts, n, p, keys = self._by_group
         here = slice(int(starts[group]), int(starts[group + 1]))
-        own = keys[here].astype(np.uint64)
+        own = self.whole(keys[here])
         counts = Counts(own, np.empty((own.size, 0), np.uint64), n[here], p[here])
         return score_part(counts, sided(self.before[:, group]), sided(self.total[:, group]), self.spec)
 
@@ -187,7 +200,8 @@ class Sheaf:
         parts : for each slicing the name of a cell's group, from the name of the cell
         budget : decides how many rows a shard has
         """
-        rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // _SHARE))
+        share = _SHARE + 2 * woven.keyed.layout.dtype.itemsize
+        rows_each = SLAB if budget is None else min(SLAB, max(_LEAST, budget.scratch // share))
         intervals, cells = woven.keyed.intervals(rows_each), len(woven.book)
         names, codes = woven.named_codes()
         member, offsets, slicings = np.zeros((cells, 1 + len(parts)), np.uint32), [0, 1], []
@@ -205,7 +219,7 @@ class Sheaf:
                 part = segment.range(*interval)
                 if part is not None:
                     counts = part.counts.read() if part.counts else NO_COUNTS
-                    count = sweep.count_cells if woven.narrow else kernels.count_codes
+                    count = kernels.count_codes if woven.keyed.layout == WIDE else sweep.count_cells
                     count(part.words.read(), counts, part.starts, part.codes, tally)
             found = np.zeros((2, offsets[-1]), np.int64)
             for groups in member.T:
@@ -246,8 +260,8 @@ class Sheaf:
 
     def _runs(self, shard: Interval, budget: Budget | None) -> Iterator[list[Strip | Counts]]:
         """The rows of a shard in runs that end between two scores, sorted."""
-        if self.woven.narrow:
-            yield from ([rows] for rows in sorted_rows(self.woven.keyed, *shard, budget))
+        if self.woven.keyed.layout != WIDE:
+            yield from ([rows] for rows in sorted_rows(self.woven.keyed, self.woven.inner.type, *shard, budget))
             return
         held: list[Strip | Counts] = []
         size, last = 0, np.uint64(0)

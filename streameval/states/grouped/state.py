@@ -3,7 +3,7 @@
 ``total()`` is the state of all rows, ``only(g)`` that of one group and ``without(g)`` that of all other groups. Each
 equals, bit for bit, what the inner spec folds from those rows.
 
-Three layouts lie behind one face. Groups of short scores without weights are *woven* into one table in the order of
+Three layouts lie behind one face. Groups of scores without weights are *woven* into one table in the order of
 their scores (`streameval.states.grouped.woven`), slices of clusters into one by cluster
 (`streameval.states.grouped.woven_clusters`). Of other states the first groups that a task meets stand *apart*: each
 has its own inner state, folded at full speed, in the few bytes a row of that state. Rows of further groups are *joined*
@@ -217,7 +217,7 @@ class Grouped(Small):
     spec : GroupedSpec
     apart : inner states by the name of their group
     joined : Joined, further groups; a group may have rows in both, since other tasks met it earlier or later
-    woven : groups of short scores, or of clusters, in one table; None where there are none
+    woven : groups of scores without weights, or of clusters, in one table; None where there are none
     """
 
     spec: GroupedSpec

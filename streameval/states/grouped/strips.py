@@ -1,26 +1,29 @@
-"""Strips: rows of narrow words, gathered from all segments and sorted once."""
+"""Strips: rows of narrow or long words, gathered from all segments and sorted once."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from streameval.budget import Budget, Buffer
 from streameval.kernels import segments
-from streameval.kernels.grouped import sweep
+from streameval.kernels.grouped import long, sweep
 from streameval.states.keyed.counts import KeyedCounts
 from streameval.states.keyed.grouping import Counts
 from streameval.states.keyed.layout import NO_COUNTS, Segment
+from streameval.states.scores.long_words import LONG, bases, whole_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streameval.typing import Array
 
-__all__ = ["Strip", "sorted_rows"]
+__all__ = ["Strip", "sorted_rows", "tied"]
 
-_WORD_BITS = 16 + sweep.CELL_BITS
+_CELL = np.uint64((1 << sweep.CELL_BITS) - 1)
+_HALF = np.uint64(32)
 
 
 class Strip(NamedTuple):
@@ -28,44 +31,73 @@ class Strip(NamedTuple):
 
     Attributes
     ----------
-    words : uint32 array of shape (n,)
+    words : uint32 or uint64 array of shape (n,)
     starts : int64 array of shape (n_buckets + 1,)
     buckets : int64 array of shape (n_buckets,)
+    kind : type of the scores
     """
 
     words: Array
     starts: Array
     buckets: Array
+    kind: str
 
     def counts(self) -> Counts:
-        """As wide words with counts; keys ascend, words may repeat."""
-        keys, neg, pos = sweep.narrow_ties(*self)
+        """As wide words with counts; keys ascend, words may repeat. Of long words see `tied`."""
+        if self.words.itemsize == 8:
+            return tied(*long.ties(self.words, self.starts, bases(self.kind)[self.buckets]))
+        keys, neg, pos = sweep.narrow_ties(self.words, self.starts, self.buckets)
         return Counts(keys, np.empty((keys.size, 0), np.uint64), neg, pos)
 
 
-def sorted_rows(keyed: KeyedCounts, start: int, stop: int, budget: Budget | None = None) -> Iterator[Strip | Counts]:
-    """The rows of some buckets of narrow words, sorted; one bucket of very many in several passes."""
+def tied(keys: Array, cells: Array, neg: Array, pos: Array) -> Counts:
+    """Rows of ascending keys of 64 bits as wide words: a key's place among them, then the cell; further words are keys.
+
+    Examples
+    --------
+    >>> keys, cells, one = np.array([7, 7, 9], np.uint64), np.array([0, 5, 0], np.uint64), np.ones(3, np.int64)
+    >>> tied(keys, cells, one, one).keys >> np.uint64(32)
+    array([0, 0, 1], dtype=uint64)
+    """
+    places = np.cumsum(np.append(False, keys[1:] != keys[:-1])[: keys.size])
+    return Counts((places.astype(np.uint64) << _HALF) | cells, keys.reshape(-1, 1), neg, pos)
+
+
+def sorted_rows(
+    keyed: KeyedCounts, kind: str, start: int, stop: int, budget: Budget | None = None
+) -> Iterator[Strip | Counts]:
+    """The rows of some buckets of narrow or long words, sorted; one bucket of very many in several passes."""
     items = int(keyed.items_in(start, stop).sum())
     most = keyed.most(budget or Budget())
     passes = 1 << max(0, (items // most).bit_length() if stop - start == 1 else 0)
     keyed = keyed.range(start, stop)
-    for i in range(passes):
-        low, high = (np.uint32((1 << _WORD_BITS) * j // passes) for j in (i, i + 1))
+    for low, high in _ranges(keyed, passes):
         within = keyed if passes == 1 else _between(keyed, low, high)
         plain = KeyedCounts(keyed.layout, tuple(each for each in within.segments if each.counts is None))
         counted = [each for each in within.segments if each.counts is not None]
         if counted:
-            yield _with_counted(_gathered(plain, start, stop, whole_words=True), counted)
+            yield _with_counted(_gathered(plain, kind, start, stop, whole_words=True), counted)
         else:
-            yield _gathered(plain, start, stop)
+            yield _gathered(plain, kind, start, stop)
 
 
-def _between(keyed: KeyedCounts, low: Any, high: Any) -> KeyedCounts:
+def _ranges(keyed: KeyedCounts, passes: int) -> Iterator[tuple[int, int]]:
+    """Ranges of words, as many at most, that hold all rows; none cuts a key."""
+    if passes == 1:
+        yield 0, 0
+        return
+    ends = [(int(words.min()), int(words.max())) for each in keyed.segments if (words := each.words.read()).size]
+    low, high = min(a for a, _ in ends) >> sweep.CELL_BITS, 1 + (max(b for _, b in ends) >> sweep.CELL_BITS)
+    cuts = sorted({low + (high - low) * i // passes for i in range(passes + 1)})
+    yield from pairwise(cut << sweep.CELL_BITS for cut in cuts)
+
+
+def _between(keyed: KeyedCounts, low: int, high: int) -> KeyedCounts:
     """The rows whose words are at least `low` and below `high`."""
     found = []
     for each in keyed.segments:
         words = each.words.read()
-        kept = (words >= low) & (words < high)
+        kept = (words >= low) & (words <= high - 1)
         starts = np.concatenate(([0], np.cumsum(kept)))[each.starts]
         counts = None if each.counts is None else Buffer(each.counts.read()[kept])
         found.append(Segment(each.codes, starts, None, None, Buffer(words[kept]), None, counts))
@@ -74,25 +106,44 @@ def _between(keyed: KeyedCounts, low: Any, high: Any) -> KeyedCounts:
 
 def _with_counted(strip: Strip, counted: Sequence[Segment]) -> Counts:
     """Plain rows and counted ones together; a word may repeat."""
+    if strip.words.itemsize == 8:
+        return _with_counted_long(strip, counted)
     found, none = [strip.counts()], np.empty((0, 0), np.uint64)
     for each in counted:
         words = sweep.wide_words(each.words.read(), each.starts, each.codes)
-        rows = each.counts.read() if each.counts else NO_COUNTS
-        positive = np.repeat((each.codes & 1).astype(np.bool_), np.diff(each.starts))
-        found.append(Counts(words, none, np.where(positive, 0, rows), np.where(positive, rows, 0)))
+        found.append(Counts(words, none, *_by_label(each)))
     keys, neg, pos = (np.concatenate([getattr(each, name) for each in found]) for name in ("keys", "neg", "pos"))
     order = np.argsort(keys)
     return Counts(keys[order], none, neg[order], pos[order])
 
 
-def _gathered(keyed: KeyedCounts, start: int, stop: int, *, whole_words: bool = False) -> Strip:
+def _by_label(segment: Segment) -> tuple[Array, Array]:
+    """Negatives and positives of each item of a counted segment."""
+    rows = segment.counts.read() if segment.counts else NO_COUNTS
+    positive = np.repeat((segment.codes & 1).astype(np.bool_), np.diff(segment.starts))
+    return np.where(positive, 0, rows), np.where(positive, rows, 0)
+
+
+def _with_counted_long(strip: Strip, counted: Sequence[Segment]) -> Counts:
+    """As `_with_counted`, of long words."""
+    found = [long.ties(strip.words, strip.starts, bases(strip.kind)[strip.buckets])]
+    for each in counted:
+        found.append((whole_keys(strip.kind, each), each.words.read() & _CELL, *_by_label(each)))
+    keys, *others = map(np.concatenate, zip(*found, strict=True))
+    order = np.argsort(keys)
+    return tied(keys[order], *(column[order] for column in others))
+
+
+def _gathered(keyed: KeyedCounts, kind: str, start: int, stop: int, *, whole_words: bool = False) -> Strip:
     """Plain rows of some buckets, sorted by key, or by their whole words: then equal ones are adjacent."""
     bounds = np.concatenate(([0], np.cumsum(keyed.items_in(start, stop))))
-    words, cursor = np.empty(bounds[-1], np.uint32), bounds[:-1].copy()
+    words, cursor = np.empty(bounds[-1], keyed.layout.dtype), bounds[:-1].copy()
     for segment in keyed.segments:
         codes = segment.codes - np.uint32(2 * start)
         segments.place_labelled(segment.words.read(), segment.starts, codes, cursor, words)
     buckets = np.flatnonzero(np.diff(bounds[::2]))
     starts = np.append(bounds[2 * buckets], bounds[-1])
-    sweep.sort_words(words, starts, np.empty_like(words), np.uint32(0) if whole_words else sweep.KEY_SHIFT)
-    return Strip(words, starts, buckets + start)
+    low = words.dtype.type(0 if whole_words else sweep.KEY_SHIFT)
+    sort = long.sort_words if keyed.layout == LONG else sweep.sort_words
+    sort(words, starts, np.empty_like(words), low)
+    return Strip(words, starts, buckets + start, kind)
