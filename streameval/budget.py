@@ -21,7 +21,6 @@ import os
 import re
 import tempfile
 import threading
-import time
 import weakref
 from collections import deque
 from contextlib import contextmanager, suppress
@@ -55,8 +54,8 @@ _DISK = Path("/var/tmp")  # noqa: S108 - a spill file is unlinked, so its name c
 LEAST_ROOM = 1 / 8  # share of the limit that states always have
 _PAGES = Path("/proc/self/statm")
 _SMALL = 1 << 13  # bytes; spilling less than this frees nothing worth a system call
-_SPARE = 1 << 16  # bytes of an array that is worth keeping for another builder
-_GIVEN_BACK = 0.02  # seconds between two times that freed memory is given back
+_WORTH_KEEPING = 1 << 16  # bytes of an array that another builder had better reuse than allocate
+_GROWTH = 1 / 32  # share of the limit by which a process grows until freed memory is given back again
 
 
 def parse_bytes(text: str | int) -> int:
@@ -344,10 +343,11 @@ class Budget:
         self._dead: deque[tuple[int, int]] = deque()  # appended by finalizers, which may run at any allocation
         self._keys = itertools.count()
         self._spare: dict[tuple[tuple[int, ...], np.dtype[Any]], list[Array]] = {}
+        self._spare_bytes = 0
         self._lock = threading.Lock()
         self._file: _SpillFile | None = None
         self._base = process_memory()
-        self._relieved = 0.0
+        self._relieved = self._base  # bytes that the process had when freed memory was last given back
 
     @property
     def scratch(self) -> int:
@@ -370,14 +370,23 @@ class Budget:
         with self._lock:
             spare = self._spare.get((shape, np.dtype(dtype)))
             if spare:
-                return spare.pop()
+                found = spare.pop()
+                self._spare_bytes -= found.nbytes
+                return found
         return np.empty(shape, dtype)
 
     def give_back(self, array: Array) -> None:
-        """Return a borrowed array that nothing else refers to."""
-        if array.nbytes >= _SPARE:
+        """Return a borrowed array that nothing else refers to; it is kept while states leave room for it."""
+        if array.nbytes >= _WORTH_KEEPING:
             with self._lock:
-                self._spare.setdefault((array.shape, array.dtype), []).append(array)
+                self._forget_dead()
+                if self.resident + self._spare_bytes + array.nbytes <= self.room:
+                    self._spare.setdefault((array.shape, array.dtype), []).append(array)
+                    self._spare_bytes += array.nbytes
+
+    def _drop_spares(self) -> None:
+        self._spare.clear()
+        self._spare_bytes = 0
 
     def release_spares(self) -> None:
         """Drop the spare arrays; call when no builder is running.
@@ -386,22 +395,26 @@ class Budget:
         it lies in pieces between the states and would add to what follows. Else it is kept: fresh memory is slow.
         """
         with self._lock:
-            self._spare.clear()
+            self._drop_spares()
             self._forget_dead()
         if self.resident > self.limit // 2:
             give_back_freed()
 
     def relieve(self) -> None:
-        """Give back freed memory as in `release_spares`, now and then, where the process has grown by the limit."""
-        now = time.monotonic()
-        if now - self._relieved > _GIVEN_BACK and process_memory() - self._base > self.limit:
-            self._relieved = now
-            give_back_freed()
+        """Give freed memory back as `release_spares` does, where the process has grown by the limit, and since.
 
-    def hold(self, array: Array, beside: int = 0) -> Buffer:
+        Freed memory that is used again costs nothing, so only growth since the last time calls for it.
+        """
+        taken = process_memory()
+        self._relieved = min(self._relieved, taken)
+        if taken - self._base > self.limit and taken - self._relieved > self.limit * _GROWTH:
+            give_back_freed()
+            self._relieved = process_memory()
+
+    def hold(self, array: Array, overhead: int = 0) -> Buffer:
         """Count an array in the budget; this may spill it or others.
 
-        `beside` bytes more live as long as the array, and are never spilled.
+        `overhead` bytes more live as long as the array, and are never spilled.
         """
         buffer = Buffer(array)
         if not buffer.nbytes:
@@ -410,10 +423,10 @@ class Budget:
             key = self._count(buffer, buffer.nbytes)
             if buffer.nbytes >= _SMALL:
                 heapq.heappush(self._largest, (-buffer.nbytes, key))
-            if beside:
-                self._count(buffer, beside)
+            if overhead:
+                self._count(buffer, overhead)
         self._spill_excess()
-        if buffer.nbytes >= _SPARE:
+        if buffer.nbytes >= _WORTH_KEEPING:
             self.relieve()
         return buffer
 
@@ -426,9 +439,11 @@ class Budget:
         return key
 
     def _spill_excess(self) -> None:
-        """Spill the largest arrays until the rest fits."""
+        """Spill the largest arrays until the rest fits; spare arrays go first."""
         with self._lock:
             self._forget_dead()
+            if self.resident + self._spare_bytes > self.room:
+                self._drop_spares()
             while self.resident > self.room and self._largest:
                 _, key = self._largest[0]  # still there if it cannot be written: the disk may have room later
                 held = self._held.get(key)

@@ -244,8 +244,8 @@ def scratch_bytes(pieces: Sequence[Piece], threads: int) -> int:
 
     Each takes twice its row group, as it is stored, and tables of a few megabytes; for few rows, less.
     """
-    rows = sum(piece.rows for piece in pieces)
-    tables = min(_TABLES, _TABLE_ROW * rows) if rows >= 0 else _TABLES
+    known = all(piece.rows >= 0 for piece in pieces)
+    tables = min(_TABLES, _TABLE_ROW * sum(piece.rows for piece in pieces)) if known else _TABLES
     return threads * (2 * min(max(map(_group_bytes, pieces), default=0), LARGE_CHUNK) + tables)
 
 

@@ -30,6 +30,7 @@ from streameval.budget import Budget, parse_bytes
 from streameval.engine import fold
 from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
+from streameval.scan.pieces import Piece, TableSource
 from streameval.states.clusters.counts import ClusterSpec
 from streameval.states.grouped import By, GroupedSpec, cuts
 from streameval.states.keyed import counts as runs
@@ -163,6 +164,13 @@ def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
     assert rooms
     for limit, room in rooms:
         assert room == limit - 2 * stored - fold._TABLES
+
+
+def test_unknown_rows_are_not_added_to_known_ones() -> None:
+    """A stream whose rows are unknown needs full tables, whatever else is read."""
+    pieces = [Piece("", "data", 0, rows, 0, source=TableSource(_table(0))) for rows in (20, -1)]
+    assert fold.scratch_bytes(pieces[:1], 1) == 20 * fold._TABLE_ROW
+    assert fold.scratch_bytes(pieces[1:], 1) == fold.scratch_bytes(pieces, 1) == fold._TABLES
 
 
 def test_a_limit_too_low_for_the_row_groups_is_said_beforehand(
@@ -538,20 +546,32 @@ def test_freed_memory_is_given_back_once_states_fill_half_the_limit(
 def test_freed_memory_is_given_back_where_the_process_has_grown_by_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not more often than every few milliseconds, and not where there is room."""
+    """And again once it has grown by another part of the limit, not where it only uses freed memory again."""
     given: list[int] = []
-    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(1))
-    monkeypatch.setattr(memory, "process_memory", lambda: 5_000_000)
+    taken = 5_000_000
+    monkeypatch.setattr(memory, "process_memory", lambda: taken)
+    monkeypatch.setattr(memory, "give_back_freed", lambda: given.append(taken))
     budget = Budget(1_000_000, tmp_path)
-    budget.relieve()
-    monkeypatch.setattr(memory, "process_memory", lambda: 6_000_001)
-    assert not given
-    for _ in range(3):
+    for taken in (5_000_000, 6_000_000, 6_000_001, 6_000_001, 6_020_000, 6_040_000, 6_040_000, 5_500_000, 6_001_000):  # noqa: B007
         budget.relieve()
-    assert len(given) == 1
-    monkeypatch.setattr(memory, "_GIVEN_BACK", 0.0)
-    budget.relieve()
-    assert len(given) == 2
+    assert given == [6_000_001, 6_040_000, 6_001_000]
+
+
+def test_spare_arrays_stay_within_the_limit_and_go_before_states_are_spilled(tmp_path: Path) -> None:
+    """What builders give back is kept where states leave room, and counts while it is."""
+    budget = Budget(1_000_000, tmp_path)
+    first, second = np.zeros(50_000), np.zeros(50_001)
+    budget.give_back(first)
+    held = budget.hold(np.zeros(60_000))
+    budget.give_back(second)
+    assert budget.borrow(50_001, np.float64) is not second
+    assert budget.borrow(50_000, np.float64) is first
+    budget.give_back(first)
+    more = budget.hold(np.zeros(30_000))
+    assert budget.borrow(50_000, np.float64) is not first
+    assert held.resident
+    assert more.resident
+    assert not budget.spilled
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the C library cannot give memory back")
@@ -621,10 +641,10 @@ def test_the_spill_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
     assert memory.spill_directory() == tmp_path
 
 
-def test_what_lives_beside_an_array_counts_as_long_and_is_never_spilled(tmp_path: Path) -> None:
+def test_the_overhead_of_an_array_counts_as_long_as_it_lives_and_is_never_spilled(tmp_path: Path) -> None:
     """The codes and starts of a segment stay in memory while its words are spilled."""
     budget = Budget(1 << 20, tmp_path)
-    held = budget.hold(np.zeros(1 << 16), beside=1 << 19)
+    held = budget.hold(np.zeros(1 << 16), overhead=1 << 19)
     assert budget.resident == (1 << 19) + (1 << 19)
     other = budget.hold(np.zeros(1 << 15))
     assert not held.resident

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["SegmentBuilder"]
 
 MANY = 8  # rows for each key that differs only by bits that never partition, from which they may repeat
-SPARE = 8  # one item of this many, at least, must be in a repetitive piece: what is left is copied
+REPETITIVE = 8  # one item of this many, at least, must be in a repetitive piece: what is left is copied
 CHUNK = 1 << 16  # items of a repetitive piece that are grouped at a time
 _TABLES: dict[int, list[Array]] = {}  # of zeros, by the number of codes, one a thread: fresh memory is slow
 _LEAST = 1 << 12  # rows that are collected at a time, however small the budget
@@ -231,7 +231,7 @@ class SegmentBuilder:
         """Store the pieces: as (word, count) where words repeat, else unchanged."""
         long = np.diff(starts).max() >= kernels.LONG
         again = self._repetitive(words, rest, starts) if long else np.zeros(codes.size, bool)
-        if np.diff(starts)[again].sum() * SPARE > words.size:
+        if np.diff(starts)[again].sum() * REPETITIVE > words.size:
             pieces = [
                 (code, *_grouped(*(column[a:b] for column in (words, rest, counts, weights))))
                 for code, a, b in zip(codes[again], starts[:-1][again], starts[1:][again], strict=True)

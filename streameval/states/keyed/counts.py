@@ -66,7 +66,7 @@ SLAB = 1 << 20  # rows gathered at a time
 _FULL = 1 << 32  # rows of a key and label that do not fit into the table of a bucket
 REFINE = 1 << 24  # items above which a bucket of 64-bit words is partitioned again, or fewer under a small budget
 _LEAST = 1 << 14  # as few at least: a finer partition costs more than it saves
-_SPARE = 8  # a distinct key and what metrics derive from it take about as much as so many items
+_ITEMS_A_KEY = 8  # a distinct key and what metrics derive from it take about as much as so many items
 _COPIES = 32  # gathered, sorted, counted and aligned items take four times their bytes: an eighth of the budget
 _FEW = 16  # with so many codes for each that occurs, arrays of all codes are avoided
 
@@ -267,7 +267,7 @@ class KeyedCounts:
         fits = not self.layout.weighted and self._spread("rows", 2 * start, 2 * stop).max(initial=0) < _FULL
         if self.layout.bits == 16 and fits:
             places = self.places(start, stop)
-            yield from words_counted(places.at, start, most // _SPARE)
+            yield from words_counted(places.at, start, most // _ITEMS_A_KEY)
             return
         for i, j in cut(items, most):
             if self.layout.bits == 64 and j - i == 1 and items[i] > most:
