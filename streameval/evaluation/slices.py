@@ -63,12 +63,13 @@ def slice_results(sliced: SlicedStates, swept: Swept, *, weighted: bool) -> Iter
     engine = sliced.engine
     for key in sliced.slicing.keys:
         own = {w: groups[key] for w, groups in swept.items()}
-        grouped: list[tuple[MetricRequest, Any]] = [
-            (w, None if w in own else sliced.grouped(w, key)) for w in sliced.wanted
-        ]
-        found_in = (own[w] if w in own else state.groups() for w, state in grouped)
+        states = {w: sliced.grouped(w, key) for w in sliced.wanted if w not in own}
+        cut = {w: w.family.cut(engine, state) for w, state in states.items() if w.metrics}
+        found_in = (own[w] if w in own else states[w].groups() for w in sliced.wanted)
         groups = sorted({group for each in found_in for group in each}, key=rank)  # whatever the layout
-        cut = {w: w.family.cut(engine, state) for w, state in grouped if w.metrics and state is not None}
+        # a slice may have rows in some states only: without a label a row has a class, but is in no lift curve
+        states |= {w: sliced.grouped(w, key) for w, has in own.items() if any(group not in has for group in groups)}
+        grouped = [(w, states.get(w)) for w in sliced.wanted]
         found = []
         for start in range(0, len(groups), _CHUNK):
             found += _finalized(engine, grouped, groups[start : start + _CHUNK], own, cut, weighted=weighted)

@@ -360,6 +360,25 @@ def test_a_slice_of_one_class_has_its_reason() -> None:
     assert "in 1 slice: " + str(lone.reason) in str(found)
 
 
+def test_a_slice_may_have_rows_for_some_metrics_only() -> None:
+    """Rows without a label have a class, but no place in a lift curve: their slice has no AUL, and says why."""
+    data = pa.table(
+        {
+            "label": pa.array([1, 0, None], pa.int8()),
+            "cluster": ["a", "b", "c"],
+            "class": ["k", "l", "k"],
+            "flag": [True, True, None],
+        }
+    )
+    found = evaluate(data, cluster="cluster", classes="class", unlabelled="drop", by="flag")
+    (aul,) = [one for one in found.results if (one.metric, one.slice) == ("aul", {"flag": None})]
+    assert math.isnan(aul.value)
+    assert aul.reason
+    assert found.value("bcubed_fscore", slice={"flag": None}) == 1
+    alone = evaluate(data.slice(0, 2), cluster="cluster", classes="class", by="flag")
+    assert found.value("aul", slice={"flag": True}) == alone.value("aul")
+
+
 def test_too_many_slices_are_refused(folder: Path) -> None:
     """With their number, the column and what to do."""
     with pytest.raises(
