@@ -186,6 +186,16 @@ def test_a_narrower_batch_is_widened() -> None:
     assert first.result().rows == 4
 
 
+def test_a_refused_batch_is_left_out_with_a_unit_too() -> None:
+    """Clusters are then folded by block, and refuse nulls as plain ones do, before a row is taken."""
+    batch = {"label": [0, 1] * 20, "c": [*range(20)] * 2, "u": [*range(40)]}
+    made = Accumulator(label="label", cluster="c", metrics="aul", unit="u")
+    made.update(batch)
+    with pytest.raises(NullError, match="'c' has nulls"):
+        made.update(pa.table(batch | {"c": pa.array([None, *range(39)], pa.int64())}))
+    assert made.result().results == evaluate(pa.table(batch), cluster="c", metrics="aul", unit="u").results
+
+
 def test_a_refused_first_batch_decides_no_types() -> None:
     """The next one may have others."""
     found = Accumulator(score="score")

@@ -45,6 +45,7 @@ from streameval.evaluation.request import Request
 from streameval.options import recorded
 from streameval.scan.pieces import Piece, Scan, TableSource
 from streameval.scan.widen import widen as widened
+from streameval.states.protocol import ungrouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -164,7 +165,7 @@ class Accumulator:
             except LabelError as error:
                 msg = f"the batch, with those before: {error}"
                 raise LabelError(msg) from None
-        for spec in plan.specs:
+        for spec in dict.fromkeys(map(ungrouped, plan.specs)):
             if "error" in (getattr(spec, "nan", ""), getattr(spec, "nulls", "")):
                 for each in ready:
                     if any(_misses(each.columns[name]) for name in spec.columns):

@@ -5,13 +5,16 @@ by all builders. This module does not know where the data come from or which eng
 
 The engine divides its memory limit: 60 % for finished states (`STATE_SHARE`), at most 25 % for the buffers of builders
 (`run_capacity`), the rest for record batches and for the shards being finalized. What reading row groups takes is
-reserved from the states' share (`scratch_bytes`); a limit too low for it is said beforehand (`least_limit`).
+reserved from the states' share while a task runs (`scratch_bytes`); a limit too low for it is said beforehand
+(`warn_of_little`).
 """
 
 from __future__ import annotations
 
+import logging
 import sys
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +27,8 @@ from streameval.scan import Piece, join, read
 from streameval.scan.pieces import LARGE_CHUNK
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
-from streameval.states.protocol import Batch, takes_unlabelled
+from streameval.states.protocol import Batch, takes_unlabelled, ungrouped
+from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +49,6 @@ __all__ = [
     "fold",
     "hand_over",
     "label_reader",
-    "least_limit",
     "merge",
     "prepared",
     "raw_batches",
@@ -54,7 +57,10 @@ __all__ = [
     "scratch_bytes",
     "task_threads",
     "tasks",
+    "warn_of_little",
 ]
+
+_LOG = logging.getLogger(__name__)
 
 BATCH_ROWS = 1 << 20
 LONG_BATCH_ROWS = 1 << 15  # for strings and binaries
@@ -166,13 +172,14 @@ def fold(pieces: Sequence[Piece], plan: Plan, budget: Budget, capacity: int, pro
     builders: dict[Spec, Builder] = {spec: spec.builder(budget, room) for spec in plan.specs}
     due = sum(piece.rows for piece in pieces if piece.estimated)  # what progress reports of them, whatever they hold
     try:
-        for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget)):
-            for rows_ready in prepared(piece, row, batch, plan, reader):
-                hand_over(rows_ready, builders)
-            budget.relieve()
-            done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
-            due -= done if piece.estimated else 0
-            progress(done)
+        with budget.reserved(scratch_bytes(pieces)):
+            for piece, row, batch in raw_batches(pieces, plan.schema, batch_rows(plan.schema, capacity, budget)):
+                for rows_ready in prepared(piece, row, batch, plan, reader):
+                    hand_over(rows_ready, builders)
+                budget.relieve()
+                done = min(batch.num_rows, due) if piece.estimated else batch.num_rows
+                due -= done if piece.estimated else 0
+                progress(done)
         progress(due)
     except CorruptFileError as error:
         if not plan.skip:
@@ -239,10 +246,10 @@ def _width(kind: pa.DataType) -> int:
         return 64
 
 
-def scratch_bytes(pieces: Sequence[Piece], threads: int) -> int:
+def scratch_bytes(pieces: Sequence[Piece], threads: int = 1) -> int:
     """Bytes that all threads take while they read, without states, builders and batches.
 
-    Each takes twice its row group, as it is stored, and tables of a few megabytes; for few rows, less.
+    Each takes twice the largest row group, as it is stored, and tables of a few megabytes; for few rows, less.
     """
     known = all(piece.rows >= 0 for piece in pieces)
     tables = min(_TABLES, _TABLE_ROW * sum(piece.rows for piece in pieces)) if known else _TABLES
@@ -250,9 +257,36 @@ def scratch_bytes(pieces: Sequence[Piece], threads: int) -> int:
 
 
 def _group_bytes(piece: Piece) -> int:
-    """Bytes of a row group as it is stored; none for a table in memory."""
-    groups = getattr(getattr(piece.source, "source", piece.source), "groups", ())
-    return piece.nbytes // len(groups) if groups else 0
+    """Bytes of the largest row group as it is stored; none for a table in memory."""
+    sizes = getattr(getattr(piece.source, "source", piece.source), "sizes", ())
+    return max(sizes, default=piece.nbytes if piece.estimated else 0)
+
+
+def warn_of_little(limit: int, pieces: Sequence[Piece], threads: int, whose: str = "") -> None:
+    """Say, once for equal numbers, that a limit is too low to hold.
+
+    Parameters
+    ----------
+    limit : bytes of the process that folds
+    pieces : what it reads
+    threads : its threads
+    whose : words after "memory", such as " of a worker"
+    """
+    least = least_limit(scratch_bytes(pieces, threads))
+    if limit < least:
+        _warn(limit, least, threads, whose)
+
+
+@cache
+def _warn(limit: int, least: int, threads: int, whose: str) -> None:
+    _LOG.warning(
+        "%s of memory%s is too little for the row groups and tables of %s, so the run may take more; "
+        "give %d MiB (--memory) or fewer threads (--threads)",
+        size(limit),
+        whose,
+        plural(threads, "thread"),
+        -(-least >> 20),
+    )
 
 
 def least_limit(scratch: int) -> int:
@@ -368,7 +402,7 @@ def builder_bytes(specs: Iterable[Spec]) -> int:
     >>> builder_bytes([ScoreSpec("score", "f8")]), builder_bytes([ScoreSpec("score", "f8", weighted=True)])
     (20, 36)
     """
-    states = [getattr(spec, "inner", spec).empty() for spec in specs]
+    states = [ungrouped(spec).empty() for spec in specs]
     return max(1, sum(2 * row_bytes(state) + 4 * len(state.runs()) for state in states))
 
 

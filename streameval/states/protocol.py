@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streameval.states.keyed.packing import Packing
     from streameval.typing import Array
 
-__all__ = ["Batch", "Builder", "Small", "Spec", "State", "StoredSpec", "Totals", "takes_unlabelled"]
+__all__ = ["Batch", "Builder", "Small", "Spec", "State", "StoredSpec", "Totals", "takes_unlabelled", "ungrouped"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,12 @@ def _taken(column: pa.Array, rows: Array, at: pa.Array) -> pa.Array:
 
 def takes_unlabelled(spec: Any) -> bool:
     """Whether a state counts rows without a label as well."""
-    return bool(getattr(getattr(spec, "inner", spec), "unlabelled", False))
+    return bool(getattr(ungrouped(spec), "unlabelled", False))
+
+
+def ungrouped(spec: Any) -> Any:
+    """What a grouped state splits; any other spec itself."""
+    return getattr(spec, "inner", spec)
 
 
 @dataclass(frozen=True, slots=True)
