@@ -335,6 +335,7 @@ class Budget:
         self.directory = spill_directory(directory)
         self.threads = threads
         self.room = self.limit  # for arrays: the limit without what is reserved
+        self._reserved = 0
         self.resident = 0
         self.spilled = 0
         self.learned: dict[Any, Any] = {}  # by spec, what one builder learned of the data for those after it
@@ -356,13 +357,18 @@ class Budget:
 
     @contextmanager
     def reserved(self, nbytes: int) -> Iterator[None]:
-        """Leave this much of the limit to what is no state, but at least an eighth of the limit to states."""
-        self.room = max(self.limit - nbytes, int(self.limit * LEAST_ROOM))
+        """Leave this much more of the limit to what is no state, but at least an eighth of the limit to states."""
+        self._reserve(nbytes)
         try:
             self._spill_excess()
             yield
         finally:
-            self.room = self.limit
+            self._reserve(-nbytes)
+
+    def _reserve(self, nbytes: int) -> None:
+        with self._lock:
+            self._reserved += nbytes
+            self.room = max(self.limit - self._reserved, int(self.limit * LEAST_ROOM))
 
     def borrow(self, shape: int | tuple[int, ...], dtype: Any) -> Array:
         """An uninitialised array for a builder, reused if one of this shape was given back: fresh memory is slow."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import errno
-import logging
 import sys
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streameval.budget import Budget, available_memory, parse_bytes, spill_directory
@@ -18,18 +17,17 @@ from streameval.engine.fold import (
     Plan,
     builder_bytes,
     fold,
-    least_limit,
     merge,
     run_capacity,
-    scratch_bytes,
     task_threads,
     tasks,
+    warn_of_little,
 )
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
 from streameval.errors import SpillError
 from streameval.metrics.contingency.finalize import matching
 from streameval.metrics.finalize import combine, ingredients, partials, remember
-from streameval.wording import plural, size
+from streameval.wording import plural
 
 if TYPE_CHECKING:
     import os
@@ -44,19 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["ThreadEngine"]
 
 _WORTH_THREADS = 1 << 20  # bytes of states; fewer are finalized before Dask has started threads, let alone is imported
-_LOG = logging.getLogger(__name__)
-
-
-@cache
-def _warn(limit: int, least: int, threads: int) -> None:
-    """Say once that a limit is too low to hold."""
-    _LOG.warning(
-        "%s of memory is too little for the row groups and tables of %s, so the run may take more; "
-        "give %d MiB (--memory) or fewer threads (--threads)",
-        size(limit),
-        plural(threads, "thread"),
-        -(-least >> 20),
-    )
 
 
 @dataclass(frozen=True)
@@ -123,11 +108,8 @@ class ThreadEngine:
         """One pass: fold tasks, whose states are merged as a tree."""
         self.begin(rows)
         one = partial(fold, plan=plan, budget=self.budget, capacity=self.capacity(plan), progress=self.progress)
-        scratch = scratch_bytes(pieces, self.threads)
-        if self.limit < least_limit(scratch):
-            _warn(self.limit, least_limit(scratch), self.threads)
-        with self.budget.reserved(scratch):
-            folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
+        warn_of_little(self.limit, pieces, self.threads)
+        folded = tree(one, self.assigned(pieces, rows, plan), merge, "fold", self.threads)
         self.budget.release_spares()
         return folded
 

@@ -128,10 +128,10 @@ def _pieces(
     # of an object Arrow does not notice a short answer: its footer is read again, with the data, and compared
     kept = footer if len(runs) > 1 and isinstance(file.filesystem, fs.LocalFileSystem) else None
     for run in runs:
-        rows, nbytes = sum(group.rows for group in run), sum(group.nbytes for group in run)
+        rows, sizes = sum(group.rows for group in run), tuple(group.nbytes for group in run)
         numbers = tuple(group.number for group in run)
         listed = file.size, file.mtime
-        plain = RowGroups(file.filesystem, file.path, numbers, nbytes, listed, encoded_in(run), kept)
+        plain = RowGroups(file.filesystem, file.path, numbers, sizes, listed, encoded_in(run), kept)
         source: Source = plain
         left = rows
         if file.deleted:
@@ -139,7 +139,7 @@ def _pieces(
             left -= int(deleted.sum())
             source = KeptRows(plain, np.packbits(deleted).tobytes())
         if left:
-            yield Piece(partition, file.name, run[0].row, left, nbytes, origin, constants, source=source)
+            yield Piece(partition, file.name, run[0].row, left, sum(sizes), origin, constants, source=source)
 
 
 def _runs(groups: Iterable[Group]) -> Iterator[list[Group]]:

@@ -151,7 +151,7 @@ class RowGroups:
     ----------
     filesystem, path : where it is
     groups : numbers of the row groups
-    nbytes : compressed bytes of the requested columns
+    sizes : compressed bytes of the requested columns in each of them
     planned : size and time of the last change of the file, as listed
     encoded : columns to read as dictionaries: decoding a code costs a fifth of what a string costs
     footer : where it is kept
@@ -160,13 +160,13 @@ class RowGroups:
     filesystem: Any
     path: str
     groups: tuple[int, ...]
-    nbytes: int
+    sizes: tuple[int, ...]
     planned: tuple[int | None, int | None] = (None, None)
     encoded: frozenset[str] = frozenset()
     footer: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return RowGroups, (self.filesystem, self.path, self.groups, self.nbytes, self.planned, self.encoded)
+        return RowGroups, (self.filesystem, self.path, self.groups, self.sizes, self.planned, self.encoded)
 
     def read_footer(self) -> Any:
         """The file's footer: the one that is kept, else read again."""
@@ -181,7 +181,7 @@ class RowGroups:
         with opened(self.filesystem, self.path, *self.planned) as handle:
             footer = self.footer if local or self.footer else footer_of(handle)
             yield from row_group_batches(
-                handle, footer, self.groups, self.nbytes, columns, batch_rows, local=local, encoded=self.encoded
+                handle, footer, self.groups, sum(self.sizes), columns, batch_rows, local=local, encoded=self.encoded
             )
 
 
@@ -324,7 +324,7 @@ def _concatenated(a: Piece, b: Piece) -> Piece | None:
     if not (same_file and a.row + a.rows == b.row and one.filesystem == two.filesystem):
         return None
     encoded = one.encoded & two.encoded
-    source = replace(one, groups=one.groups + two.groups, nbytes=one.nbytes + two.nbytes, encoded=encoded)
+    source = replace(one, groups=one.groups + two.groups, sizes=one.sizes + two.sizes, encoded=encoded)
     return replace(a, rows=a.rows + b.rows, nbytes=a.nbytes + b.nbytes, source=source)
 
 
@@ -350,9 +350,8 @@ def row_groups(piece: Piece) -> Iterator[Piece]:
     except READ_ERRORS as error:
         raise unreadable(piece.name, error) from error
     row = piece.row
-    for group in source.groups:
+    for group, nbytes in zip(source.groups, source.sizes, strict=True):
         rows = footer.row_group(group).num_rows
-        nbytes = source.nbytes * rows // piece.rows
-        single = replace(source, groups=(group,), nbytes=nbytes, footer=footer)
+        single = replace(source, groups=(group,), sizes=(nbytes,), footer=footer)
         yield replace(piece, row=row, rows=rows, nbytes=nbytes, source=single)
         row += rows

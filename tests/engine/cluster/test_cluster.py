@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import logging
 import os
 import pickle
 import re
@@ -148,6 +149,22 @@ def test_clusters_held_by_block_are_read_on_workers(client: Any, simulated: Path
         found = evaluate(simulated, **options, unit="campaign", **on)
         assert found.curve("lift").y.tolist() == plain.curve("lift").y.tolist()
         assert found.attribution("cluster").impure == plain.attribution("cluster").impure
+
+
+def test_a_limit_too_low_for_workers_is_said_beforehand(
+    client: Any, simulated: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It names the limit that suffices, which is then silent; the values are the same."""
+    given: dict[str, Any] = {"score": "score_a", "metrics": "roc_auc", "client": client}
+    with caplog.at_level(logging.WARNING, "streameval"):
+        little = evaluate(simulated, **given, memory="4MiB").results
+    [record] = caplog.records
+    assert "4.2 MB of memory of a worker is too little" in record.getMessage()
+    [least] = re.findall(r"give (\d+) MiB \(--memory\)", record.getMessage())
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "streameval"):
+        assert evaluate(simulated, **given, memory=f"{least}MiB").results == little
+    assert not caplog.records
 
 
 @pytest.mark.parametrize("passes", [1, 2])

@@ -247,7 +247,7 @@ def planner(workers: int, threads: int) -> tuple[ClusterEngine, Plan]:
 def test_a_run_is_planned_within_its_tasks(exponent: int, workers: int, threads: int) -> None:
     """At most twenty folds per gigabyte, or one per thread; with folds × ranges at most 10⁵ tasks."""
     rows, nbytes, count = 10**exponent, 12 * 10**exponent, 10_000
-    source = RowGroups(None, "file", (0,), nbytes // count)
+    source = RowGroups(None, "file", (0,), (nbytes // count,))
     pieces = [Piece("", str(i), 0, rows // count, nbytes // count, source=source) for i in range(count)]
     engine, plan = planner(workers, threads)
     folds = len(engine.assigned(pieces, rows, plan))
@@ -265,7 +265,7 @@ def test_a_table_of_classes_is_planned_within_its_tasks(workers: int, threads: i
     table = ContingencySpec("campaign", "cluster")
     plan = replace(plan, specs=(*plan.specs, table))
     rows = 10**10
-    pieces = [Piece("", str(i), 0, 10**6, 10**7, source=RowGroups(None, "file", (0,), 10**7)) for i in range(10_000)]
+    pieces = [Piece("", str(i), 0, 10**6, 10**7, source=RowGroups(None, "file", (0,), (10**7,))) for i in range(10_000)]
     folds = len(engine.assigned(pieces, rows, plan))
     nbytes = rows * sum(row_bytes(spec.empty()) for spec in plan.specs)
     ranges, tasks = engine.expected(folds, 1, nbytes, [True])
@@ -276,7 +276,7 @@ def test_a_table_of_classes_is_planned_within_its_tasks(workers: int, threads: i
 def test_states_that_need_too_many_tasks_are_refused() -> None:
     """A hundred workers cannot hold 10¹³ rows in ranges of a quarter of their memory."""
     engine, plan = planner(100, 4)
-    piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=RowGroups(None, "file", (0,), 12 * 10**13))
+    piece = Piece("", "file", 0, 10**13, 12 * 10**13, source=RowGroups(None, "file", (0,), (12 * 10**13,)))
     with pytest.raises(ClusterError, match="need 93,200 ranges"):
         engine.assigned([piece], piece.rows, plan)
 
