@@ -3,32 +3,27 @@
 A task folds a few pieces of the scan into one state per spec. Labels and weights are decoded once per batch and shared
 by all builders. This module does not know where the data come from or which engine runs the task.
 
-The engine divides its memory limit: 60 % for finished states (`STATE_SHARE`), at most 25 % for the buffers of builders
+The engine divides its memory limit: 60 % for finished states, at most 25 % for the buffers of builders
 (`run_capacity`), the rest for record batches and for the shards being finalized. What reading row groups takes is
-reserved from the states' share while a task runs (`scratch_bytes`); a limit too low for it is said beforehand
-(`warn_of_little`).
+reserved from the states' share while a task runs (`streameval.engine.scratch`).
 """
 
 from __future__ import annotations
 
-import logging
 import sys
 from dataclasses import dataclass
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streameval.budget import LEAST_ROOM
+from streameval.engine.scratch import scratch_bytes
 from streameval.errors import CorruptFileError, LabelError, SchemaError, WeightError
 from streameval.scan import Piece, join, read
-from streameval.scan.pieces import LARGE_CHUNK
 from streameval.states.keyed.ranges import row_bytes
 from streameval.states.labels import LabelReader, LabelSpec
 from streameval.states.protocol import Batch, takes_unlabelled, ungrouped
-from streameval.wording import plural, size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIXED_TASKS",
-    "STATE_SHARE",
     "TASKS",
     "Folded",
     "Plan",
@@ -54,13 +48,9 @@ __all__ = [
     "raw_batches",
     "row_width",
     "run_capacity",
-    "scratch_bytes",
     "task_threads",
     "tasks",
-    "warn_of_little",
 ]
-
-_LOG = logging.getLogger(__name__)
 
 BATCH_ROWS = 1 << 20
 LONG_BATCH_ROWS = 1 << 15  # for strings and binaries
@@ -69,9 +59,7 @@ TASK_ROWS = 1 << 20  # rows that make a task worthwhile
 TASKS = 4  # tasks per thread, however many rows: this bounds how many states live at a time
 FIXED_TASKS = 2  # the same where no state grows with the rows: then the tables of each task take the time
 _ROW_SCRATCH = 80  # bytes that a row takes while it is decoded, hashed, moved to its group and encoded
-_TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
 ROWS_A_TASK = 1 << 22  # for states that depend on how tasks are cut
-STATE_SHARE = 0.6  # share of the memory limit that states may hold
 HEAVIEST = 1e280  # largest weight: no sum of weights overflows a float64
 
 
@@ -244,60 +232,6 @@ def _width(kind: pa.DataType) -> int:
         return -(-int(kind.bit_width) // 8)
     except ValueError:
         return 64
-
-
-def scratch_bytes(pieces: Sequence[Piece], threads: int = 1) -> int:
-    """Bytes that all threads take while they read, without states, builders and batches.
-
-    Each takes twice the largest row group, as it is stored, and tables of a few megabytes; for few rows, less.
-    """
-    known = all(piece.rows >= 0 for piece in pieces)
-    tables = min(_TABLES, _TABLE_ROW * sum(piece.rows for piece in pieces)) if known else _TABLES
-    return threads * (2 * min(max(map(_group_bytes, pieces), default=0), LARGE_CHUNK) + tables)
-
-
-def _group_bytes(piece: Piece) -> int:
-    """Bytes of the largest row group as it is stored; none for a table in memory."""
-    sizes = getattr(getattr(piece.source, "source", piece.source), "sizes", ())
-    return max(sizes, default=piece.nbytes if piece.estimated else 0)
-
-
-def warn_of_little(limit: int, pieces: Sequence[Piece], threads: int, whose: str = "") -> None:
-    """Say, once for equal numbers, that a limit is too low to hold.
-
-    Parameters
-    ----------
-    limit : bytes of the process that folds
-    pieces : what it reads
-    threads : its threads
-    whose : words after "memory", such as " of a worker"
-    """
-    least = least_limit(scratch_bytes(pieces, threads))
-    if limit < least:
-        _warn(limit, least, threads, whose)
-
-
-@cache
-def _warn(limit: int, least: int, threads: int, whose: str) -> None:
-    _LOG.warning(
-        "%s of memory%s is too little for the row groups and tables of %s, so the run may take more; "
-        "give %d MiB (--memory) or fewer threads (--threads)",
-        size(limit),
-        whose,
-        plural(threads, "thread"),
-        -(-least >> 20),
-    )
-
-
-def least_limit(scratch: int) -> int:
-    """The memory limit from which on reading leaves states the least room that a budget keeps for them.
-
-    Examples
-    --------
-    >>> least_limit(21 << 20) >> 20
-    40
-    """
-    return int(scratch / (STATE_SHARE * (1 - LEAST_ROOM)))
 
 
 def prepared(piece: Piece, row: int, batch: pa.RecordBatch, plan: Plan, reader: LabelReader | None) -> Iterator[Batch]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from streameval.budget import Budget, available_memory, parse_bytes, spill_directory
 from streameval.engine.fold import (
     FIXED_TASKS,
-    STATE_SHARE,
     TASKS,
     Folded,
     Plan,
@@ -21,9 +20,9 @@ from streameval.engine.fold import (
     run_capacity,
     task_threads,
     tasks,
-    warn_of_little,
 )
 from streameval.engine.graph import Progress, map_tasks, thread_count, tree
+from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.errors import SpillError
 from streameval.metrics.contingency.finalize import matching
 from streameval.metrics.finalize import combine, ingredients, partials, remember

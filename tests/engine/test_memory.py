@@ -27,7 +27,7 @@ from strategies import SUBJECTS, Subject, difference
 from streameval import budget as memory
 from streameval import evaluate, scan
 from streameval.budget import Budget, parse_bytes
-from streameval.engine import fold
+from streameval.engine import fold, scratch
 from streameval.engine.graph import CancelledError, Progress, map_tasks, tree
 from streameval.errors import OptionError, SpillError
 from streameval.scan.pieces import Piece, TableSource
@@ -163,7 +163,7 @@ def test_row_groups_are_reserved_from_the_limit_while_rows_are_folded(
     stored = max(sum(footer.row_group(g).column(i).total_compressed_size for i in (0, 1)) for g in range(5))
     assert rooms
     for limit, room in rooms:
-        assert room == limit - 2 * stored - fold._TABLES
+        assert room == limit - 2 * stored - scratch._TABLES
 
 
 def test_what_tasks_reserve_adds_up(tmp_path: Path) -> None:
@@ -187,14 +187,14 @@ def test_the_largest_row_group_is_reserved(tmp_path: Path) -> None:
         sum(footer.row_group(g).column(i).total_compressed_size for i in range(footer.num_columns)) for g in range(3)
     ]
     [piece] = scan.plan(tmp_path, table.schema.names).pieces
-    assert fold.scratch_bytes([piece]) == 2 * max(sizes) + fold._TABLES
+    assert scratch.scratch_bytes([piece]) == 2 * max(sizes) + scratch._TABLES
 
 
 def test_unknown_rows_are_not_added_to_known_ones() -> None:
     """A stream whose rows are unknown needs full tables, whatever else is read."""
     pieces = [Piece("", "data", 0, rows, 0, source=TableSource(_table(0))) for rows in (20, -1)]
-    assert fold.scratch_bytes(pieces[:1], 1) == 20 * fold._TABLE_ROW
-    assert fold.scratch_bytes(pieces[1:], 1) == fold.scratch_bytes(pieces, 1) == fold._TABLES
+    assert scratch.scratch_bytes(pieces[:1], 1) == 20 * scratch._TABLE_ROW
+    assert scratch.scratch_bytes(pieces[1:], 1) == scratch.scratch_bytes(pieces, 1) == scratch._TABLES
 
 
 def test_a_limit_too_low_for_the_row_groups_is_said_beforehand(
@@ -444,7 +444,7 @@ LONG_RUN = """
 import os, signal, sys, time
 import numpy as np
 import streameval
-from streameval.engine import fold
+from streameval.engine import fold, scratch
 fold.BATCH_ROWS = 1 << 14
 seen, told, interrupted = [0], [], []
 def interrupt(*_):

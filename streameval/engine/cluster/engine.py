@@ -20,7 +20,6 @@ from streameval.engine.cluster.exchange import MOST_TASKS, count_tasks, exchange
 from streameval.engine.cluster.folds import folds
 from streameval.engine.cluster.tables import Table, count_table_tasks
 from streameval.engine.fold import (
-    STATE_SHARE,
     TASKS,
     Folded,
     builder_bytes,
@@ -28,8 +27,8 @@ from streameval.engine.fold import (
     run_capacity,
     task_threads,
     tasks,
-    warn_of_little,
 )
+from streameval.engine.scratch import STATE_SHARE, warn_of_little
 from streameval.engine.threads import ThreadEngine
 from streameval.errors import ClusterError
 from streameval.metrics.finalize import combine

@@ -1,0 +1,118 @@
+"""What memory and processors this process may use, and how it gives memory back."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from streameval.errors import OptionError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "available_memory",
+    "available_threads",
+    "give_back_freed",
+    "parse_bytes",
+    "process_memory",
+    "spill_directory",
+]
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_DISK = Path("/var/tmp")  # noqa: S108 - a spill file is unlinked, so its name cannot be taken; /tmp is often memory
+_PAGES = Path("/proc/self/statm")
+
+
+def parse_bytes(text: str | int) -> int:
+    """Bytes in a size such as ``"2GiB"``, ``"500 MB"`` or ``1073741824``.
+
+    Raises
+    ------
+    OptionError
+        If `text` is not a positive size.
+
+    Examples
+    --------
+    >>> parse_bytes("2GiB"), parse_bytes("1.5 kB"), parse_bytes(64)
+    (2147483648, 1500, 64)
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?I?)B?\s*", str(text).upper())
+    size = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
+    if size <= 0:
+        msg = f"memory={text!r} is not a positive size; write for instance 2GiB or 500MB"
+        raise OptionError(msg)
+    return size
+
+
+@cache
+def available_memory() -> int:
+    """Bytes of memory this process may use: physical memory, or the cgroup's limit if that is lower. Cached.
+
+    Examples
+    --------
+    >>> available_memory() > 0
+    True
+    """
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit in _cgroup_limits():
+        with suppress(OSError):
+            text = limit.read_text().strip()
+            total = min(total, int(text)) if text.isdigit() else total
+    return total
+
+
+def _cgroup_limits() -> Iterator[Path]:
+    """Files that may hold a memory limit: of this process's cgroup and of its parents."""
+    root = Path("/sys/fs/cgroup")
+    yield root / "memory" / "memory.limit_in_bytes"
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            base, name = (root, "memory.max") if not controllers else (root / "memory", "memory.limit_in_bytes")
+            here = base / path.lstrip("/")
+            for folder in (here, *here.parents):
+                if base in (folder, *folder.parents):
+                    yield folder / name
+
+
+def available_threads() -> int:
+    """Processors this process may run on, respecting affinity.
+
+    Examples
+    --------
+    >>> available_threads() >= 1
+    True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spill_directory(path: str | os.PathLike[str] | None = None) -> Path:
+    """Directory for spill files: `path`, else ``$TMPDIR``, else ``/var/tmp`` (``/tmp`` is often memory)."""
+    if path is not None:
+        return Path(path)
+    if "TMPDIR" not in os.environ and os.access(_DISK, os.W_OK):
+        return _DISK
+    return Path(tempfile.gettempdir())
+
+
+def give_back_freed() -> None:
+    """Give freed memory that Arrow's allocator and the C library keep back to the system, where they can."""
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    with suppress(AttributeError, OSError):  # the C library of Linux alone, but for musl's
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def process_memory() -> int:
+    """Bytes of memory that this process has; 0 where the system does not tell."""
+    with suppress(OSError):
+        return int(_PAGES.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0

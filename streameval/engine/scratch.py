@@ -1,0 +1,76 @@
+"""What reading takes in addition to states, builders and batches, and whether a memory limit leaves room for it."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import TYPE_CHECKING
+
+from streameval.budget import LEAST_ROOM
+from streameval.scan.pieces import LARGE_CHUNK
+from streameval.wording import plural, size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streameval.scan import Piece
+
+__all__ = ["STATE_SHARE", "scratch_bytes", "warn_of_little"]
+
+STATE_SHARE = 0.6  # share of the memory limit that states may hold
+_TABLES, _TABLE_ROW = 1 << 22, 200  # bytes of hot keys, codes and the like on a thread; for each of few rows
+_LOG = logging.getLogger(__name__)
+
+
+def scratch_bytes(pieces: Sequence[Piece], threads: int = 1) -> int:
+    """Bytes that all threads take while they read, without states, builders and batches.
+
+    Each takes twice the largest row group, as it is stored, and tables of a few megabytes; for few rows, less.
+    """
+    known = all(piece.rows >= 0 for piece in pieces)
+    tables = min(_TABLES, _TABLE_ROW * sum(piece.rows for piece in pieces)) if known else _TABLES
+    return threads * (2 * min(max(map(_group_bytes, pieces), default=0), LARGE_CHUNK) + tables)
+
+
+def _group_bytes(piece: Piece) -> int:
+    """Bytes of the largest row group as it is stored; none for a table in memory."""
+    sizes = getattr(getattr(piece.source, "source", piece.source), "sizes", ())
+    return max(sizes, default=piece.nbytes if piece.estimated else 0)
+
+
+def warn_of_little(limit: int, pieces: Sequence[Piece], threads: int, whose: str = "") -> None:
+    """Say, once for equal numbers, that a limit is too low to hold.
+
+    Parameters
+    ----------
+    limit : bytes of the process that folds
+    pieces : what it reads
+    threads : its threads
+    whose : words after "memory", such as " of a worker"
+    """
+    least = least_limit(scratch_bytes(pieces, threads))
+    if limit < least:
+        _warn(limit, least, threads, whose)
+
+
+@cache
+def _warn(limit: int, least: int, threads: int, whose: str) -> None:
+    _LOG.warning(
+        "%s of memory%s is too little for the row groups and tables of %s, so the run may take more; "
+        "give %d MiB (--memory) or fewer threads (--threads)",
+        size(limit),
+        whose,
+        plural(threads, "thread"),
+        -(-least >> 20),
+    )
+
+
+def least_limit(scratch: int) -> int:
+    """The memory limit from which on reading leaves states the least room that a budget keeps for them.
+
+    Examples
+    --------
+    >>> least_limit(21 << 20) >> 20
+    40
+    """
+    return int(scratch / (STATE_SHARE * (1 - LEAST_ROOM)))
