@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from streameval.budget import Budget
 from streameval.kernels.grouped.long import DISTANCE_BITS, fit_f8, sort_words
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS
+from streameval.states.grouped import By
+from streameval.states.grouped.woven import WovenBuilder
+from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
 from streameval.states.scores.long_words import bases, near_buckets
 from streameval.states.scores.types import rank_keys
@@ -79,3 +84,21 @@ def test_words_are_sorted_stably_within_buckets(top: int, low: int) -> None:
     wanted = [part[np.argsort(part >> np.uint64(low), kind="stable")] for part in np.split(words, starts[1:-1])]
     sort_words(words, starts, np.empty_like(words), np.uint64(low))
     assert np.array_equal(words, np.concatenate(wanted))
+
+
+def test_groups_that_another_task_meets_take_no_code_from_a_merge() -> None:
+    """What `fits` accepts has its codes: new groups of another thread come after them."""
+
+    def woven(first: int, groups: int) -> Any:
+        builder = WovenBuilder(ScoreSpec("s", "f8"), key, Budget(1 << 26), 1 << 16)
+        columns = {"s": pa.array(np.full(groups, 0.5)), "g": pa.array(np.arange(first, first + groups))}
+        batch = Batch(np.zeros(groups, np.uint8), None, columns)
+        assert builder.update(batch, key.split(batch))
+        return builder.woven()
+
+    key = By(("g",))
+    one, other = woven(0, 20_000), woven(20_000, 12_767)
+    assert one.fits(other)
+    one.book.codes([b"x%d" % i for i in range(12_768)])
+    assert [state.totals().rows for state in one.merge(other).alone().values()] == [1] * 32_767
+    assert not one.fits(woven(40_000, 1))

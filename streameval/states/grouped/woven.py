@@ -111,8 +111,12 @@ class Woven:
         return self.keyed.layout == LONG
 
     def fits(self, other: Woven) -> bool:
-        """Whether one table can hold the groups of both: any number, but long words only as many as they tell apart."""
-        return not self.long or other.book is self.book or len({*self.book.names, *other.book.names}) <= MOST_CELLS
+        """Whether one table can hold the groups of both, which then have codes in this one's book.
+
+        Long words can tell `MOST_CELLS` groups apart, other words any number.
+        """
+        same = not self.long or other.book is self.book
+        return same or self.book.few(other.book.names, MOST_CELLS) is not None
 
     def merge(self, other: Woven) -> Woven:
         """The groups of both."""
