@@ -13,6 +13,7 @@ from streameval.kernels.grouped.long import DISTANCE_BITS, fit_f8, sort_words
 from streameval.kernels.jit import read_only
 from streameval.kernels.keys import SCORE_BUCKETS
 from streameval.states.grouped import By
+from streameval.states.grouped.strips import Strip, sorted_rows
 from streameval.states.grouped.woven import WovenBuilder
 from streameval.states.protocol import Batch
 from streameval.states.scores.counts import ScoreSpec
@@ -102,3 +103,20 @@ def test_groups_that_another_task_meets_take_no_code_from_a_merge() -> None:
     one.book.codes([b"x%d" % i for i in range(12_768)])
     assert [state.totals().rows for state in one.merge(other).alone().values()] == [1] * 32_767
     assert not one.fits(woven(40_000, 1))
+
+
+def test_a_crowded_bucket_is_read_in_equal_parts() -> None:
+    """Scores near 1 lie at one end of their bucket: ranges of equal width would put nearly all rows into one part."""
+    rng, rows = np.random.default_rng(0), 400_000
+    scores = 1 - 10 ** -rng.uniform(6, 12, rows)
+    scores[:2] = 0.9962, 0.998
+    key, budget = By(("g",)), Budget(1 << 24)
+    builder = WovenBuilder(ScoreSpec("s", "f8"), key, budget, 1 << 16)
+    batch = Batch(np.zeros(rows, np.uint8), None, {"s": pa.array(scores), "g": pa.array(np.arange(rows) % 5)})
+    assert builder.update(batch, key.split(batch))
+    keyed = builder.woven().keyed
+    most = keyed.most(budget)
+    parts = [part for span in keyed.intervals(most) for part in sorted_rows(keyed, "f8", *span, budget)]
+    sizes = [part.words.size for part in parts if isinstance(part, Strip)]
+    assert sum(sizes) == rows > 4 * most
+    assert max(sizes) <= most

@@ -24,6 +24,7 @@ __all__ = ["Strip", "sorted_rows", "tied"]
 
 _CELL = np.uint64((1 << sweep.CELL_BITS) - 1)
 _HALF = np.uint64(32)
+_SAMPLE = 64  # words that are looked at for each pass over a bucket
 
 
 class Strip(NamedTuple):
@@ -82,13 +83,23 @@ def sorted_rows(
 
 
 def _ranges(keyed: KeyedCounts, passes: int) -> Iterator[tuple[int, int]]:
-    """Ranges of words, as many at most, that hold all rows; none cuts a key."""
+    """At most `passes` ranges of words with about equally many rows each; none cuts a key.
+
+    They are cut at quantiles of every so many words, since scores near 1 or 0 crowd one end of their bucket.
+    """
     if passes == 1:
         yield 0, 0
         return
-    ends = [(int(words.min()), int(words.max())) for each in keyed.segments if (words := each.words.read()).size]
-    low, high = min(a for a, _ in ends) >> sweep.CELL_BITS, 1 + (max(b for _, b in ends) >> sweep.CELL_BITS)
-    cuts = sorted({low + (high - low) * i // passes for i in range(passes + 1)})
+    step = max(1, int(keyed.items.sum()) // (_SAMPLE * passes))
+    ends, some = [], []
+    for each in keyed.segments:
+        words = each.words.read()
+        if words.size:
+            ends += [int(words.min()), int(words.max()) + (1 << sweep.CELL_BITS)]
+            some.append(words[::step].copy())
+    sample = np.sort(np.concatenate(some))
+    inner = sample[[sample.size * i // passes for i in range(1, passes)]].tolist()
+    cuts = sorted({word >> sweep.CELL_BITS for word in (min(ends), *inner, max(ends))})
     yield from pairwise(cut << sweep.CELL_BITS for cut in cuts)
 
 
