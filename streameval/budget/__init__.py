@@ -53,7 +53,7 @@ __all__ = [
 
 LEAST_ROOM = 1 / 8  # share of the limit that states always have
 _SMALL = 1 << 13  # bytes; spilling less than this frees nothing worth a system call
-_WORTH_KEEPING = 1 << 16  # bytes of an array that another builder had better reuse than allocate
+_WORTH_KEEPING = 1 << 16  # bytes from which an array is kept for another builder
 _GROWTH = 1 / 32  # share of the limit by which a process grows until freed memory is given back again
 
 
@@ -157,7 +157,7 @@ class Budget:
             give_back_freed()
 
     def relieve(self) -> None:
-        """Give freed memory back as `release_spares` does, where the process has grown by the limit, and since.
+        """Give freed memory back as `release_spares` does, if the process has grown by the limit, and grown again since.
 
         Freed memory that is used again costs nothing, so only growth since the last time calls for it.
         """

@@ -120,7 +120,7 @@ class Slicing:
         return side_by_side(held, self.keys, engine.each, engine.budget) if self.keys else []
 
     def wholes(self, states: Mapping[Any, Any], specs: Sequence[Any], budget: Budget) -> dict[Any, Any]:
-        """The states of all rows, by their inner specs; some are folded as what holds them."""
+        """The states of all rows, by their inner specs; some are derived from the state that holds their rows."""
         if not self.keys:
             held = {spec.held: state for spec, state in states.items() if hasattr(spec, "held")}
             return {spec: states[spec] if spec in states else held[spec].total(budget) for spec in specs}

@@ -56,7 +56,7 @@ class Batch:
     _made: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: Hashable, make: Callable[[Self], Any]) -> Any:
-        """What follows from the rows, made for the first state that asks; `name` tells everything else it depends on.
+        """A value computed from the batch once for all states; `name` identifies every other input.
 
         Examples
         --------

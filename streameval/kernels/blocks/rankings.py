@@ -46,7 +46,7 @@ def _add(sums, at, count, upper, lower, held):
 
 @jit
 def rank_blocks(whole, table, blocks, step, pieces, most, side, still, rows, sums):
-    """Negatives and positives of rankings, and three sums of each.
+    """Count the classes of each ranking and add up its three area sums.
 
     These are Σ p·(2B − n), with B the negatives in and below a piece; Σ p·precision after the piece; and the same with
     the precision before it added. A precision is in units of 2⁻⁶², and all counts are multiplied by `most`.

@@ -41,7 +41,7 @@ __all__ = ["WHOLE", "OneGroup", "Sheaf", "SheafPart", "counted", "sided"]
 WHOLE = (-1, b"")  # all rows, among the groups of a sheaf
 
 _LEAST = 1 << 16  # rows of a shard: each part costs time for each group
-_SHARE = 20  # bytes of a thread's scratch memory for each row of a shard, and two words; it needs 64 and two words
+_SHARE = 20  # bytes of scratch memory that set the rows of a shard, with two words; a row takes 64 while it is swept
 _ITEMS = 1 << 21  # of a part at most, but for one batch of counts
 
 

@@ -134,7 +134,7 @@ class GroupedSpec:
 
     @property
     def held(self) -> Any:
-        """The spec of a state that need not be folded as well: `total` gives it, and copies no row. None if not."""
+        """The spec of the state that `total` derives without copying rows; None if there is none."""
         return self.inner if self._cells else None
 
     def of_groups(self, groups: Mapping[int, Any]) -> Grouped:

@@ -24,7 +24,7 @@ __all__ = ["Strip", "sorted_rows", "tied"]
 
 _CELL = np.uint64((1 << sweep.CELL_BITS) - 1)
 _HALF = np.uint64(32)
-_SAMPLE = 64  # words that are looked at for each pass over a bucket
+_SAMPLE = 64  # words sampled for each pass over a bucket
 
 
 class Strip(NamedTuple):

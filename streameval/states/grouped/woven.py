@@ -362,7 +362,7 @@ def _shortened(keys: Callable[..., None], raw: Array, table: Array, kind: str) -
 
 
 def _upper(shift: int, words: Array) -> Array:
-    """The lower half of each key."""
+    """The key's bits above the cell, of which a bucket's words keep 16."""
     found: Array = (words >> words.dtype.type(shift)).astype(np.uint16)
     return found
 

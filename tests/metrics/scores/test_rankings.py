@@ -90,7 +90,7 @@ def test_sums_may_exceed_a_word() -> None:
 
 
 def test_weights_and_thresholds_have_states_of_their_own() -> None:
-    """There the loop does not do."""
+    """Weighted rows and thresholds take a state for each replicate."""
     state = folded(3, rows=300, bins=64, levels=9)
     weighted = replace(state, spec=replace(state.spec, weighted=True), sums=state.table.astype(np.float64))
     assert BlockReplicates(weighted, "u", 128).rankings([0], whole=True) is None
