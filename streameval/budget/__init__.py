@@ -157,7 +157,7 @@ class Budget:
             give_back_freed()
 
     def relieve(self) -> None:
-        """Give freed memory back as `release_spares` does, if the process has grown by the limit, and grown again since.
+        """Give freed memory back as `release_spares` does, if the process has grown by the limit, and again since.
 
         Freed memory that is used again costs nothing, so only growth since the last time calls for it.
         """
