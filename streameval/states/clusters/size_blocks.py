@@ -42,7 +42,7 @@ class SizeChanges:
     Examples
     --------
     >>> sweep = Sweep(2)  # a cluster of three rows: two in block 0, one of them positive, and one in block 1
-    >>> sweep.add(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([1, 0]))
+    >>> negatives, positives = sweep.add(np.array([0, 2]), np.array([0, 1]), np.array([1, 1]), np.array([1, 0]))
     >>> found = sweep.result()
     >>> found.table, found.without(0)
     (SizeTable(size=array([3]), clusters=array([1]), positives=array([1])), \
