@@ -38,6 +38,7 @@ CASES = {
 }
 
 AUL, PAIRS = {"cluster": "cluster", "metrics": "aul"}, {"cluster": "cluster", "classes": "campaign"}
+UNIT = {"unit": "campaign"}
 SCORE, WEIGHTED = {"score": "score"}, {"score": "score", "weight": "weight"}
 BUDGETED = {
     "score": ("float32", SCORE),
@@ -59,6 +60,10 @@ BUDGETED = {
     "AUL by 60, uniform": ("uniform", AUL | {"by": "country"}),
     "pairs by 60, hot": ("hot_pair", PAIRS | {"by": "country"}),
     "pairs by 60, uniform": ("uniform", PAIRS | {"by": "country"}),
+    "score by unit, zipf": ("zipf1.2", SCORE | UNIT),
+    "AUL by unit, hot": ("hot", AUL | UNIT),
+    "AUL by unit, uniform": ("uniform", AUL | UNIT),
+    "pairs by class, hot": ("hot_pair", PAIRS | {"ci": 0.95}),
 }
 SMALL = 1 << 13  # rows of the small call
 
